@@ -19,7 +19,7 @@ from cython.cimports.cpython.bytearray import (
 )
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
-from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.libc.string import memcpy, memmove, memset
 from cython.cimports.triokafka.records._lz4_block import decompress_block
 from cython.cimports.triokafka.records._wire import (
     ORDER,
@@ -64,6 +64,8 @@ _LZ4 = cython.declare(cython.int, 3)
 _LZ4_HEADER = cython.declare(cython.Py_ssize_t, 7)
 _LZ4_STORED = cython.declare(cython.uint, 1 << 31)
 _LARGEST_UNPACKED = cython.declare(cython.Py_ssize_t, LARGEST_UNPACKED)
+# Blocks of so many bytes are decompressed where their values go: a cache holds them, and no other memory comes into it.
+_IN_PLACE = cython.declare(cython.Py_ssize_t, 1 << 20)
 _LONG = cython.declare(cython.Py_ssize_t, 16 << 10)  # compressed bytes for which other threads are let run
 
 # What batches are decompressed into, kept for the next ones; None while somebody has it.
@@ -289,7 +291,11 @@ class _Binary:
         number: cython.uint,
         shift: cython.uint,
     ) -> cython.int:
-        """Add ``rows`` byte strings behind ``row``; ``fields`` has position and size plus 1 of each."""
+        """Add ``rows`` byte strings behind ``row``; ``fields`` has position and size plus 1 of each.
+
+        They may lie in the column's own room, where its next bytes go: there is enough of it then, and each moves
+        towards the beginning, if at all.
+        """
         index: cython.Py_ssize_t
         size: cython.uint
         nulls: cython.Py_ssize_t = 0
@@ -325,7 +331,7 @@ class _Binary:
             for index in range(rows):
                 size = fields[1]
                 if size > 1:
-                    memcpy(data, base + fields[0], size - 1)
+                    memmove(data, base + fields[0], size - 1)
                     data += size - 1
                     used += size - 1
                 place[index] = used
@@ -699,11 +705,16 @@ class ColumnAppender:
                         break
                 base = p + 61
                 if p[22] & 7:
-                    if room is None:
-                        room, _spare = _spare, None
-                    if room is None or PyByteArray_GET_SIZE(room) < unpacked:
-                        room = PyByteArray_FromStringAndSize(cython.NULL, unpacked)
-                    into: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(room))
+                    into: cython.p_uchar
+                    # Only behind the first: its size says how much room there must be, which may move the column.
+                    if timestamp_type >= 0 and self._columns & _VALUE and unpacked <= _IN_PLACE:
+                        into = self._value.data.reserve(unpacked)
+                    else:
+                        if room is None:
+                            room, _spare = _spare, None
+                        if room is None or PyByteArray_GET_SIZE(room) < unpacked:
+                            room = PyByteArray_FromStringAndSize(cython.NULL, unpacked)
+                        into = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(room))
                     unpacked = _unpack(cython.cast(decompress_block, lz4), p + 61, p + size, into, unpacked)
                     base = into
                     if unpacked < _SMALLEST_RECORD:
@@ -848,10 +859,10 @@ class ColumnAppender:
             self._timestamp.used += 8 * rows
         if self._columns & _KEY:
             self._key.fill(row, rows, base, fields, number, shift)
-        if self._columns & _VALUE:
-            self._value.fill(row, rows, base, fields + 2, number, shift)
         if self._columns & _HEADERS:
             self._fill_headers(row, rows, base, fields, ends)
+        if self._columns & _VALUE:  # last: the records may lie where the values go
+            self._value.fill(row, rows, base, fields + 2, number, shift)
         self.rows += rows
         return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import random
 import struct
 
 import lz4.frame
@@ -245,6 +246,48 @@ def test_usual_lz4_is_decompressed_within_the_kernel(monkeypatch: pytest.MonkeyP
     first, second, _ = PAYLOADS
     data = encode_batch(first, compression="lz4") + encode_batch(second, base_offset=len(first), compression="lz4")
     assert stack.records.to_arrow([(data, "t", 0, 0)]).num_rows == len(first) + len(second)
+
+
+def mixed(count: int, seed: int) -> list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
+    """Records with and without keys, values and headers, of no bytes to some kilobytes, which lz4 makes smaller."""
+    chance = random.Random(seed)
+
+    def text(longest: int) -> bytes | None:
+        return chance.choice([None, b"", b"%d " % chance.randrange(99) * chance.randrange(longest)])
+
+    return [
+        (1_700_000_000_000 + n, text(9), text(900), [("name", text(20)) for _ in range(chance.choice([0, 0, 1, 3]))])
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("columns", [ARROW_COLUMNS, ("offset", "value"), ("key", "headers")], ids="-".join)
+def test_lz4_batches_hold_what_they_would_hold_without(stack: Stack, columns: tuple[str, ...]) -> None:
+    """Behind the first one, blocks are decompressed where their values go, and keys and headers lie between these."""
+    batches = [mixed(count, seed) for seed, count in enumerate((50, 1, 300, 7, 7, 60, 1, 1, 90))]
+    data, plain, offset = b"", b"", 0
+    for rows in batches:
+        data += encode_batch(rows, base_offset=offset, compression="lz4")
+        plain += encode_batch(rows, base_offset=offset)
+        offset += len(rows)
+    found, expected = (stack.records.to_arrow([(each, "t", 0, 3)], columns=columns) for each in (data, plain))
+    found.validate(full=True)
+    assert found.num_rows == offset - 3
+    assert found == expected
+
+
+def test_a_bad_lz4_batch_leaves_what_comes_before_it_as_it_is(stack: Stack) -> None:
+    good = [mixed(40, seed) for seed in range(3)]
+    data = b"".join(encode_batch(rows, base_offset=40 * n, compression="lz4") for n, rows in enumerate(good))
+    whole = encode_batch(mixed(40, 3))[61:]
+    bad = data + with_frame(lz4.frame.compress(whole + b"!", block_linked=False, store_size=False), 40, 120)
+    decoder, right = (stack.records.RecordDecoder(each, topic="t") for each in (bad, data))
+    builder, expected = stack.records.ArrowBuilder(), stack.records.ArrowBuilder()
+    expected.add(right)
+    with pytest.raises(CorruptRecordError, match="offset 120"):
+        while True:
+            builder.add(decoder)
+    assert builder.finish().slice(0, 120) == expected.finish()
 
 
 def test_lz4_that_is_more_than_is_allowed_is_refused(stack: Stack) -> None:
