@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.spark_readers import ROWS, PartitionReader, Range, Source, made
+from benchmarks.spark_readers import PARTITION_BYTES, ROWS, PartitionReader, Range, Source, made
 
 if TYPE_CHECKING:
     import triokafka
@@ -27,8 +27,6 @@ Row = tuple[bytes | None, bytes | None, str, int, int, datetime, int]
 PATIENCE: Final = 60.0
 """Seconds without a record after which a read fails."""
 _READY: Final = 500
-PARTITION_BYTES: Final = 4 << 20
-"""Of an answer, for all clients: what our Spark reader asks for. Less costs the others more round trips."""
 
 
 class _Tuples(PartitionReader):
