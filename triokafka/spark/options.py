@@ -40,6 +40,8 @@ NAMES: Final = (
 """Every option besides those that begin with ``kafka.``, as the documentation writes it."""
 
 _STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
+# Gaps that compaction leaves are no loss under any of them: the third says so for those who want to read it.
+_POLICIES: Final = {"fail": True, "skip": False, "fail-but-tolerate-compaction": True}
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 # Options of Spark itself, and of the sink, that may stand beside ours.
 _SPARKS: Final = frozenset(("path", "topic", "checkpointlocation", "queryname"))
@@ -249,7 +251,7 @@ def _refuse_ends(given: Mapping[str, str]) -> None:
 
 def _fail_on_data_loss(given: Mapping[str, str]) -> bool:
     fails = flag(given, "failOnDataLoss", True)
-    policy: bool = choice(given, "dataLossPolicy", "fail" if fails else "skip", {"fail": True, "skip": False})
+    policy: bool = choice(given, "dataLossPolicy", "fail" if fails else "skip", _POLICIES)
     if "failondataloss" in given and "datalosspolicy" in given and policy != fails:
         raise ConfigurationError(
             f"failOnDataLoss={given['failondataloss']} and dataLossPolicy={given['datalosspolicy']} contradict each"

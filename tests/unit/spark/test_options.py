@@ -98,6 +98,7 @@ def test_batches_and_streams_differ_in_where_they_start_and_in_the_names_of_grou
         ("failOnDataLoss", "FALSE", "fail_on_data_loss", False),
         ("dataLossPolicy", "skip", "fail_on_data_loss", False),
         ("dataLossPolicy", "fail", "fail_on_data_loss", True),
+        ("dataLossPolicy", "fail-but-tolerate-compaction", "fail_on_data_loss", True),
         ("kafkaConsumer.pollTimeoutMs", "512", "poll_timeout_ms", 512),
         ("fetchOffset.numRetries", "7", "fetch_offset_retries", 7),
         ("fetchOffset.retryIntervalMs", "0", "fetch_offset_retry_interval_ms", 0),
@@ -250,7 +251,7 @@ IN_BOTH = [
     # ours
     ({"includeHeaders": "yes"}, "'includeHeaders' must be 'true' or 'false', not 'yes'"),
     ({"failOnDataLoss": "true", "dataLossPolicy": "skip"}, "contradict each other"),
-    ({"dataLossPolicy": "maybe"}, "'dataLossPolicy' must be 'fail' or 'skip'"),
+    ({"dataLossPolicy": "maybe"}, "must be 'fail', 'skip' or 'fail-but-tolerate-compaction', not 'maybe'"),
     ({"minPartitions": "5", "maxPartitions": "4"}, "minPartitions(5) is higher than the maxPartitions(4)"),
     ({"maxTriggerDelay": "soon"}, "'maxTriggerDelay' must be a time such as 15m"),
     ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be positive"),
