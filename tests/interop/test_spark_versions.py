@@ -60,12 +60,12 @@ def python_with(version: str) -> str:
     marker = home / ".installed"
     if not marker.exists():
         _run([sys.executable, "-m", "venv", str(home)])
-        (packages,) = home.glob("lib/python*/site-packages")
-        # Behind its own packages, so that its own Spark is found first.
-        (packages / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
         spark = [f"pyspark=={version}.*", "py4j"]
         _run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--ignore-installed", *spark])
         marker.touch()
+    # Behind its own packages, so that its own Spark is found first. Every time: this environment may be another one.
+    (packages,) = home.glob("lib/python*/site-packages")
+    (packages / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python
 
 
