@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
+from triokafka.formats.avro_resolution import as_meant, from_millis, names_in, to_decimal, with_whole_defaults
 from triokafka.formats.decoding import Format, UnknownSchemas, require, scattered
 from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, UnknownSchemaError, opened
 
@@ -51,7 +52,14 @@ class AvroFormat(Format):
             self._schema = self._registered(registry.latest(subject))
         else:
             self._schema = _parsed(_json(schema) if isinstance(schema, str) else schema, {})
-        self._type, self._convert = _column(self._schema, _names(self._schema), ())
+        self._begin()
+
+    def _begin(self) -> None:
+        named = names_in(self._schema)
+        self._type, self._convert = _column(self._schema, named, (), is_own=True)
+        # For values of other schemas.
+        self._reader = with_whole_defaults(self._schema)
+        self._convert_others = _column(self._schema, named, (), is_own=False)[1]
 
     @property
     def type(self) -> pa.DataType:
@@ -64,7 +72,7 @@ class AvroFormat(Format):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._schema, self._registry = state["schema"], state["registry"]
         self._writers, self._unknown = {}, UnknownSchemas()
-        self._type, self._convert = _column(self._schema, _names(self._schema), ())
+        self._begin()
 
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
         """As `Format.decode`."""
@@ -99,7 +107,7 @@ class AvroFormat(Format):
             assert self._registry is not None
             found = self._registered(self._registry.by_id(number))
             # What was written with the schema that is read needs no comparing of the two.
-            self._writers[number] = self._schema if found == self._schema else found
+            self._writers[number] = self._schema if found == self._schema else as_meant(found, self._schema)
         return self._writers[number]
 
     def _registered(self, found: RegisteredSchema) -> Any:
@@ -120,8 +128,8 @@ class AvroFormat(Format):
         import pyarrow as pa
         from fastavro import schemaless_reader
 
-        reader = None if writer is self._schema else self._schema
-        convert = self._convert
+        is_own = writer is self._schema
+        reader, convert = (None, self._convert) if is_own else (self._reader, self._convert_others)
         rows: list[Any] = []
         errors: dict[int, str] = {}
         for number, payload in enumerate(payloads.to_pylist()):
@@ -218,30 +226,24 @@ def _logical() -> dict[str, Any]:
     }
 
 
-def _names(schema: Any) -> dict[str, Any]:
-    """The named types in a schema, and those that fastavro was told of."""
-    if isinstance(schema, list):
-        return {name: kind for each in schema for name, kind in _names(each).items()}
-    if not isinstance(schema, dict):
-        return {}
-    found = {schema["name"]: schema} if "name" in schema else {}
-    fields = [field["type"] for field in schema.get("fields", ())]
-    for inside in (schema["type"], schema.get("items"), schema.get("values"), *fields):
-        found.update(_names(inside))
-    return {**found, **schema.get("__named_schemas", {})}
+def _column(
+    schema: Any, named: Mapping[str, Any], within: tuple[str, ...], *, is_own: bool
+) -> tuple[pa.DataType, _Convert | None]:
+    """The Arrow type, and what makes fastavro's values fit it; None where they do.
 
-
-def _column(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> tuple[pa.DataType, _Convert | None]:
-    """The Arrow type, and what makes fastavro's values fit it; None where they do."""
+    Where the values are not of this schema itself, they may be what is beneath its logical types.
+    """
     import pyarrow as pa
 
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
         if len(others) > 1:
             raise ConfigurationError(f"an Avro union of {len(others)} types has no column type: {others}")
-        return _column(others[0] if others else "null", named, within)
+        return _column(others[0] if others else "null", named, within, is_own=is_own)
     if isinstance(schema, str):
-        return (_simple()[schema], None) if schema in _simple() else _column(named[schema], named, within)
+        if schema in _simple():
+            return _simple()[schema], None
+        return _column(named[schema], named, within, is_own=is_own)
     kind, logical = schema["type"], schema.get("logicalType")
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision = schema.get("precision")
@@ -249,29 +251,34 @@ def _column(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> t
             raise ConfigurationError(
                 f"an Avro decimal of {precision} digits has no column type: 1 to {_MAX_DECIMAL} do"
             )
-        return pa.decimal128(precision, schema.get("scale", 0)), None
+        scale = schema.get("scale", 0)
+        return pa.decimal128(precision, scale), None if is_own else to_decimal(scale)
     if logical == "uuid" and kind == "string":
         return pa.string(), str
     if f"{kind}-{logical}" in _logical():
-        return _logical()[f"{kind}-{logical}"], None
+        return _logical()[f"{kind}-{logical}"], None if is_own or not logical.endswith("-millis") else from_millis
     if kind in ("record", "error"):
-        return _record(schema, named, within)
+        return _record(schema, named, within, is_own=is_own)
     if kind == "array":
-        items, convert = _column(schema["items"], named, within)
+        items, convert = _column(schema["items"], named, within, is_own=is_own)
         return pa.list_(items), None if convert is None else lambda row: [_maybe(convert, each) for each in row]
     if kind == "map":
-        values, convert = _column(schema["values"], named, within)
+        values, convert = _column(schema["values"], named, within, is_own=is_own)
         return pa.map_(pa.string(), values), lambda row: [(name, _maybe(convert, each)) for name, each in row.items()]
-    return _column(kind, named, within)
+    return _column(kind, named, within, is_own=is_own)
 
 
-def _record(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> tuple[pa.DataType, _Convert | None]:
+def _record(
+    schema: Any, named: Mapping[str, Any], within: tuple[str, ...], *, is_own: bool
+) -> tuple[pa.DataType, _Convert | None]:
     import pyarrow as pa
 
     name = schema["name"]
     if name in within:
         raise ConfigurationError(f"the Avro record {name!r} contains itself, which no column can")
-    fields = {field["name"]: _column(field["type"], named, (*within, name)) for field in schema["fields"]}
+    fields = {
+        field["name"]: _column(field["type"], named, (*within, name), is_own=is_own) for field in schema["fields"]
+    }
     converts = {field: convert for field, (_, convert) in fields.items() if convert is not None}
     kind = pa.struct([pa.field(field, each) for field, (each, _) in fields.items()])
     if not converts:

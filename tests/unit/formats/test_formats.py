@@ -8,10 +8,11 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
@@ -308,6 +309,113 @@ def test_avro_values_of_many_schemas_are_read_as_the_newest(stub: StubRegistry):
     assert sorted(stub.asked) == ["/schemas/ids/1", "/schemas/ids/2", "/subjects/orders-value/versions/latest"]
     again = pickle.loads(pickle.dumps(how))
     assert values(again, enveloped(second, avro(new, {"a": 5, "b": "y"})))[0] == [{"a": 5, "b": "y"}]
+
+
+def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def read_as(stub: StubRegistry, written: Any, read: Any, value: Any) -> Any:
+    """What a value that was written with one schema is when the newest one is another; it must be decoded."""
+    number = stub.register("s", json.dumps(written))
+    stub.register("s", json.dumps(read))
+    how = pickle.loads(pickle.dumps(AvroFormat(registry=SchemaRegistry(stub.url), subject="s")))
+    found, errors = values(how, enveloped(number, avro(written, value)))
+    assert not errors
+    return found[0]
+
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+MILLIS = int(MOMENT.timestamp() * 1000)
+LARGE = Decimal(f"{10**37 + 1}E-2")  # of more digits than arithmetic keeps
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "value", "expected"),
+    [
+        ("long", logical("long", "timestamp-millis"), MILLIS, MOMENT),
+        ("long", logical("long", "timestamp-micros"), MILLIS * 1000, MOMENT),
+        ("long", logical("long", "local-timestamp-millis"), MILLIS, MOMENT.replace(tzinfo=None)),
+        ("int", logical("int", "time-millis"), 1_500, time(0, 0, 1, 500_000)),
+        ("int", logical("int", "date"), 1, date(1970, 1, 2)),
+        ("bytes", logical("bytes", "decimal", precision=38, scale=2), (10**37 + 1).to_bytes(16), LARGE),
+        (["null", "long"], ["null", logical("long", "timestamp-millis")], MILLIS, MOMENT),
+        (logical("long", "timestamp-millis"), "long", MOMENT, MILLIS),
+        (logical("long", "timestamp-millis"), ["null", "double"], MOMENT, float(MILLIS)),
+        (logical("int", "time-millis"), "long", time(0, 0, 1), 1_000),
+        (logical("int", "date"), "int", date(1970, 1, 2), 1),
+        (logical("bytes", "decimal", precision=9, scale=2), "bytes", Decimal("1.25"), b"\x7d"),
+        (logical("string", "uuid"), "string", UUID(int=5), str(UUID(int=5))),
+        (logical("long", "timestamp-micros"), logical("long", "timestamp-millis"), MOMENT, MOMENT),
+    ],
+)  # fmt: skip
+def test_avro_goes_by_the_logical_types_of_the_schema_that_is_read(
+    stub: StubRegistry, written: Any, read: Any, value: Any, expected: Any
+):
+    """A logical type may be given to a field later, or taken away: what is beneath is the same number.
+
+    fastavro goes by the ones of the value's own schema: an instant was taken for microseconds, whatever it was in.
+    """
+    assert read_as(stub, written, read, value) == expected
+
+
+def test_avros_logical_types_are_looked_for_where_fields_are(stub: StubRegistry):
+    at = logical("long", "timestamp-millis")
+    point = {"type": "record", "name": "Point", "fields": [{"name": "was", "type": at}, {"name": "at", "type": at}]}
+    written = {"type": "record", "name": "R", "fields": [
+        {"name": "points", "type": {"type": "array", "items": point}},
+        {"name": "one", "type": ["null", "Point"]},
+        {"name": "times", "type": {"type": "map", "values": at}},
+        {"name": "gone", "type": at},
+    ]}  # fmt: skip
+    newer = {"type": "record", "name": "Point", "fields": [
+        {"name": "since", "type": "long", "aliases": ["was"]}, {"name": "at", "type": at}]}  # fmt: skip
+    read = {"type": "record", "name": "R", "fields": [
+        {"name": "points", "type": {"type": "array", "items": newer}},
+        {"name": "one", "type": ["null", "Point"]},
+        {"name": "times", "type": {"type": "map", "values": "long"}},
+    ]}  # fmt: skip
+    place = {"was": MOMENT, "at": MOMENT}
+    value = {"points": [place], "one": place, "times": {"a": MOMENT}, "gone": MOMENT}
+    found = {"since": MILLIS, "at": MOMENT}
+    assert read_as(stub, written, read, value) == {"points": [found], "one": found, "times": [("a", MILLIS)]}
+
+
+def test_avros_logical_types_are_looked_for_in_schemas_that_others_build_upon(stub: StubRegistry):
+    at = logical("long", "timestamp-millis")
+    moments = [{"type": "record", "name": "Moment", "fields": [{"name": "at", "type": kind}]} for kind in (at, "long")]
+    event = {"type": "record", "name": "Event", "fields": [{"name": "begin", "type": "Moment"}]}
+    numbers = []
+    for version, moment in enumerate(moments, 1):
+        stub.register("moment", json.dumps(moment))
+        reference = {"name": "Moment", "subject": "moment", "version": version}
+        numbers.append(stub.register("events", json.dumps(event), references=(reference,)))
+    how = AvroFormat(registry=SchemaRegistry(stub.url), subject="events")
+    written = {**event, "fields": [{"name": "begin", "type": moments[0]}]}
+    found = values(how, enveloped(numbers[0], avro(written, {"begin": {"at": MOMENT}})))
+    assert found == ([{"begin": {"at": MILLIS}}], {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "expected"),
+    [
+        (logical("long", "timestamp-millis"), MILLIS, MOMENT),
+        (["null", logical("long", "timestamp-millis")], None, None),
+        ("bytes", "\u00ff\u0000", b"\xff\0"),
+        ({"type": "fixed", "name": "F", "size": 1}, "\u00ff", b"\xff"),
+        (logical("bytes", "decimal", precision=9, scale=2), "\u007d", Decimal("1.25")),
+        ({"type": "array", "items": "bytes"}, ["\u00ff"], [b"\xff"]),
+        ({"type": "map", "values": logical("int", "date")}, {"a": 1}, [("a", date(1970, 1, 2))]),
+        ({"type": "record", "name": "Q", "fields": [
+            {"name": "n", "type": "int", "default": 5}, {"name": "b", "type": "bytes", "default": "\u00ff"}]},
+         {}, {"n": 5, "b": b"\xff"}),
+    ],
+)  # fmt: skip
+def test_avro_fields_that_came_later_have_their_default(stub: StubRegistry, kind: Any, default: Any, expected: Any):
+    """A default is JSON: its bytes are characters, its times numbers, and its records may leave out what has one."""
+    written = {"type": "record", "name": "R", "fields": []}
+    read = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind, "default": default}]}
+    assert read_as(stub, written, read, {}) == {"a": expected}
 
 
 def test_avro_schemas_may_build_upon_others(stub: StubRegistry):
