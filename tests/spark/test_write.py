@@ -122,6 +122,18 @@ def test_a_partition_column_goes_before_a_partitioner_and_that_before_the_keys_h
     assert partitions(bootstrap, topics[3]) == by_key
 
 
+def test_a_partitioner_is_given_strings_as_the_bytes_that_are_sent(bootstrap: str):
+    """Its records are sent one by one, and a ``str`` without a serializer is refused."""
+    topic = make_topic(bootstrap, partitions=4)
+    batch = pa.record_batch({"value": ["é", None], "key": ["ключ", "k"]})
+    own = {"kafka.partitioner.class": f"{__name__}:Zero"}
+    write(options(bootstrap, topic, **own), [batch], frame(value="string", key="string"))
+    large = pa.schema([("value", pa.large_string()), ("key", pa.large_string())])
+    write(options(bootstrap, topic, **own), [batch.cast(large)], frame(value="string", key="string"))
+    expected = [{"key": "ключ".encode(), "value": "é".encode()}, {"key": b"k", "value": None}]
+    assert read(bootstrap, topic) == 2 * expected
+
+
 def test_a_partition_for_some_records_leaves_the_others_to_their_keys(bootstrap: str):
     topic = make_topic(bootstrap, partitions=4)
     keyed = make_topic(bootstrap, partitions=4)
@@ -250,6 +262,21 @@ def test_spark_4_0_writes_streams_row_by_row(bootstrap: str):
         {"key": b"k", "value": b"v", "headers": [{"key": "h", "value": b"1"}]},
         {"key": None, "value": b"w", "headers": None},
     ]
+
+
+def test_row_by_row_other_columns_are_left_alone(bootstrap: str):
+    """They may be of types that Arrow has not, or has other objects for: rows within rows, say."""
+    topic = make_topic(bootstrap)
+    schema = types.StructType([
+        types.StructField("months", types.YearMonthIntervalType()),
+        types.StructField("value", types.StringType()),
+        types.StructField("topic", types.StringType()),
+        types.StructField("place", types.StructType([types.StructField("x", types.IntegerType())])),
+    ])  # fmt: skip
+    made = Row("months", "value", "topic", "place")
+    rows_given = [made(3, "a", "t", Row(x=1)), made(None, "b", None, None)]
+    assert RowStreamWriter(options(bootstrap, topic), schema).write(iter(rows_given)).written.records == 2
+    assert [row["value"] for row in read(bootstrap, topic)] == [b"a", b"b"]
 
 
 def test_a_stream_in_complete_mode_is_written_again(bootstrap: str):

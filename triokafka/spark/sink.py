@@ -79,8 +79,8 @@ class RecordSink:
             try:
                 deliveries = await self._producer.send_many(
                     topic,
-                    columns["value"],
-                    keys=_unless_null(columns.get("key")),
+                    _as_bytes(columns["value"]),
+                    keys=_unless_null(_as_bytes(columns.get("key"))),
                     partition=_unless_null(columns.get("partition")),
                     headers=_unless_null(columns.get("headers"), ()),
                 )
@@ -142,6 +142,17 @@ class RecordSink:
             count = counts[number]
             yield topic, ordered.slice(start, count)
             start += count
+
+
+def _as_bytes(column: Any) -> Any:
+    """Strings as bytes, in the same memory: a partitioner is given objects, and a ``str`` cannot be sent."""
+    import pyarrow as pa
+
+    if column is None:
+        return None
+    if pa.types.is_string(column.type):
+        return column.cast(pa.binary())
+    return column.cast(pa.large_binary()) if pa.types.is_large_string(column.type) else column
 
 
 def _unless_null(column: Any, otherwise: Any = None) -> Any:

@@ -58,14 +58,17 @@ class _Writing:
             KafkaError: a record cannot be sent, or was not delivered within ``delivery.timeout.ms``; names topic,
                 partition and reason.
         """
-        wanted = [name for name in COLUMNS if name in self.schema.names]
-        if self.options.topic is not None and "topic" in wanted:
-            wanted.remove("topic")
-        batches = (batch.select(wanted) for batch in iterator)
+        batches = (batch.select(self._wanted) for batch in iterator)
         try:
             return TaskWritten(loop_thread().feed(batches, self._send_all))
         except KafkaError as error:
             raise without_frames(error) from None
+
+    @property
+    def _wanted(self) -> list[str]:
+        """The columns that are written."""
+        names = [name for name in COLUMNS if name in self.schema.names]
+        return [name for name in names if name != "topic" or self.options.topic is None]
 
     async def _send_all(self, batches: trio.MemoryReceiveChannel[pa.RecordBatch]) -> Written:
         async with triokafka.Producer(**self.options.producer_settings()) as producer:
@@ -124,7 +127,7 @@ class RowStreamWriter(_StreamWriting, DataSourceStreamWriter):  # type: ignore[m
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
         """As `TopicWriter.write`, from rows."""
-        return super().write(_as_batches(iterator, self.schema))
+        return super().write(_as_batches(iterator, self.schema, self._wanted))
 
 
 def stream_writer(options: WriteOptions, schema: StructType) -> DataSourceStreamWriter:
@@ -132,18 +135,21 @@ def stream_writer(options: WriteOptions, schema: StructType) -> DataSourceStream
     return RowStreamWriter(options, schema) if ArrowStreamWriter is None else StreamWriter(options, schema)
 
 
-def _as_batches(rows: Iterator[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
+def _as_batches(rows: Iterator[Any], schema: StructType, wanted: list[str]) -> Iterator[pa.RecordBatch]:
+    """Rows by column; the others may be of types that Arrow has not."""
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from triokafka.spark.schema import to_arrow
 
-    arrow = to_arrow(schema)
+    arrow = to_arrow(StructType([schema[name] for name in wanted]))
+    places = [schema.names.index(name) for name in wanted]
     while piece := list(islice(rows, _ROWS)):
-        columns = zip(*piece, strict=True)
-        yield pa.record_batch(
-            [pa.array(map(_plain, column), each.type) for column, each in zip(columns, arrow, strict=True)],
-            schema=arrow,
-        )
+        columns = [
+            pa.array([_plain(row[place]) for row in piece], each.type)
+            for place, each in zip(places, arrow, strict=True)
+        ]
+        yield pa.record_batch(columns, schema=arrow)
 
 
 def _plain(value: Any) -> Any:
