@@ -200,6 +200,17 @@ def test_ends_are_committed_also_where_brokers_do_not_say_where_partitions_begin
     assert committed(bootstrap, f"{topic}-group") == {TopicPartition(topic, 1): 9}
 
 
+def test_the_end_of_a_first_batch_is_committed_whatever_columns_the_frame_has(bootstrap: str):
+    """The log has it. A frame without topic, partition and offset failed the query in that batch, and in no other."""
+    topic = make_topic(bootstrap, partitions=2)
+    contexts: list[BatchContext] = []
+    decorate = kafka_batch(bootstrap_servers=bootstrap, group_id=f"{topic}-group")
+    decorate(lambda frame, context: contexts.append(context))(Frame(), 0)
+    context = dataclasses.replace(contexts[0], _query=Log(_0={topic: {"0": 5, "1": 0}}))
+    assert context.commit_offsets()
+    assert committed(bootstrap, f"{topic}-group") == {TopicPartition(topic, 0): 5}
+
+
 class Frame:
     """One of a session of Spark Connect, which has no context."""
 

@@ -102,13 +102,15 @@ class BatchContext:
             Whether that worked; a failure is a warning in the log, and nothing else: Spark keeps its own offsets.
 
         Raises:
-            ConfigurationError: no group was named.
+            ConfigurationError: no group was named. Or the query has several sources, or Spark Connect has its log, and
+                the frame lacks a column that `ranges` needs.
         """
         group = group_id or self._settings.group_id
         if not group:
             raise ConfigurationError("name a group: kafka_batch(group_id=…) or ctx.commit_offsets('…')")
         starts, ends = self._logged()
-        if ends and starts:
+        if ends:
+            # Of a query's first batch the log has the end alone, and no more is needed.
             ends = {one: end for one, end in ends.items() if end > starts.get(one, 0)}
         else:
             ends = {one: each.end for one, each in self.ranges.items()}

@@ -108,9 +108,16 @@ class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pysp
                     # Of several sources of one partition the one that is behind: a group is never ahead of the query.
                     committed[one] = min(offset, committed.get(one, offset))
             for exporter in self._exporters:
-                exporter(found)
+                self._export(exporter, found)
         if committed and self.group_id is not None:
             self._commit(self.group_id, committed)
+
+    def _export(self, exporter: Exporter, found: SourceLag) -> None:
+        """What fails in one keeps nothing from the others, nor from the group."""
+        try:
+            exporter(found)
+        except Exception:
+            _log.exception("the exporter %r failed", exporter)
 
     def _is_meant(self, found: SourceLag) -> bool:
         if self._description is not None and self._description not in found.description:

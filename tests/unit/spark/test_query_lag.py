@@ -130,6 +130,18 @@ def test_without_a_group_only_the_exporters_are_told():
     assert told.commits == [] and len(told.exported) == 1
 
 
+def test_an_exporter_that_fails_keeps_nothing_from_the_others_nor_from_the_group(caplog: pytest.LogCaptureFixture):
+    told = Told()
+
+    def broken(found: SourceLag) -> None:
+        raise OSError("the gateway is down")
+
+    told.listener._exporters = (broken, *told.listener._exporters)
+    told.listener.take(progress(source({"orders": {"0": 5}})))
+    assert told.commits == [("watchers", {A: 5})] and len(told.exported) == 1
+    assert "the gateway is down" in caplog.text
+
+
 def test_what_fails_in_a_listener_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture):
     class Event:
         progress: Any = None
