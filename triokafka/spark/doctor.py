@@ -56,7 +56,7 @@ def diagnose(session: Mapping[str, str] | None = None) -> list[Finding]:
 
     Args:
         session: settings of a running session, ``dict(spark.sparkContext.getConf().getAll())``; without it only what
-            ``SPARK_HOME`` and ``SPARK_CONF_DIR`` have in their ``spark-defaults.conf``.
+            is in the ``spark-defaults.conf`` of ``SPARK_CONF_DIR``, ``SPARK_HOME``, or else of the installed pyspark.
 
     Waits for ``java -version`` and, where workers have another Python, for that one, each at most half a minute.
     """
@@ -221,7 +221,10 @@ def _numbers(version: str) -> tuple[int, int]:
 
 def _defaults() -> dict[str, str]:
     """What ``spark-defaults.conf`` says, where there is one."""
-    directory = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    home = os.environ.get("SPARK_HOME") or installed_spark()
+    directory = os.environ.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))
+    if not directory:
+        return {}
     try:
         with open(os.path.join(directory, "spark-defaults.conf"), encoding="utf-8") as file:
             # As Java reads properties: a space, an equals sign or a colon is between name and value.

@@ -145,6 +145,22 @@ def test_defaults_come_from_sparks_own_file(monkeypatch: pytest.MonkeyPatch, tmp
     assert {finding.verdict for finding in diagnose()} == {"ok"}
 
 
+def test_defaults_are_those_of_sparks_home_and_not_of_the_directory_one_is_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Where ``SPARK_HOME`` is not set, pyspark takes the place where it is installed."""
+    for home, value in (("here", "false"), ("installed", "true")):
+        (tmp_path / home / "conf").mkdir(parents=True)
+        (tmp_path / home / "conf" / "spark-defaults.conf").write_text(f"spark.python.worker.reuse {value}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    assert [finding.verdict for finding in diagnose() if finding.what == "worker reuse"] == ["ok"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "installed_spark", lambda: str(tmp_path / "here"))
+    assert [finding.verdict for finding in diagnose() if finding.what == "worker reuse"] == ["advice"]
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "installed"))
+    assert [finding.verdict for finding in diagnose() if finding.what == "worker reuse"] == ["ok"]
+
+
 @pytest.mark.parametrize("between", [" = ", "=", ":", "\t"])
 def test_defaults_are_read_as_java_reads_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, between: str):
     (tmp_path / "spark-defaults.conf").write_text(f"spark.python.worker.reuse{between}false\n")
