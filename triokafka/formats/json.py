@@ -17,11 +17,11 @@ class JsonFormat(Format):
     """JSON objects with known fields: others are ignored, missing ones are null.
 
     Args:
-        schema: the fields with their types. Dates and times are strings as in ISO 8601.
+        schema: the fields with their types. Dates and timestamps are strings as in ISO 8601.
         enveloped: whether a schema registry's envelope is around each value; its schema is not looked at.
 
     Raises:
-        ConfigurationError: a field is a map, which the parser cannot make of an object.
+        ConfigurationError: a field is a map, a time of day or an interval, which the parser cannot make of JSON.
     """
 
     def __init__(self, schema: pa.Schema, *, enveloped: bool = False) -> None:
@@ -99,6 +99,9 @@ def _as_parsed(kind: pa.DataType, name: str) -> pa.DataType:
 
     if pa.types.is_map(kind):
         raise ConfigurationError(f"field {name!r} is a map, which JSON cannot be read as: use a struct of its names")
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        what = "a time of day" if pa.types.is_time(kind) else "an interval"
+        raise ConfigurationError(f"field {name!r} is {what}, which JSON cannot be read as: use a string or a number")
     if pa.types.is_date(kind):
         return pa.string()
     if pa.types.is_struct(kind):

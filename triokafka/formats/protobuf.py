@@ -68,6 +68,8 @@ class ProtobufFormat(Format):
         if message is None:
             assert registry is not None and subject is not None
             newest = registry.latest(subject, form=_SERIALIZED)
+            if newest.kind != "PROTOBUF":
+                raise ConfigurationError(f"the schema of {subject!r} is one of {newest.kind}, and not of Protobuf")
             self._set(tuple(_files(registry, newest, f"{subject}.proto").values()), name, subject)
             self._names[newest.id, _place(self._message.DESCRIPTOR)] = self._message.DESCRIPTOR.full_name
         else:
@@ -175,9 +177,12 @@ class ProtobufFormat(Format):
 def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
-        return getattr(import_module(module), name)
+        found = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(f"Protobuf message {path!r} cannot be imported as 'module:Class': {error}") from None
+    if not (hasattr(found, "DESCRIPTOR") and hasattr(found, "FromString")):
+        raise ConfigurationError(f"Protobuf message {path!r} is no generated class of a message")
+    return found
 
 
 def _files(registry: SchemaRegistry, found: RegisteredSchema, name: str) -> dict[str, bytes]:

@@ -185,6 +185,16 @@ def test_maps_in_json_are_refused_before_anything_is_read():
         JsonFormat(pa.schema([("in", pa.list_(within))]))
 
 
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [(pa.time64("us"), "'at' is a time of day"), (pa.duration("us"), "'at' is an interval")],
+)
+def test_json_has_no_times_of_day_and_no_intervals(kind: pa.DataType, sentence: str):
+    """The parser takes numbers for the one, and nothing for the other: every value would be an error."""
+    with pytest.raises(ConfigurationError, match=sentence):
+        JsonFormat(pa.schema([("at", kind)]))
+
+
 def test_json_in_a_registrys_envelope():
     how = JsonFormat(pa.schema([("n", pa.int64())]), enveloped=True)
     found, errors = values(how, enveloped(7, b'{"n": 1}'), b'{"n": 1}', enveloped(8, b"no"), enveloped(8, b'{"n": 2}'))
@@ -609,6 +619,15 @@ def test_protobuf_from_a_registry(stub: StubRegistry):
     assert values(again, enveloped(number, filled(), b"\2\2"))[0] == [FILLED]
     with pytest.raises(ConfigurationError, match=r"no message shop\.Odrer: it has Unused, Order"):
         ProtobufFormat(registry=SchemaRegistry(stub.url), subject="orders-value", name="shop.Odrer")
+
+
+def test_a_subject_of_another_kind_and_a_class_of_no_message_are_refused(stub: StubRegistry):
+    """A registry gives an Avro schema as it is, also where it is asked for a descriptor."""
+    stub.register("orders-value", json.dumps(ORDER), serialized=json.dumps(ORDER))
+    with pytest.raises(ConfigurationError, match="the schema of 'orders-value' is one of AVRO, and not of Protobuf"):
+        ProtobufFormat(registry=SchemaRegistry(stub.url), subject="orders-value")
+    with pytest.raises(ConfigurationError, match="'json:loads' is no generated class of a message"):
+        ProtobufFormat("json:loads")
 
 
 def test_another_message_of_the_same_file_is_not_read_as_the_one_that_is_meant(stub: StubRegistry):
