@@ -237,6 +237,14 @@ def test_what_cannot_be_known_or_was_not_named_is_a_sentence():
         contexts[1].once().__enter__()
 
 
+@pytest.mark.parametrize("servers", ["one:1,two:2", ["one:1", "two:2"]])
+def test_what_is_written_goes_to_the_decorators_brokers(monkeypatch: pytest.MonkeyPatch, servers: Any):
+    written: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(each_batch, "write_kafka", lambda frame, topic, **options: written.append((topic, options)))
+    kafka_batch(bootstrap_servers=servers)(lambda frame, context: context.write_kafka(frame, "t", x="y"))(Frame(), 0)
+    assert written == [("t", {"kafka.bootstrap.servers": "one:1,two:2", "x": "y"})]
+
+
 def test_a_wrong_option_is_refused_before_there_is_a_batch():
     with pytest.raises(ConfigurationError, match=r"'linger_ms' is not an option of kafka_batch.* about connections"):
         kafka_batch(bootstrap_servers="localhost:1", linger_ms=5)

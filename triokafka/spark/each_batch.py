@@ -145,8 +145,9 @@ class BatchContext:
 
     def write_kafka(self, frame: Any, topic: str | None = None, **options: str) -> None:
         """`write_kafka` to the decorator's brokers."""
-        servers = self._settings.options["bootstrap_servers"]
-        write_kafka(frame, topic, **{"kafka.bootstrap.servers": str(servers), **options})
+        servers = self._settings.options["bootstrap_servers"]  # the clients take a list, too
+        text = servers if isinstance(servers, str) else ",".join(servers)
+        write_kafka(frame, topic, **{"kafka.bootstrap.servers": text, **options})
 
 
 @dataclass(frozen=True, slots=True)
