@@ -23,6 +23,7 @@ from triokafka.spark.each_batch import (
     _was_read_twice,
     kafka_batch,
 )
+from triokafka.spark.listener import commit_to_group
 from triokafka.structs import TopicPartition
 
 
@@ -209,6 +210,27 @@ def test_the_end_of_a_first_batch_is_committed_whatever_columns_the_frame_has(bo
     context = dataclasses.replace(contexts[0], _query=Log(_0={topic: {"0": 5, "1": 0}}))
     assert context.commit_offsets()
     assert committed(bootstrap, f"{topic}-group") == {TopicPartition(topic, 0): 5}
+
+
+def test_a_group_with_members_is_a_warning_that_says_so(bootstrap: str, caplog: pytest.LogCaptureFixture):
+    """Once, for all partitions. To brokers a commit from outside is one of a member that they do not know."""
+    topic = make_topic(bootstrap, partitions=2)
+    ends = {TopicPartition(topic, number): 0 for number in range(2)}
+
+    async def commit_beside_a_member() -> bool:
+        async with triokafka.Consumer(topic, bootstrap_servers=bootstrap, group_id=f"{topic}-group") as member:
+            while not member.assignment():
+                await member.poll(timeout_ms=100)
+            return await trio.to_thread.run_sync(
+                commit_to_group, {"bootstrap_servers": bootstrap}, f"{topic}-group", ends, 10_000
+            )
+
+    assert not trio.run(commit_beside_a_member)
+    (record,) = [one for one in caplog.records if one.name == "triokafka.spark"]
+    assert record.getMessage().endswith(
+        "it has members, and only they may commit to it: name a group that no consumer uses"
+    )
+    assert record.getMessage().count("members") == 1
 
 
 class Frame:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import triokafka
 from triokafka.client.config import AdminOptions
-from triokafka.errors import KafkaError
+from triokafka.errors import KafkaError, UnknownMemberIdError
 from triokafka.loop_thread import loop_thread
 from triokafka.spark.client_settings import ClientSettings, HiddenValues
 from triokafka.spark.kept import kept
@@ -149,10 +149,18 @@ def commit_to_group(options: Mapping[str, Any], group_id: str, offsets: Offsets,
         ask_admin(options, commit, timeout_ms)
     except (KafkaError, trio.TooSlowError, ExceptionGroup) as failed:
         failures = failed.exceptions if isinstance(failed, ExceptionGroup) else (failed,)
-        said = "; ".join(str(one) or f"no answer within {timeout_ms / 1000:.0f} s" for one in failures)
+        # Of many partitions that fail for one reason it is told once.
+        said = "; ".join(dict.fromkeys(_why(one) or f"no answer within {timeout_ms / 1000:.0f} s" for one in failures))
         _log.warning("offsets %s were not committed to group %r: %s", format_offsets(offsets), group_id, said)
         return False
     return True
+
+
+def _why(failure: Exception) -> str:
+    """A sentence; the client's own is for members of the group."""
+    if isinstance(failure, UnknownMemberIdError):
+        return "it has members, and only they may commit to it: name a group that no consumer uses"
+    return str(failure)
 
 
 def ask_admin(
