@@ -21,7 +21,8 @@ class JsonFormat(Format):
         enveloped: whether a schema registry's envelope is around each value; its schema is not looked at.
 
     Raises:
-        ConfigurationError: a field is a map, a time of day or an interval, which the parser cannot make of JSON.
+        ConfigurationError: a field is a map, a time of day, an interval, or a list without a type, which the parser
+            cannot make of JSON.
     """
 
     def __init__(self, schema: pa.Schema, *, enveloped: bool = False) -> None:
@@ -107,5 +108,14 @@ def _as_parsed(kind: pa.DataType, name: str) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_as_parsed(field.type, f"{name}.{field.name}")) for field in kind])
     if pa.types.is_list(kind):
+        if _has_void(kind.value_type):
+            raise ConfigurationError(f"field {name!r} is an array of nothing but null: leave it out")
         return pa.list_(kind.value_field.with_type(_as_parsed(kind.value_type, name)))
     return kind
+
+
+def _has_void(kind: pa.DataType) -> bool:
+    """Whether there is a type without values, of which pyarrow puts no lists together."""
+    import pyarrow as pa
+
+    return pa.types.is_null(kind) or (pa.types.is_struct(kind) and any(_has_void(field.type) for field in kind))
