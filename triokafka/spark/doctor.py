@@ -152,8 +152,8 @@ def _python(settings: Mapping[str, str]) -> Finding:
         return Finding("Python", "problem", f"the workers' Python {worker!r} does not run", fix)
     if found != driver:
         return Finding("Python", "problem", f"the driver has {driver}, the workers' {worker!r} is {found}", fix)
-    if not _has_triokafka(worker):
-        return Finding("Python", "problem", f"the workers' Python {worker!r} has no triokafka", fix)
+    if missing := _missing(worker):
+        return Finding("Python", "problem", f"the workers' Python {worker!r} has no {missing}", fix)
     return Finding("Python", "ok", f"{driver}; the workers have {worker!r} of the same version")
 
 
@@ -256,5 +256,11 @@ def _python_version(python: str) -> str | None:
     return _asked(python, "import sys; print('%d.%d' % sys.version_info[:2])")
 
 
-def _has_triokafka(python: str) -> bool:
-    return _asked(python, "import importlib.util as u; print(u.find_spec('triokafka') is not None)") == "True"
+def _missing(python: str) -> str:
+    """The first package that a task needs and this Python has not; empty where it has all."""
+    wanted = "'triokafka', 'trio', 'pyarrow'"
+    answer = _asked(
+        python, f"import importlib.util as u; print(*(n for n in ({wanted}) if u.find_spec(n) is None), 'none')"
+    )
+    first = (answer or "triokafka").split()[0]
+    return "" if first == "none" else first

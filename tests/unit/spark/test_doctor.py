@@ -89,27 +89,32 @@ def test_each_package_is_held_against_what_spark_takes(
     assert (found(package).verdict, fix in found(package).fix) == (verdict, True)
 
 
-def python(directory: Path, version: str, *, has_triokafka: bool = True) -> str:
+def python(directory: Path, version: str, missing: str) -> str:
     """A program that answers as a Python of that version does."""
     program = directory / "python"
     program.write_text(f"""#!/bin/sh
-case "$2" in *version_info*) echo {version};; *) echo {has_triokafka};; esac
+case "$2" in *version_info*) echo {version};; *) echo {missing} none;; esac
 """)
     program.chmod(0o755)
     return str(program)
 
 
 @pytest.mark.parametrize(
-    ("version", "has_triokafka", "verdict"),
-    [("2.7", True, "problem"), (OURS, False, "problem"), (OURS, True, "ok")],
+    ("version", "missing", "verdict", "said"),
+    [
+        ("2.7", "", "problem", "is 2.7"),
+        (OURS, "triokafka trio pyarrow", "problem", "has no triokafka"),
+        (OURS, "pyarrow", "problem", "has no pyarrow"),
+        (OURS, "", "ok", "of the same version"),
+    ],
 )
 def test_workers_with_another_python_are_a_problem(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, has_triokafka: bool, verdict: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, missing: str, verdict: str, said: str
 ):
     """`spark/1.2`: every task of such a session fails."""
-    monkeypatch.setenv("PYSPARK_PYTHON", python(tmp_path, version, has_triokafka=has_triokafka))
+    monkeypatch.setenv("PYSPARK_PYTHON", python(tmp_path, version, missing))
     seen = found("Python")
-    assert seen.verdict == verdict
+    assert (seen.verdict, said in seen.found) == (verdict, True)
     assert verdict == "ok" or f"PYSPARK_PYTHON={sys.executable}" in seen.fix
 
 
