@@ -552,8 +552,9 @@ class ColumnAppender:
     def has_room(self, size: cython.Py_ssize_t):
         """Whether ``size`` more bytes fit every column: Arrow's offsets have 32 bits."""
         used: cython.Py_ssize_t = max(self._key.data.used, self._value.data.used)
+        headers: cython.Py_ssize_t = self._header_names.data.used + self._header_values.data.used + self._header_count
         # An invalid byte of a header name becomes a replacement character of three.
-        return max(used, self._header_names.data.used + 2 * size) + size <= _LARGEST
+        return max(used, headers + 2 * size) + size <= _LARGEST
 
     def append(
         self,
@@ -717,7 +718,8 @@ class ColumnAppender:
                         into = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(room))
                     unpacked = _unpack(cython.cast(decompress_block, lz4), p + 61, p + size, into, unpacked)
                     base = into
-                    if unpacked < _SMALLEST_RECORD:
+                    # Room is made for as many records as it says, so they must be able to be there.
+                    if int32(p + 57) > unpacked // _SMALLEST_RECORD:
                         break
                 if timestamp_type < 0:
                     self._expect(int32(p + 57), size, view.len - position, limit, unpacked, most_bytes)

@@ -26,6 +26,9 @@ MAX_COLUMN_BYTES: Final = (1 << 31) - 1
 LARGEST_UNPACKED: Final = 4 << 20
 """The most that one batch may decompress to within the compiled kernel, which keeps as much memory."""
 _INLINE: Final = 12
+_Headers = Sequence[tuple[str, bytes | None]]
+_Found = tuple[int, int, memoryview | None, int, memoryview | None, int, _Headers]
+"""A record: offset, timestamp, key, where that lies, value, where that lies, headers."""
 _TWO_63: Final = 1 << 63
 _TWO_64: Final = 1 << 64
 
@@ -129,9 +132,9 @@ class ColumnAppender:
 
     def has_room(self, size: int) -> bool:
         """Whether ``size`` more bytes fit every column: Arrow's offsets have 32 bits."""
+        headers = self._header_names.used + self._header_values.used + self._header_count
         # An invalid byte of a header name becomes a replacement character of three.
-        used = max(self._key.used, self._value.used, self._header_names.used + 2 * size)
-        return used + size <= MAX_COLUMN_BYTES
+        return max(self._key.used, self._value.used, headers + 2 * size) + size <= MAX_COLUMN_BYTES
 
     def append(
         self,
@@ -158,13 +161,13 @@ class ColumnAppender:
         (position, index, previous_delta) to go on with.
 
         Raises:
-            CorruptRecordError: a length, count or offset does not fit; the records before are there.
+            CorruptRecordError: a length, count or offset does not fit; none of the records was added.
         """
         raw = memoryview(data)
-        wanted = limit
+        found: list[_Found] = []
         columns = self._columns
         try:
-            while index < count and wanted > 0:
+            while index < count and len(found) < limit:
                 size, position = read_varint(raw[:end], position, 32)
                 record_end = position + (size >> 1)
                 if size & 1 or record_end > end:
@@ -179,20 +182,19 @@ class ColumnAppender:
                 key, key_position, position = _read_field(record, position, "key")
                 value, value_position, position = _read_field(record, position, "value")
                 if base_offset + delta >= from_offset:
-                    if columns & HEADERS:
-                        self._add_headers(_read_header_list(record, position))
+                    headers = _read_header_list(record, position) if columns & HEADERS else ()
                     timestamp = append_time if timestamp_type == 1 else base_timestamp + _zigzag(raw_timestamp)
-                    row = self.rows
-                    if columns & OFFSET:
-                        self._offset.append(base_offset + delta)
-                    if columns & TIMESTAMP:
-                        self._timestamp.append(_microseconds(timestamp))
-                    if columns & KEY:
-                        self._key.add(row, key, number, shift + key_position)
-                    if columns & VALUE:
-                        self._value.add(row, value, number, shift + value_position)
-                    self.rows = row + 1
-                    wanted -= 1
+                    found.append(
+                        (
+                            base_offset + delta,
+                            timestamp,
+                            key,
+                            shift + key_position,
+                            value,
+                            shift + value_position,
+                            headers,
+                        )
+                    )
                 position = record_end
                 previous_delta = delta
                 index += 1
@@ -202,6 +204,8 @@ class ColumnAppender:
             raise corrupt_record("", 0, base_offset, index, str(wrong)) from None
         if index == count and position != end:
             raise corrupt_batch("", 0, base_offset, f"{end - position} bytes follow its {count} records")
+        for each in found:
+            self._add(each, number)
         return position, index, previous_delta
 
     def append_batches(
@@ -226,7 +230,22 @@ class ColumnAppender:
         """
         return position, next_offset, -1, -1, 0
 
-    def _add_headers(self, headers: Sequence[tuple[str, bytes | None]]) -> None:
+    def _add(self, found: _Found, number: int) -> None:
+        offset, timestamp, key, key_position, value, value_position, headers = found
+        row, columns = self.rows, self._columns
+        if columns & HEADERS:
+            self._add_headers(headers)
+        if columns & OFFSET:
+            self._offset.append(offset)
+        if columns & TIMESTAMP:
+            self._timestamp.append(_microseconds(timestamp))
+        if columns & KEY:
+            self._key.add(row, key, number, key_position)
+        if columns & VALUE:
+            self._value.add(row, value, number, value_position)
+        self.rows = row + 1
+
+    def _add_headers(self, headers: _Headers) -> None:
         row = self.rows
         if row & 7 == 0:
             self._header_valid.append(0xFF)
@@ -293,7 +312,7 @@ def _read_field(record: memoryview, position: int, name: str) -> tuple[memoryvie
     return record[position:stop], position, stop
 
 
-def _read_header_list(record: memoryview, position: int) -> tuple[tuple[str, bytes | None], ...]:
+def _read_header_list(record: memoryview, position: int) -> _Headers:
     raw, position = read_varint(record, position, 32)
     if raw & 1 or raw >> 2 > len(record) - position:
         raise ValueError("its header count is more than it holds")

@@ -15,6 +15,7 @@ from crc32c import crc32c
 from tests.unit.records.stacks import STACKS, Stack
 from triokafka.errors import ConfigurationError, CorruptRecordError
 from triokafka.records import ARROW_COLUMNS, encode_batch
+from triokafka.records.plain_columns import HEADERS
 
 RECORDS = [
     (1_700_000_000_000 + n, b"k%d" % n if n % 3 else None, b"v" * (n % 30) if n % 5 else None, headers)
@@ -304,6 +305,27 @@ def test_lz4_blocks_of_nothing_are_corrupt_where_there_should_be_records(stack: 
             stack.records.to_arrow([(with_frame(frame, 1), "t", 0, 0)])
 
 
+def test_lz4_batches_that_claim_too_many_records_are_corrupt_and_no_room_is_made_for_these(stack: Stack) -> None:
+    frame = lz4.frame.compress(encode_batch(RECORDS)[61:], block_linked=False, store_size=False)
+    data = with_frame(frame, 2**31 - 1) * 5_000
+    with pytest.raises(CorruptRecordError, match="record 100"):
+        stack.records.to_arrow([(data, "t", 0, 0)], columns=["offset"])
+
+
+@pytest.mark.parametrize("header", [("n", b""), ("", b"v"), ("", None)], ids=["name", "value", "number"])
+def test_room_is_counted_for_names_values_and_numbers_of_headers(
+    stack: Stack, header: tuple[str, bytes | None]
+) -> None:
+    """Each has 32-bit offsets of its own, and of a byte of records a name may get three."""
+    most = (2**31 - 1) // 3
+    data = encode_batch([(1, None, None, [header] * 2)])
+    appender = stack.kernel.ColumnAppender(HEADERS, False)
+    assert appender.has_room(most) and not appender.has_room(most + 1)
+    stack.records.RecordDecoder(data).take_columns(appender, 1, lambda _: 0)
+    assert not appender.has_room(most)
+    assert appender.has_room(most - 2)
+
+
 def test_a_full_builder_takes_no_other_batch(stack: Stack) -> None:
     """Whatever is passed over counts as well, but a builder without a record goes on."""
     aborted = encode_batch(RECORDS, transactional=True, producer_id=5)
@@ -344,6 +366,21 @@ def test_corrupt_batch_stops_behind_the_good_ones(stack: Stack) -> None:
     assert builder.finish().num_rows == 100
     with pytest.raises(CorruptRecordError, match="t-3 at offset 200"):
         stack.records.to_arrow([(PLAIN + bad, "t", 3, 0)])
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0"], ids=["record", "bytes behind"])
+def test_nothing_of_a_batch_is_handed_out_when_its_last_record_is_bad(stack: Stack, rest: bytes) -> None:
+    """Where to go on is before it, whatever kernel runs: its first records would come twice."""
+    bad = bytearray(PLAIN + rest)
+    struct.pack_into(">i", bad, 8, len(bad) - 12)
+    if not rest:
+        bad[-1] = 2  # headers that are not there
+    decoder = stack.records.RecordDecoder(PLAIN + bad.replace(PLAIN[:8], struct.pack(">q", 200)), check_crc=False)
+    builder = stack.records.ArrowBuilder()
+    assert builder.add(decoder) == 100
+    with pytest.raises(CorruptRecordError):
+        builder.add(decoder)
+    assert (builder.rows, decoder.next_offset) == (100, 200)
 
 
 def test_header_names_are_valid_utf8_whatever_was_sent(stack: Stack) -> None:
