@@ -148,9 +148,9 @@ def test_a_batch_that_was_read_twice_is_seen_in_the_progress(query: Any, is_twic
 
 
 class Log:
-    """A query of which Spark keeps these offsets, by batch."""
+    """A query of which Spark keeps these offsets, by batch; a list of several sources, None where one has none yet."""
 
-    def __init__(self, **offsets: dict[str, int]):
+    def __init__(self, **offsets: Any):
         self.offsets = {int(number[1:]): found for number, found in offsets.items()}
         self._jsq = self
 
@@ -160,9 +160,14 @@ class Log:
     offsetLog = streamingQuery
 
     def get(self, batch_id: int) -> Any:
-        found = json.dumps(self.offsets[batch_id])
+        kept = self.offsets.get(batch_id)
+        found = kept if isinstance(kept, list) else [kept]
         sources = SimpleNamespace(
-            size=lambda: 1, apply=lambda n: SimpleNamespace(get=lambda: SimpleNamespace(json=lambda: found))
+            size=lambda: len(found),
+            apply=lambda number: SimpleNamespace(
+                isDefined=lambda: found[number] is not None,
+                get=lambda: SimpleNamespace(json=lambda: json.dumps(found[number])),
+            ),
         )
         name = SimpleNamespace(getSimpleName=lambda: "OffsetSeq")
         entry = SimpleNamespace(offsets=lambda: sources, getClass=lambda: name)
@@ -210,6 +215,23 @@ def test_the_end_of_a_first_batch_is_committed_whatever_columns_the_frame_has(bo
     context = dataclasses.replace(contexts[0], _query=Log(_0={topic: {"0": 5, "1": 0}}))
     assert context.commit_offsets()
     assert committed(bootstrap, f"{topic}-group") == {TopicPartition(topic, 0): 5}
+
+
+def test_the_ends_of_several_sources_are_committed_and_of_one_partition_the_one_behind(bootstrap: str):
+    """They are all in the log, and the rows need not be read again. What is not of Kafka is passed over."""
+    first, second = (make_topic(bootstrap, partitions=2) for _ in range(2))
+    contexts: list[BatchContext] = []
+    decorate = kafka_batch(bootstrap_servers=bootstrap, group_id=f"{first}-group")
+    decorate(lambda frame, context: contexts.append(context))(Frame(), 2)
+    query = Log(
+        _1=[{first: {"0": 5, "1": 5}}, None, {first: {"0": 3}}, 7],
+        _2=[{first: {"0": 9, "1": 5}}, {second: {"0": 4}}, {first: {"0": 6}}, 8],
+    )
+    context = dataclasses.replace(contexts[0], _query=query)
+    assert context.commit_offsets()
+    assert committed(bootstrap, f"{first}-group") == {TopicPartition(first, 0): 6, TopicPartition(second, 0): 4}
+    with pytest.raises(ConfigurationError, match="only in its rows"):
+        _ = context.ranges
 
 
 def test_a_group_with_members_is_a_warning_that_says_so(bootstrap: str, caplog: pytest.LogCaptureFixture):

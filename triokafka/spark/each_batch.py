@@ -24,6 +24,7 @@ from triokafka.spark.client_settings import HiddenValues
 from triokafka.spark.ledger import Ledger
 from triokafka.spark.listener import ask_admin, commit_to_group
 from triokafka.spark.offsets import Offsets, parse_offsets
+from triokafka.spark.query_lag import kafka_offsets
 from triokafka.structs import TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class BatchContext:
             KafkaError: the brokers cannot be asked.
         """
         if self._ranges is None:
-            starts, ends = self._logged()
+            starts, ends = (each[0] if len(each) == 1 else {} for each in self._logged())
             if ends and starts:
                 new = sorted(ends.keys() - starts.keys())
                 firsts = {**_beginnings(self._settings.options, new), **starts} if new else starts
@@ -89,7 +90,7 @@ class BatchContext:
                 self._ranges = _seen(self._frame)
         return self._ranges
 
-    def _logged(self) -> tuple[Offsets, Offsets]:
+    def _logged(self) -> tuple[list[Offsets], list[Offsets]]:
         return _logged(self._query, self.batch_id - 1), _logged(self._query, self.batch_id)
 
     def commit_offsets(self, group_id: str | None = None) -> bool:
@@ -102,13 +103,13 @@ class BatchContext:
             Whether that worked; a failure is a warning in the log, and nothing else: Spark keeps its own offsets.
 
         Raises:
-            ConfigurationError: no group was named. Or the query has several sources, or Spark Connect has its log, and
-                the frame lacks a column that `ranges` needs.
+            ConfigurationError: no group was named. Or the query's log cannot be had, and the frame lacks a column that
+                `ranges` needs.
         """
         group = group_id or self._settings.group_id
         if not group:
             raise ConfigurationError("name a group: kafka_batch(group_id=…) or ctx.commit_offsets('…')")
-        starts, ends = self._logged()
+        starts, ends = map(_behind, self._logged())
         if ends:
             # Of a query's first batch the log has the end alone, and no more is needed.
             ends = {one: end for one, end in ends.items() if end > starts.get(one, 0)}
@@ -267,24 +268,33 @@ def _query(query_id: str) -> Any:
         return None
 
 
-def _logged(query: Any, batch_id: int) -> Offsets:
-    """The offsets of a batch's end in the query's log; empty when they cannot be had, or there is another source."""
+def _logged(query: Any, batch_id: int) -> list[Offsets]:
+    """The offsets of a batch's end in the query's log, by source; none of sources that are not of Kafka partitions, or
+    have none yet. Empty when they cannot be had."""
     if query is None or batch_id < 0:
-        return {}
+        return []
     try:
         entry = query._jsq.streamingQuery().offsetLog().get(batch_id)
         if not entry.isDefined():
-            return {}
+            return []
         kept = entry.get()
         # The second form of the log (spark.sql.streaming.offsetLog.formatVersion) has sources by name.
         is_by_name = kept.getClass().getSimpleName() == "OffsetMap"
         sources = kept.offsetsMap().values().toSeq() if is_by_name else kept.offsets()
-        if sources.size() != 1:
-            return {}
-        return parse_offsets(sources.apply(0).get().json())
+        found = [sources.apply(number) for number in range(sources.size())]
+        return [(kafka_offsets(one.get().json()) or {}) if one.isDefined() else {} for one in found]
     except Exception:  # whatever another version of Spark makes of this
         _log.debug("the offset log of a query cannot be read", exc_info=True)
-        return {}
+        return []
+
+
+def _behind(sources: list[Offsets]) -> Offsets:
+    """All together; of several sources of one partition the one that is behind: a group is never ahead of the query."""
+    found: dict[TopicPartition, int] = {}
+    for source in sources:
+        for one, offset in source.items():
+            found[one] = min(offset, found.get(one, offset))
+    return found
 
 
 def _beginnings(options: Mapping[str, Any], partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
