@@ -20,6 +20,7 @@ from triokafka.client.range_bounds import Bound, resolve_ranges
 from triokafka.client.range_session import OffsetRange, RangeLostError, RangeSession
 from triokafka.errors import (
     ClosedError,
+    CorruptRecordError,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -344,14 +345,20 @@ class RangeReader:
 
 
 def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
-    """How many records have offsets below ``stop``, and whether others follow; they are decoded one by one."""
+    """How many records have offsets below ``stop``, and whether others follow; they are decoded one by one.
+
+    What follows may be corrupt, which is nobody's business. Where what is below is, it is all that comes before that.
+    """
     inside = 0
     decoder = data.decoder()
-    while chunk := decoder.take(1_000):
-        inside += sum(record.offset < stop for record in chunk)
-        if chunk[-1].offset >= stop:
-            return inside, True
-    return inside, False
+    try:
+        while decoder.next_offset < stop and (chunk := decoder.take(1_000)):
+            inside += sum(record.offset < stop for record in chunk)
+            if chunk[-1].offset >= stop:
+                return inside, True
+    except CorruptRecordError:
+        return _ALL, True
+    return inside, decoder.next_offset >= stop
 
 
 def _rows_below(data: FetchedData, stop: int) -> tuple[int, bool]:
@@ -360,14 +367,20 @@ def _rows_below(data: FetchedData, stop: int) -> tuple[int, bool]:
 
     inside = 0
     decoder = data.decoder()
-    while True:
+    while decoder.next_offset < stop:
         builder = ArrowBuilder(("offset",))
-        rows = builder.add(decoder, _LOOK_AHEAD)
+        try:
+            rows = builder.add(decoder, _LOOK_AHEAD)
+        except CorruptRecordError:
+            return _ALL, True
         offsets = memoryview(builder.finish().column(0).buffers()[1]).cast("q")[:rows]
         below = bisect_left(offsets, stop)
         inside += below
-        if below < rows or not rows:
-            return inside, below < rows
+        if below < rows:
+            return inside, True
+        if not rows:
+            break
+    return inside, decoder.next_offset >= stop
 
 
 def read_topic(

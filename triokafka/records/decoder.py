@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from triokafka.errors import CorruptRecordError
+from triokafka.errors import CorruptRecordError, KafkaError
 from triokafka.records.aborted import AbortedTransactions
 from triokafka.records.batch import CODEC_MASK, CRC_COVERS_FROM, HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
 from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, decompress
@@ -265,7 +265,10 @@ class RecordDecoder:
     @property
     def exhausted(self) -> bool:
         """Whether there is nothing left to take: no records, and no error to raise."""
-        return self.at_end or (self._failure is None and self._current(rows=False) is None)
+        try:
+            return self.at_end or (self._failure is None and self._current(rows=False) is None)
+        except KafkaError:
+            return False  # whoever takes on is told
 
     @property
     def at_end(self) -> bool:

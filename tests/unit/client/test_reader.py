@@ -178,6 +178,55 @@ async def test_corrupt_bytes_end_the_read_after_what_came_before() -> None:
                 await anext(reader)
 
 
+async def corrupt_between() -> dict[str, Any]:
+    """Three batches of five records in one answer; that from offset 5 on is damaged."""
+    cluster, _, options = await started()
+    for first in (0, 5, 10):
+        cluster.write("t", 0, numbers(first, first + 5))
+    broken = bytearray(cluster.batches[T0][1])
+    broken[-2] ^= 1
+    cluster.batches[T0][1] = bytes(broken)
+    return options
+
+
+@simulated
+async def test_what_is_corrupt_behind_a_range_is_not_looked_at() -> None:
+    """Whoever goes around a damaged batch reads up to it, with it in what was fetched."""
+    options = await corrupt_between()
+    for end in (3, 5):
+        assert await offsets(RangeReader({T0: (0, end)}, **options)) == [(0, n) for n in range(end)]
+        async with RangeReader({T0: (1, end)}, **options) as reader:
+            assert [record.offset for record in await reader.next_records()] == list(range(1, end))
+            assert await reader.next_records() == []
+
+
+@simulated
+@pytest.mark.parametrize("end", [6, 7, 10])
+async def test_what_comes_before_corrupt_bytes_is_handed_out_also_where_the_range_ends_among_them(end: int) -> None:
+    options = await corrupt_between()
+    async with RangeReader({T0: (0, end)}, **options) as reader:
+        assert (await anext(reader)).num_rows == 5
+        with pytest.raises(CorruptRecordError, match="t-0 at offset 5"):
+            await anext(reader)
+    async with RangeReader({T0: (0, end)}, **options) as reader:
+        assert len(await reader.next_records()) == 5
+        with pytest.raises(CorruptRecordError, match="t-0 at offset 5"):
+            await reader.next_records()
+
+
+@simulated
+@pytest.mark.parametrize("rows", [1, 5])
+async def test_rows_come_once_when_a_batch_of_them_ends_just_before_corrupt_bytes(rows: int) -> None:
+    options = await corrupt_between()
+    async with RangeReader({T0: (0, 15)}, batch_rows=rows, **options) as reader:
+        for read in range(rows, 6, rows):
+            assert (await anext(reader)).column("offset").to_pylist() == list(range(read - rows, read))
+            assert reader.position(T0) == read
+        for _ in range(2):
+            with pytest.raises(CorruptRecordError, match="t-0 at offset 5"):
+                await anext(reader)
+
+
 @simulated
 async def test_an_error_of_one_partition_waits_for_the_rows_of_another() -> None:
     cluster, broker, options = await started(2)

@@ -153,6 +153,19 @@ class TestCorrupt:
                 decoder.take(1)
         assert decoder.next_offset == 3
 
+    @pytest.mark.parametrize("settings", [{}, {"compression": "lz4"}], ids=["plain", "lz4"])
+    def test_an_error_that_was_not_raised_yet_is_left_too(self, stack: Stack, settings: dict[str, str]) -> None:
+        """To ask raises nothing: who has just taken as many as it wants has to do with these first."""
+        bad = bytearray(batch(3, 3, **settings))
+        bad[-1] ^= 1
+        decoder = stack.records.RecordDecoder(batch(0, 3) + bad)
+        assert len(decoder.take(3)) == 3
+        assert not decoder.exhausted
+        assert decoder.next_offset == 3
+        with pytest.raises(CorruptRecordError, match="offset 3"):
+            decoder.take(1)
+        assert not decoder.exhausted
+
     def test_good_records_of_the_bad_batch_come_first(self, stack: Stack) -> None:
         bad = bytearray(batch(0, 3))
         bad[61 + 2 * 8] = 100  # the length of the third record

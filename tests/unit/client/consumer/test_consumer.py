@@ -652,6 +652,27 @@ async def test_a_corrupt_batch_is_named_and_what_came_before_it_is_handed_out() 
         assert await take(consumer, 1) == [b"good"]
 
 
+@pytest.mark.parametrize("most", [1, 3])
+@simulated
+async def test_rows_come_once_when_as_many_as_asked_for_end_just_before_a_corrupt_batch(most: int) -> None:
+    """(`client/FET-24`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.write("t", 0, numbers(3, 6))
+    broken = bytearray(cluster.batches[T0][1])
+    broken[-2] ^= 1
+    cluster.batches[T0][1] = bytes(broken)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        got: list[bytes] = []
+        for _ in range(3 // most):
+            got += (await consumer.poll_arrow(timeout_ms=1_000, max_records=most)).column("value").to_pylist()
+            assert await consumer.position(T0) == len(got)
+        assert got == numbers(0, 3)
+        with pytest.raises(CorruptRecordError, match="t-0 at offset 3"):
+            await consumer.poll_arrow(timeout_ms=1_000, max_records=most)
+
+
 @pytest.mark.parametrize("how", ["records", "arrow", "iteration", "batches"])
 @simulated
 async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCaptureFixture) -> None:
