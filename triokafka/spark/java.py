@@ -87,6 +87,26 @@ def _ask(executable: str) -> _Asked:
     return _Asked(None, " / ".join(lines[-_LAST_LINES:]) or f"nothing, with status {done.returncode}")
 
 
+def _home_of(executable: str) -> str:
+    """The home of a Java on the path, behind its links; a version manager's script in place of it has none around."""
+    home = os.path.dirname(os.path.dirname(os.path.realpath(executable)))
+    if os.path.exists(os.path.join(home, "bin", "java")):
+        return home
+    try:
+        done = subprocess.run(
+            [executable, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return home
+    told = re.search(r"^\s*java\.home = (.+)$", done.stderr + done.stdout, re.MULTILINE)
+    return told[1].strip() if told else home
+
+
 def _of_the_environment() -> str:
     """The variables that every Java obeys: one that it does not take is a common reason. Their values may be secret."""
     found = [name for name in _OPTIONS if os.environ.get(name)]
@@ -113,7 +133,7 @@ def find_java(cache_directory: str | None = None) -> Java:
     if on_path:
         asked = _ask(on_path)
         if asked.version is not None and asked.version >= MINIMUM_JAVA:
-            return Java(os.path.dirname(os.path.dirname(os.path.realpath(on_path))), asked.version, "the path")
+            return Java(_home_of(on_path), asked.version, "the path")
         tried.append(f"{on_path} {asked}")
     packaged = _packaged_java()
     if packaged is not None:

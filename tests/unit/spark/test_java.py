@@ -50,6 +50,19 @@ def test_java_on_the_path_is_found_behind_its_links(monkeypatch: pytest.MonkeyPa
     assert find_java() == Java(str(tmp_path / "jdk-21"), 21, "the path")
 
 
+def test_a_java_behind_a_version_managers_script_tells_its_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """As asdf and jenv have it: a script in a directory ``shims``, around which Spark would find no ``bin/java``."""
+    (tmp_path / "shims").mkdir()
+    script = make_java(tmp_path / "made").rename(tmp_path / "shims" / "java")
+    script.write_text(
+        "#!/bin/sh\n"
+        f"if [ \"$1\" = -XshowSettings:properties ]; then echo '    java.home = {tmp_path}/jdk 21' >&2; fi\n"
+        f"echo '{MODERN}' >&2\n"
+    )
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert find_java() == Java(f"{tmp_path}/jdk 21", 21, "the path")
+
+
 def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     make_java(tmp_path / "old", OLD)
     on_path = make_java(tmp_path / "new")
