@@ -357,7 +357,8 @@ def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
             if chunk[-1].offset >= stop:
                 return inside, True
     except CorruptRecordError:
-        return _ALL, True
+        # What has no records, such as a control batch, was passed over on the way.
+        return inside if decoder.next_offset >= stop else _ALL, True
     return inside, decoder.next_offset >= stop
 
 
@@ -372,7 +373,7 @@ def _rows_below(data: FetchedData, stop: int) -> tuple[int, bool]:
         try:
             rows = builder.add(decoder, _LOOK_AHEAD)
         except CorruptRecordError:
-            return _ALL, True
+            return inside if decoder.next_offset >= stop else _ALL, True
         offsets = memoryview(builder.finish().column(0).buffers()[1]).cast("q")[:rows]
         below = bisect_left(offsets, stop)
         inside += below

@@ -178,14 +178,17 @@ async def test_corrupt_bytes_end_the_read_after_what_came_before() -> None:
                 await anext(reader)
 
 
-async def corrupt_between() -> dict[str, Any]:
-    """Three batches of five records in one answer; that from offset 5 on is damaged."""
+async def corrupt_between(marker: bool = False) -> dict[str, Any]:
+    """Three batches of five records in one answer; that from offset 5, or with a marker before it 6, on is damaged."""
     cluster, _, options = await started()
-    for first in (0, 5, 10):
-        cluster.write("t", 0, numbers(first, first + 5))
-    broken = bytearray(cluster.batches[T0][1])
+    cluster.write("t", 0, numbers(0, 5))
+    if marker:
+        cluster.write("t", 0, [b"\0\0\0\0\0\0"], control=True, transactional=True, producer_id=1, producer_epoch=0)
+    for _ in range(2):
+        cluster.write("t", 0, numbers(5, 10))
+    broken = bytearray(cluster.batches[T0][-2])
     broken[-2] ^= 1
-    cluster.batches[T0][1] = bytes(broken)
+    cluster.batches[T0][-2] = bytes(broken)
     return options
 
 
@@ -198,6 +201,16 @@ async def test_what_is_corrupt_behind_a_range_is_not_looked_at() -> None:
         async with RangeReader({T0: (1, end)}, **options) as reader:
             assert [record.offset for record in await reader.next_records()] == list(range(1, end))
             assert await reader.next_records() == []
+
+
+@simulated
+@pytest.mark.parametrize("start", [0, 4, 5])
+async def test_what_is_corrupt_behind_a_marker_that_ends_a_range_is_not_looked_at(start: int) -> None:
+    options = await corrupt_between(marker=True)
+    assert await offsets(RangeReader({T0: (start, 6)}, batch_rows=5, **options)) == [(0, n) for n in range(start, 5)]
+    async with RangeReader({T0: (start, 6)}, **options) as reader:
+        assert [record.offset for record in await reader.next_records(5 - start or 1)] == list(range(start, 5))
+        assert await reader.next_records() == []
 
 
 @simulated
