@@ -13,7 +13,12 @@ import trio.testing
 
 import triokafka
 from triokafka.client.range_session import RangeLostError
-from triokafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from triokafka.errors import (
+    IllegalStateError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from triokafka.loop_thread import loop_thread
 
 RECORDS = 1_000
@@ -73,6 +78,29 @@ def test_an_interrupt_ends_a_wait_for_records_and_leaves_nothing_behind(bootstra
     del reader
     wait_until_nothing_reads()
     assert triokafka.read_topic(filled, bootstrap_servers=bootstrap).read_all().num_rows == RECORDS
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_reader_from_before_a_fork_is_refused_in_the_child_and_goes_on_in_the_parent(
+    bootstrap: str, filled: str, begun: bool
+) -> None:
+    """Its loop is in the parent: the child waited for ever."""
+    reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, batch_rows=100)
+    read = reader.read_next_batch().num_rows if begun else 0
+    child = os.fork()
+    if not child:
+        signal.alarm(30)  # ends a child that waits
+        status = 1
+        try:
+            reader.read_next_batch()
+        except IllegalStateError as error:
+            status = 0 if "forked" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert read + reader.read_all().num_rows == RECORDS
+    del reader
+    wait_until_nothing_reads()
 
 
 def test_a_missing_topic_is_an_error_of_the_call(bootstrap: str, topic: str) -> None:

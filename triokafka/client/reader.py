@@ -417,10 +417,11 @@ def read_topic(
     Raises:
         UnknownTopicOrPartitionError, ConfigurationError, KafkaTimeoutError: by the call itself, as the bounds cannot be
             found; while reading as `RangeReader`, also where a topic was deleted and made again after this call.
+        IllegalStateError: called within Trio; while reading, in a process that was forked after this call.
     """
     import pyarrow as pa
 
-    from triokafka.loop_thread import loop_thread
+    from triokafka.loop_thread import fork_count, loop_thread
     from triokafka.records.arrow import arrow_schema
 
     if trio.lowlevel.in_trio_run():
@@ -441,6 +442,19 @@ def read_topic(
             **options,
         )
 
+    forks = fork_count()
+
+    def own(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # In a child there is no loop that would ever hand anything over.
+        while fork_count() == forks:
+            batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+        raise IllegalStateError(
+            "this reader belongs to the process from which this one was forked: call read_topic again here"
+        )
+
     loop = loop_thread()
     reader = loop.call(open_reader)
-    return pa.RecordBatchReader.from_batches(schema, loop.iterate(lambda: reader, ahead=1))
+    return pa.RecordBatchReader.from_batches(schema, own(loop.iterate(lambda: reader, ahead=1)))
