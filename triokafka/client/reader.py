@@ -25,6 +25,7 @@ from triokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
+    UnsupportedCodecError,
 )
 from triokafka.records import ConsumerRecord
 from triokafka.structs import TopicPartition
@@ -347,7 +348,8 @@ class RangeReader:
 def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
     """How many records have offsets below ``stop``, and whether others follow; they are decoded one by one.
 
-    What follows may be corrupt, which is nobody's business. Where what is below is, it is all that comes before that.
+    What follows may be corrupt, or need a package that is missing, which is nobody's business. Where that is below, it
+    is all that comes before that.
     """
     inside = 0
     decoder = data.decoder()
@@ -356,7 +358,7 @@ def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
             inside += sum(record.offset < stop for record in chunk)
             if chunk[-1].offset >= stop:
                 return inside, True
-    except CorruptRecordError:
+    except (CorruptRecordError, UnsupportedCodecError):
         # What has no records, such as a control batch, was passed over on the way.
         return inside if decoder.next_offset >= stop else _ALL, True
     return inside, decoder.next_offset >= stop
@@ -372,7 +374,7 @@ def _rows_below(data: FetchedData, stop: int) -> tuple[int, bool]:
         builder = ArrowBuilder(("offset",))
         try:
             rows = builder.add(decoder, _LOOK_AHEAD)
-        except CorruptRecordError:
+        except (CorruptRecordError, UnsupportedCodecError):
             return inside if decoder.next_offset >= stop else _ALL, True
         offsets = memoryview(builder.finish().column(0).buffers()[1]).cast("q")[:rows]
         below = bisect_left(offsets, stop)

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from triokafka.errors import ConfigurationError, CorruptRecordError
+from triokafka.errors import ConfigurationError, CorruptRecordError, UnsupportedCodecError
 from triokafka.records import plain_columns
 from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED
 from triokafka.records.decoder import RecordDecoder
@@ -107,11 +107,12 @@ class ArrowBuilder:
     def add(self, decoder: RecordDecoder, limit: int = _ALL) -> int:
         """Add what ``decoder`` has left, at most ``limit`` records; returns how many.
 
-        Fewer than ``limit`` means that the decoder has no more, that it met corrupt bytes (the next call raises), or
-        that this one is full or a column has reached Arrow's 2 GiB: finish this batch and go on with a new one.
+        Fewer than ``limit`` means that the decoder has no more, that it met what it cannot read (the next call raises),
+        or that this one is full or a column has reached Arrow's 2 GiB: finish this batch and go on with a new one.
 
         Raises:
             CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset.
+            UnsupportedCodecError: the next batch needs a package that is missing.
         """
         before = self._appender.rows
         if "topic" in self._names and decoder.topic:
@@ -125,7 +126,7 @@ class ArrowBuilder:
                     break
                 if decoder.at_end:
                     break
-            except CorruptRecordError:
+            except (CorruptRecordError, UnsupportedCodecError):
                 if self._appender.rows == before:
                     raise
                 break

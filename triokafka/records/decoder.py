@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from triokafka.errors import CorruptRecordError, KafkaError
+from triokafka.errors import CorruptRecordError, KafkaError, UnsupportedCodecError
 from triokafka.records.aborted import AbortedTransactions
 from triokafka.records.batch import CODEC_MASK, CRC_COVERS_FROM, HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
 from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, decompress
@@ -99,7 +99,7 @@ class RecordDecoder:
         self._max_decompressed = max_decompressed
         self._unpack = decompress if unpacker is None else unpacker.unpack
         self._aborted = None if aborted is None else AbortedTransactions(aborted)
-        self._failure: CorruptRecordError | None = None
+        self._failure: CorruptRecordError | UnsupportedCodecError | None = None
         self._batch: BatchInfo | None = None
         self._legacy: list[ConsumerRecord] | None = None
         self._origin = RecordOrigin(topic, partition)
@@ -113,6 +113,7 @@ class RecordDecoder:
         Raises:
             CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset. Records before
                 it were handed out by earlier calls, and ``next_offset`` stands at the bad batch or record.
+            UnsupportedCodecError: the next batch needs a package that is missing; otherwise the same.
         """
         out: list[ConsumerRecord] = []
         if self._batch is None and self._failure is None:
@@ -150,7 +151,7 @@ class RecordDecoder:
                     self.next_offset,
                 )
                 self._advance(info)
-        except CorruptRecordError as failure:
+        except (CorruptRecordError, UnsupportedCodecError) as failure:
             self._failure = failure
             if not out:
                 raise

@@ -19,7 +19,7 @@ from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.listener import Records, intercept_records
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.client.serializers import Deserializer
-from triokafka.errors import CorruptRecordError, RecordDeserializationError
+from triokafka.errors import CorruptRecordError, RecordDeserializationError, UnsupportedCodecError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -106,7 +106,7 @@ class Delivery:
             got = len(taken)
             try:
                 limit -= self._take_from(data, limit, taken)
-            except (CorruptRecordError, RecordDeserializationError):
+            except (CorruptRecordError, RecordDeserializationError, UnsupportedCodecError):
                 if not taken:
                     raise
                 limit = 0
@@ -130,7 +130,7 @@ class Delivery:
             before = data.position
             try:
                 rows = self._undamaged(data, partial(data.take_columns, builder, limit - total))
-            except CorruptRecordError:
+            except (CorruptRecordError, UnsupportedCodecError):
                 if total:
                     break
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import uuid
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -28,6 +29,7 @@ from triokafka.errors import (
     OffsetOutOfRangeError,
     RecordDeserializationError,
     TopicAuthorizationFailedError,
+    UnsupportedCodecError,
     WakeupError,
 )
 from triokafka.protocol.api.fetch import FetchRequest
@@ -671,6 +673,31 @@ async def test_rows_come_once_when_as_many_as_asked_for_end_just_before_a_corrup
         assert got == numbers(0, 3)
         with pytest.raises(CorruptRecordError, match="t-0 at offset 3"):
             await consumer.poll_arrow(timeout_ms=1_000, max_records=most)
+
+
+@pytest.mark.parametrize("how", ["records", "arrow"])
+@pytest.mark.parametrize("partition", [0, 1])
+@simulated
+async def test_what_needs_a_missing_package_keeps_nothing_that_comes_before_it(
+    monkeypatch: pytest.MonkeyPatch, how: str, partition: int
+) -> None:
+    """(`client/FET-24`)"""
+    cluster, _, options = await started(partitions=2)
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.write("t", partition, numbers(3, 6), compression="snappy")
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, T1])
+        got: list[bytes] = []
+        with pytest.raises(UnsupportedCodecError, match="snappy needs the package"):
+            while len(got) <= 3:
+                if how == "arrow":
+                    got += (await consumer.poll_arrow(timeout_ms=1_000)).column("value").to_pylist()
+                else:
+                    found = await consumer.poll(timeout_ms=1_000)
+                    got += [record.value for records in found.values() for record in records]
+        assert got == numbers(0, 3)
+        assert await consumer.position(T0) == 3
 
 
 @pytest.mark.parametrize("how", ["records", "arrow", "iteration", "batches"])
