@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from typing import Final
@@ -46,6 +47,7 @@ def prepare_home(cache_directory: str | None = None) -> str | None:
         try:
             _link(package, home)
         except OSError:
+            shutil.rmtree(home, ignore_errors=True)
             return None
     os.environ["SPARK_HOME"] = home
     return home

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     place = tmp_path / "site-packages" / "pyspark"
     for part in ("bin", "jars", "python/lib", "sql"):
         (place / part).mkdir(parents=True)
@@ -65,13 +68,14 @@ def test_a_cache_that_cannot_be_written_to_is_no_hindrance(tmp_path: Path):
     assert made is not None and (Path(made) / "jars").is_dir()
 
 
-def test_without_links_everything_stays_as_it_was(monkeypatch: pytest.MonkeyPatch):
+def test_without_links_everything_stays_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     def refuse(*_: object, **__: object) -> None:
         raise OSError("a required privilege is not held")
 
     monkeypatch.setattr(os, "symlink", refuse)
     assert prepare_home() is None
     assert "SPARK_HOME" not in os.environ
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_only_a_pyspark_of_pip_is_taken(monkeypatch: pytest.MonkeyPatch, package: Path):
