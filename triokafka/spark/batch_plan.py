@@ -14,6 +14,7 @@ from triokafka.spark.offsets import EARLIEST, LATEST, Offsets
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import OffsetRange, Task, merge, split, tasks
 from triokafka.spark.resolve import resolve, settle
+from triokafka.structs import TopicPartition
 
 
 async def plan_batch(brokers: Brokers, options: ReadOptions) -> list[Task]:
@@ -36,7 +37,7 @@ async def plan_batch(brokers: Brokers, options: ReadOptions) -> list[Task]:
     found = [one._replace(topic_id=brokers.topic_ids.get(one.topic)) for one in ranges]
     if not options.late_binding:
         return tasks(options, found)
-    return merge(_late(options, found, starts, ends), options.max_partitions)
+    return _late(options, found, starts, ends)
 
 
 def _checked(
@@ -62,19 +63,30 @@ def _checked(
         yield OffsetRange(one.topic, one.partition, max(start, earliest[one]), min(end, latest[one]))
 
 
-def _late(options: ReadOptions, found: list[OffsetRange], starts: Offsets, ends: Offsets) -> list[OffsetRange]:
-    """The ranges with `EARLIEST` and `LATEST` where these were asked for; split by what is there now."""
+def _late(options: ReadOptions, found: list[OffsetRange], starts: Offsets, ends: Offsets) -> list[Task]:
+    """Return late-bound tasks, sized by the present offsets, whose outer bounds stay `EARLIEST` and `LATEST`."""
+    whole = {one.topic_partition: one for one in found}
     pieces = split(found, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
-    late: list[OffsetRange] = []
-    for one in found:
-        # An empty one gets a task as well: records may come until it runs.
-        mine = [piece for piece in pieces if piece.topic_partition == one.topic_partition] or [one]
-        if (starts[one.topic_partition], ends[one.topic_partition]) == (EARLIEST, LATEST):
-            # All that there is when the tasks run, in whatever topic has the name then.
-            mine = [piece._replace(topic_id=None) for piece in mine]
-        if starts[one.topic_partition] == EARLIEST:
-            mine[0] = mine[0]._replace(start=EARLIEST)
-        if ends[one.topic_partition] == LATEST:
-            mine[-1] = mine[-1]._replace(end=LATEST)
-        late += [piece for piece in mine if piece.size > 0 or piece.end == LATEST or piece.start == EARLIEST]
-    return late
+    # An empty range gets a task as well: records may arrive before the task runs.
+    pieces += [
+        one
+        for partition, one in whole.items()
+        if one.size <= 0 and (starts[partition] == EARLIEST or ends[partition] == LATEST)
+    ]
+
+    def opened(piece: OffsetRange) -> OffsetRange:
+        one = whole[piece.topic_partition]
+        start, end = starts[piece.topic_partition], ends[piece.topic_partition]
+        if (start, end) == (EARLIEST, LATEST):
+            # The task reads the whole topic of that name, even if it was deleted and created again since planning.
+            piece = piece._replace(topic_id=None)
+        return piece._replace(
+            start=EARLIEST if start == EARLIEST and piece.start == one.start else piece.start,
+            end=LATEST if end == LATEST and piece.end == one.end else piece.end,
+        )
+
+    return [tuple(map(opened, task)) for task in merge(sorted(pieces, key=_place), options.max_partitions)]
+
+
+def _place(one: OffsetRange) -> tuple[TopicPartition, int]:
+    return one.topic_partition, one.start

@@ -42,7 +42,9 @@ NAMES: Final = (
 _STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
 # Gaps that compaction leaves are no loss under any of them: the third says so for those who want to read it.
 _POLICIES: Final = {"fail": True, "skip": False, "fail-but-tolerate-compaction": True}
-_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
+_STREAM_ONLY: Final = (
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "maxBytesPerPartition",
+)  # fmt: skip
 # Options of Spark itself, and of the sink, that may stand beside ours.
 _SPARKS: Final = frozenset(("path", "topic", "checkpointlocation", "queryname"))
 

@@ -82,7 +82,7 @@ def _share(size: int, total: int, parts: int) -> int:
 
 def _cut(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
     """Pieces of about the same size; what does not divide evenly goes to the last ones."""
-    start = one.start
+    start, parts = one.start, min(parts, one.size)  # at most one piece per offset
     for part in range(parts):
         end = start + (one.end - start) // (parts - part)
         if end > start:

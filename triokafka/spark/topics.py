@@ -137,7 +137,7 @@ def _translate(pattern: str) -> str:
             escaped, width = _escape(rest, within=depth > 0)
             done.append(escaped)
             at += width
-        elif rest.startswith("(?<") and not rest.startswith(("(?<=", "(?<!")):
+        elif not depth and rest.startswith("(?<") and not rest.startswith(("(?<=", "(?<!")):
             done.append("(?P<")
             at += 3
         elif depth and rest.startswith("&&"):

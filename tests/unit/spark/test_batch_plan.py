@@ -123,6 +123,17 @@ async def test_late_binding_keeps_the_beginning_and_the_end_open():
     ]
 
 
+@pytest.mark.parametrize("starts", ["earliest", "offsets"])
+async def test_late_bound_ranges_are_merged_by_their_present_sizes(starts: str):
+    """The sentinels for earliest and latest are not sizes."""
+    logs = {TopicPartition("orders", number): (0, size) for number, size in enumerate((100, 10, 50, 60, 0))}
+    offsets = {"orders": {str(one.partition): 0 if one.partition else -2 for one in logs}}
+    start = {"earliest": "earliest", "offsets": json.dumps(offsets)}[starts]
+    found = await planned({"offsetsBinding": "late", "maxPartitions": "2", "startingOffsets": start}, logs)
+    assert [[one.partition for one in each] for each in found] == [[0, 1, 4], [2, 3]]
+    assert {one.end for each in found for one in each} == {LATEST}
+
+
 @pytest.mark.parametrize("how", [{}, {"minPartitions": "5"}, {"maxPartitions": "1"}], ids=["whole", "split", "merged"])
 async def test_tasks_know_the_topic_that_was_planned_with(how: dict[str, str]):
     """KIP-516: offsets alone do not show that it was deleted and made again since."""

@@ -173,6 +173,12 @@ def test_pieces_are_without_gaps_whatever_the_numbers():
             assert not mine or (mine[0].start, mine[-1].end) == (one.start, one.end)
 
 
+def test_a_range_is_cut_into_no_more_pieces_than_it_has_offsets():
+    """A huge ``minPartitions`` costs neither time nor empty tasks."""
+    found = split([OffsetRange("orders", 0, 5, 8)], min_partitions=2**31 - 1)
+    assert [(one.start, one.end) for one in found] == [(5, 6), (6, 7), (7, 8)]
+
+
 def test_small_ranges_are_put_together_into_tasks_of_like_size():
     """`spark/5.2`: a task costs Spark some 20 ms, so 40 small partitions cost most of a second."""
     there = [OffsetRange("t", number, 0, 10) for number in range(40)]

@@ -48,6 +48,7 @@ def test_a_pattern_matches_whole_names_and_never_kafkas_own_topics():
         (r"(?i)Orders", "ORDERS", "order"),
         (r"(?!tmp)\w+", "orders", "tmpx"),
         (r"(?<!x)orders", "orders", "order"),
+        (r"[(?<x]orders", "<orders", "Porders"),
         (r"a|b", "b", "ab"),
         (r"[]a]+", "]a", "b"),
         (r"orders(?>a*)+", "ordersaa", "order"),
