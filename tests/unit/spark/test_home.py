@@ -15,7 +15,8 @@ from triokafka.spark.home import has_zip, installed_spark, prepare_home
 @pytest.fixture(autouse=True)
 def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A pyspark as pip installs it."""
-    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("SPARK_HOME", "")  # so that whatever `prepare_home` sets is undone after the test
+    monkeypatch.delenv("SPARK_HOME")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "temporary").mkdir()

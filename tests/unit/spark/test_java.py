@@ -20,7 +20,8 @@ OLD = 'java version "1.8.0_402"'
 def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without any Java; /bin and /usr/bin stay away from the path, and so does what they may have."""
     for name in ("JAVA_HOME", *java._OPTIONS):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that whatever `prepare_java` sets is undone after the test
+        monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(java, "_packaged_java", lambda: None)
 
