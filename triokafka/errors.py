@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 
 class KafkaError(Exception):
@@ -18,6 +18,17 @@ class KafkaError(Exception):
     retriable: ClassVar[bool] = False
     invalid_metadata: ClassVar[bool] = False
     advice: ClassVar[str] = ""
+
+    def fresh_copy(self) -> Self:
+        """Return an equal error without traceback and cause, to store it or to raise one that is stored.
+
+        A stored error that is raised itself keeps every frame that it passes, and with it their locals: requests,
+        buffers, and usually its own holder, which makes a reference cycle.
+        """
+        made = type(self).__new__(type(self))
+        made.args = self.args
+        made.__dict__.update(self.__dict__)
+        return made
 
 
 class RetriableError(KafkaError):

@@ -27,7 +27,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 import trio
 
@@ -84,7 +84,7 @@ class Stream(ABC):
                 if part.copy_resident(0, memoryview(whole)) == len(whole):
                     part = whole
                 else:
-                    part = await trio.to_thread.run_sync(part.read)
+                    part = await in_thread(None, part.read)
             buffers.append(part)
         await self.send(*buffers)
 
@@ -502,7 +502,7 @@ class _SocketStream(Stream):
     async def _send_in_thread(self, part: FileSlice, start: int) -> int:
         self._in_thread = True
         try:
-            return await trio.to_thread.run_sync(part.send, self._sock.fileno(), start)
+            return await in_thread(None, part.send, self._sock.fileno(), start)
         finally:
             self._in_thread = False
             if self._closed:
@@ -764,6 +764,39 @@ def _limiter_of_own_threads() -> trio.CapacityLimiter:
         return limiter
 
 
+async def in_thread(
+    limiter: trio.CapacityLimiter | None,
+    function: Callable[..., T],
+    *args: Any,
+    abandon_on_cancel: bool = False,
+) -> T:
+    """Run a function in a worker thread and return its result, or raise its exception.
+
+    Unlike `trio.to_thread.run_sync`, it leaves no reference cycle behind an exception. There, frames of Trio keep the
+    outcome, and the exception's traceback keeps these frames with all arguments until the cycle collector runs.
+    """
+    failures: list[BaseException] = []
+    result = await trio.to_thread.run_sync(
+        _catching, failures, function, args, limiter=limiter, abandon_on_cancel=abandon_on_cancel
+    )
+    if not failures:
+        return cast("T", result)
+    failure = failures.pop()
+    try:
+        raise failure
+    finally:
+        del failure
+
+
+def _catching(failures: list[BaseException], function: Callable[..., T], args: tuple[Any, ...]) -> T | None:
+    """Call a function; an exception goes into ``failures``: Trio must not hold it."""
+    try:
+        return function(*args)
+    except BaseException as error:
+        failures.append(error)
+        return None
+
+
 def wall_ms() -> int:
     """The operating system's wall clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -845,11 +878,10 @@ class RealWorld(World):
         return _SocketListener(sock)
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        return await trio.to_thread.run_sync(function, *args, limiter=_limiter_of_own_threads())
+        return await in_thread(_limiter_of_own_threads(), function, *args)
 
     async def run_in_abandonable_thread(self, function: Callable[..., T], *args: Any) -> T:
-        limiter = _limiter_of_own_threads()
-        return await trio.to_thread.run_sync(function, *args, limiter=limiter, abandon_on_cancel=True)
+        return await in_thread(_limiter_of_own_threads(), function, *args, abandon_on_cancel=True)
 
     @property
     def has_doorbells(self) -> bool:

@@ -46,7 +46,7 @@ class Reply(Generic[T]):
     def value(self) -> T:
         """The answer. Raises the error that was set instead of one."""
         if self._error is not None:
-            raise self._error
+            raise self._error.fresh_copy()
         if not self._arrived.is_set():
             raise RuntimeError("this request is not answered yet")
         return self._value  # type: ignore[return-value]  # set together with the event
@@ -60,7 +60,7 @@ class Reply(Generic[T]):
     def fail(self, error: KafkaError) -> None:
         """Answer with an error. Only the first answer counts."""
         if not self._arrived.is_set():
-            self._error = error
+            self._error = error.fresh_copy()
             self._arrived.set()
 
     async def wait(self) -> T:

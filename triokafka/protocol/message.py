@@ -107,7 +107,10 @@ class Message(Struct):
             return made
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # or its traceback, which has this frame, would keep it and the input
 
     @classmethod
     def decode_prefix(cls, buffer: Buffer, version: int, offset: int = 0) -> Self:
@@ -125,7 +128,10 @@ class Message(Struct):
             return made
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # or its traceback, which has this frame, would keep it and the input
 
     @classmethod
     def decode_within(
@@ -147,7 +153,10 @@ class Message(Struct):
             return made, max_memory - room[0]
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # or its traceback, which has this frame, would keep it and the input
 
     def encode(self, version: int) -> bytes:
         """The whole message as bytes; records are copied into it.
@@ -184,7 +193,10 @@ class Message(Struct):
             return
         except compiler.ENCODE_FAILURES as error:
             failure = compiler.explain_encode(type(self), version, error)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # or its traceback, which has this frame, would keep it and the input
 
 
 _MIN_PART_BYTES: Final = 1024

@@ -152,7 +152,7 @@ class RecordDecoder:
                 )
                 self._advance(info)
         except (CorruptRecordError, UnsupportedCodecError) as failure:
-            self._failure = failure
+            self._failure = failure.fresh_copy()
             if not out:
                 raise
             self.next_offset = max(self.next_offset, out[-1].offset + 1)
@@ -215,7 +215,7 @@ class RecordDecoder:
                 self._advance(info)
         except CorruptRecordError as failure:
             self._failure = self._located(failure)
-            raise self._failure from None
+            raise self._failure.fresh_copy() from None
         return columns.rows - before
 
     def _lz4(self) -> int:
@@ -278,7 +278,7 @@ class RecordDecoder:
 
     def _current(self, rows: bool) -> BatchInfo | None:
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.fresh_copy()
         return self._batch or self._open_batch(rows)
 
     def _walk(self, stopped: Sequence[int]) -> None:

@@ -80,7 +80,11 @@ class Operation(Generic[T]):
             self.abandoned = True
             raise
         if self._error is not None:
-            raise self._error
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # its traceback has this frame
         return self._response[0]
 
 
@@ -234,8 +238,8 @@ class EventQueue:
             except (OSError, errors.KafkaError) as error:
                 # What is on the disk now is not known: going on could commit what was answered with an error.
                 logger.critical("the metadata log in %s could not be cut back: %s", log.directory, error)
-                self._broken = failure
-            return failure
+                self._broken = failure.with_traceback(None)
+            return failure.with_traceback(None)  # its frames refer to the caller, which keeps it
         self._appended(size)
         return None
 

@@ -74,7 +74,7 @@ class AppendableLog(ReadableLog):
         self._guard.check()
         if isinstance(batches, Checked) and batches.config is self.config:
             if isinstance(batches.result, BrokerResponseError):
-                raise batches.result
+                raise batches.result.fresh_copy()
             buffer, infos = batches.result
         else:
             data = batches.data if isinstance(batches, Checked) else batches

@@ -76,9 +76,7 @@ def _check(
 ) -> Checked:
     limit = {} if most is None else {"max_decompressed": most}
     try:
-        result: Prepared | BrokerResponseError = prepare(
-            data, topic_partition, config, now_ms=now_ms, from_client=True, **limit
-        )
+        return Checked(data, config, prepare(data, topic_partition, config, now_ms=now_ms, from_client=True, **limit))
     except BrokerResponseError as error:
-        result = error
-    return Checked(data, config, result)
+        # Without the traceback and the cause, whose frames have the decompressed records.
+        return Checked(data, config, error.fresh_copy())

@@ -211,6 +211,7 @@ class ConnectionProcessor:
                 # After the answer, which tells the client; it may obey, but need not (Z20).
                 await trio.sleep(answer.throttle_ms / 1000)
                 self.idle_since = world.now()
+            del answer, work  # an idle connection keeps nothing of its last request
 
     async def _admit(self, size: int) -> int:
         """Wait for room in the queue, and for memory if the request needs its own; returns how much was reserved."""

@@ -119,7 +119,18 @@ class SocketServer:
 
     async def run(self, dispatcher: Dispatcher) -> None:
         """Serve until cancelled. Connections are then cut; use `stop` first to let requests in progress finish."""
-        shared = Shared(
+        shared = self.shared(dispatcher)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._sweep_idle)
+                for name, listener in self._listeners.items():
+                    nursery.start_soon(self._accept, name, listener, shared, nursery)
+        finally:
+            self.close()
+
+    def shared(self, dispatcher: Dispatcher) -> Shared:
+        """Return what the connections of this server share."""
+        return Shared(
             dispatcher,
             self.slots,
             self.memory,
@@ -130,13 +141,6 @@ class SocketServer:
             self._authentication,
             self._config.failed_authentication_delay_ms,
         )
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._sweep_idle)
-                for name, listener in self._listeners.items():
-                    nursery.start_soon(self._accept, name, listener, shared, nursery)
-        finally:
-            self.close()
 
     def reconfigure(self, config: SocketConfig) -> None:
         """Other limits of connections and another number of handler slots, from now on.

@@ -42,7 +42,10 @@ class VersionedMessage(Message):
             return b"".join(out)
         except compiler.ENCODE_FAILURES as error:
             failure = compiler.explain_encode(cls, version, error)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # or its traceback, which has this frame, would keep it and the input
 
     @classmethod
     def decode_values(cls, data: bytes) -> tuple[Any, ...]:
@@ -54,7 +57,10 @@ class VersionedMessage(Message):
             return decoder(data, _VERSION.size)
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # or its traceback, which has this frame, would keep it and the input
 
     def encode_versioned(self, version: int) -> bytes:
         """Two bytes of version, then the message. Raises the same as ``encode``."""
