@@ -25,6 +25,7 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     "import_time": ("times `import trio`", lambda row: (row.program, row.ratio)),
     "produce": None,
     "broker": None,
+    "broker_codecs": None,
     "groups": None,
     "assignors": None,
     "rebalance": None,

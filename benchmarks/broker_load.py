@@ -36,6 +36,7 @@ class Load(NamedTuple):
     size: int
     partitions: int
     connections: int
+    compression: str = "none"
 
 
 class Moved(NamedTuple):
@@ -56,6 +57,7 @@ def produce(load: Load) -> Moved:
                 "acks": "all",
                 "linger.ms": 5,
                 "batch.size": 1_000_000,
+                "compression.type": load.compression,
                 "queue.buffering.max.messages": 500_000,
                 "queue.buffering.max.kbytes": 256 << 10,
             }

@@ -22,6 +22,7 @@ TWINS: Final[dict[str, str]] = {
     "triokafka.records._appender": "triokafka.records.plain_appender",
     "triokafka.records._arrow_buffers": "triokafka.records.plain_arrow_buffers",
     "triokafka.records._columns": "triokafka.records.plain_columns",
+    "triokafka.records._compressed_survey": "triokafka.records.plain_compressed_survey",
     "triokafka.records._from_columns": "triokafka.records.plain_from_columns",
     "triokafka.records._kernel": "triokafka.records.plain_kernel",
     "triokafka.records._survey": "triokafka.records.plain_survey",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import threading
 import zlib
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -72,7 +73,7 @@ def check_codec(codec: int | str, level: int | None = None) -> int:
     elif name == "lz4":
         _module("lz4.frame", name)
     elif name == "zstd":
-        _zstd()
+        zstd_module()
     return number
 
 
@@ -119,19 +120,19 @@ def decompress(codec: int | str, data: Buffer, *, max_size: int = DEFAULT_MAX_DE
     name = codec_name(number)
     if name == "none":
         if len(data) > max_size:
-            raise _too_large(name, max_size)
+            raise too_large(name, max_size)
         return bytes(data)
     if name == "gzip":
         return _decompress_stream(name, data, max_size, lambda: zlib.decompressobj(31), zlib.error)
     if name == "snappy":
-        return _decompress_snappy(memoryview(data), max_size)
+        return b"".join(snappy_blocks(memoryview(data), max_size))
     if name == "lz4":
         frame = _module("lz4.frame", name)
         if magic == 0:
             data = _with_right_lz4_checksum(data)
         return _decompress_stream(name, data, max_size, frame.LZ4FrameDecompressor, RuntimeError)
     if name == "zstd":
-        module = _zstd()
+        module = zstd_module()
         return _decompress_stream(name, data, max_size, module.ZstdDecompressor, module.ZstdError)
     raise CorruptRecordError(f"compression codec {codec!r} is unknown")
 
@@ -150,7 +151,7 @@ def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: 
                 part = stream.decompress(rest, min(max_size + 1 - size, step + size))
                 size += len(part)
                 if size > max_size:
-                    raise _too_large(name, max_size)
+                    raise too_large(name, max_size)
                 parts.append(part)
                 if not stream.eof:
                     # zlib hands the input that it did not look at back; the others keep it.
@@ -164,10 +165,15 @@ def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: 
         raise CorruptRecordError(f"{name} data cannot be decompressed: {failure}") from failure
 
 
-def _decompress_snappy(data: memoryview, max_size: int) -> bytes:
+def snappy_blocks(data: memoryview, max_size: int) -> Iterator[bytes]:
+    """Decompress the blocks of a snappy stream as Java writes it, or the one block of a bare one.
+
+    Raises:
+        CorruptRecordError: damaged, or more than ``max_size`` bytes in all.
+    """
     if bytes(data[:8]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(data, max_size)
-    parts: list[bytes] = []
+        yield _decompress_snappy_block(data, max_size)
+        return
     size = 0
     position = 0
     while position < len(data):
@@ -182,9 +188,8 @@ def _decompress_snappy(data: memoryview, max_size: int) -> bytes:
             raise CorruptRecordError(f"snappy block of {length} bytes, but only {len(data) - position} are left")
         part = _decompress_snappy_block(data[position : position + length], max_size - size, max_size)
         size += len(part)
-        parts.append(part)
+        yield part
         position += length
-    return b"".join(parts)
 
 
 def _decompress_snappy_block(data: memoryview, allowed: int, max_size: int | None = None) -> bytes:
@@ -196,7 +201,7 @@ def _decompress_snappy_block(data: memoryview, allowed: int, max_size: int | Non
     else:
         raise CorruptRecordError("snappy block has no length")
     if length > allowed:
-        raise _too_large("snappy", allowed if max_size is None else max_size)
+        raise too_large("snappy", allowed if max_size is None else max_size)
     if length > len(data) * _SNAPPY_MAX_RATIO:
         raise CorruptRecordError(f"snappy block of {len(data)} bytes claims to hold {length}")
     module = _module("cramjam", "snappy")
@@ -220,7 +225,7 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
     compressor, known_level = _own.compressor, _own.level
     _own.compressor = None  # what fails in the middle of a frame is not used again
     if compressor is None or known_level != level:
-        compressor = _zstd().ZstdCompressor(level)
+        compressor = zstd_module().ZstdCompressor(level)
         _own.level = level
     packed: bytes = compressor.compress(data, compressor.FLUSH_FRAME)
     _own.compressor = compressor
@@ -269,7 +274,8 @@ def _xxh32_short(data: bytes) -> int:
     return value ^ value >> 16
 
 
-def _too_large(name: str, max_size: int) -> CorruptRecordError:
+def too_large(name: str, max_size: int) -> CorruptRecordError:
+    """The error for a batch that decompresses to more than its limit; ``name`` is the codec's."""
     return CorruptRecordError(f"{name} data decompresses to more than the {max_size} bytes allowed for one batch")
 
 
@@ -282,7 +288,8 @@ def _module(name: str, codec: str) -> Any:
         ) from missing
 
 
-def _zstd() -> Any:
+def zstd_module() -> Any:
+    """The module with ``ZstdCompressor`` and ``ZstdDecompressor``. Raises `UnsupportedCodecError` without a package."""
     try:
         return importlib.import_module("compression.zstd")  # Python 3.14 and newer
     except ImportError:

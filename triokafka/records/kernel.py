@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from triokafka.records.plain_appender import RecordAppender
     from triokafka.records.plain_arrow_buffers import BytesColumn, copy_integers, copy_numbers
     from triokafka.records.plain_columns import ColumnAppender, multiples, time_beyond
+    from triokafka.records.plain_compressed_survey import SurveyedRecords, survey_compressed
     from triokafka.records.plain_from_columns import RecordColumns, murmur2
     from triokafka.records.plain_kernel import (
         ConsumerRecord,
@@ -39,6 +40,8 @@ _HOMES: Final = {
     "multiples": "triokafka.records._columns",
     "murmur2": "triokafka.records._from_columns",
     "open_payload": "triokafka.records._kernel",
+    "SurveyedRecords": "triokafka.records._compressed_survey",
+    "survey_compressed": "triokafka.records._compressed_survey",
     "survey_records": "triokafka.records._survey",
     "time_beyond": "triokafka.records._columns",
 }
@@ -50,6 +53,7 @@ __all__ = [
     "RecordAppender",
     "RecordColumns",
     "RecordOrigin",
+    "SurveyedRecords",
     "copy_integers",
     "copy_numbers",
     "decode_batches",
@@ -57,6 +61,7 @@ __all__ = [
     "multiples",
     "murmur2",
     "open_payload",
+    "survey_compressed",
     "survey_records",
     "time_beyond",
 ]

@@ -10,9 +10,18 @@ from functools import cache
 def addresses(*names: str) -> tuple[int, ...] | None:
     """Where the functions of these names are, or None where one of them cannot be found. Imports the package."""
     try:
+        file = importlib.import_module("lz4.frame._frame").__file__
+    except (ImportError, AttributeError):
+        return None
+    return addresses_in(file, *names)
+
+
+def addresses_in(file: str | None, *names: str) -> tuple[int, ...] | None:
+    """The addresses of functions of an extension module that is loaded from ``file``; None when one is not there."""
+    try:
         import ctypes
 
-        library = ctypes.CDLL(importlib.import_module("lz4.frame._frame").__file__)
+        library = ctypes.CDLL(file)
         found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names]
     except (ImportError, OSError, AttributeError):
         return None

@@ -1,7 +1,9 @@
-"""Checking compressed batches before they are appended, away from the event loop where that may take long.
+"""Checks of compressed batches before they are appended, in a worker thread where they may take long.
 
-Whoever sends a batch decides how much is to be decompressed, and the topic whether it is compressed anew: up to seconds
-of work for one request, during which nobody else would be served. Batches that are little work are checked at once.
+The sender of a batch decides how much is to be decompressed, and the topic whether it is compressed anew: up to seconds
+of work for one request, during which the event loop would serve nobody else. The handover to a thread costs more than
+to decompress a usual batch of a fast codec, so small batches are checked on the event loop, each up to a limit of
+decompressed bytes, and one request for at most `_AT_ONCE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -14,14 +16,19 @@ from triokafka.broker_stub.log.validation import Prepared, needs_conversion, pre
 from triokafka.errors import BrokerResponseError, InvalidRecordError
 from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import CODEC_MASK, HEADER_SIZE
+from triokafka.records.compression import CODEC_IDS
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World
 
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
-_LITTLE: Final = 32_768
-"""Bytes of compressed batches of one request that are looked into at once, ..."""
-_LITTLE_DECOMPRESSED: Final = 8 * _LITTLE
-"""... if no batch has more than this in it."""
+_GZIP: Final = CODEC_IDS["gzip"]
+_FAST: Final = 1 << 20, 5 << 18
+"""Bytes of a batch that is checked on the event loop, and decompressed bytes after which a thread starts over: about a
+millisecond of lz4, snappy or zstd, and enough for batches as producers fill them by default."""
+_SLOW: Final = 32_768, 262_144
+"""The same for gzip, and for batches that are compressed anew."""
+_AT_ONCE_SECONDS: Final = 0.002
+"""After so long, a thread checks the remaining batches of a request."""
 
 
 class Checked(NamedTuple):
@@ -48,23 +55,32 @@ def is_work(data: Buffer, config: LogConfig) -> bool:
 async def check_ahead(
     world: World, wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]]
 ) -> dict[TopicPartition, Checked]:
-    """Look at batches for which `is_work` holds; waits where they are more than a little work.
+    """Check batches for which `is_work` holds; waits for a thread where they may take long.
 
-    Cancelled, it waits for the thread first. The batches must not be changed meanwhile.
+    A cancelled call waits for the thread first. The batches must not be changed meanwhile.
     """
     now_ms = world.wall_ms()
     found: dict[TopicPartition, Checked] = {}
     left = dict(wanted)
-    if sum(len(data) for data, _ in wanted.values()) <= _LITTLE:
-        for key, (data, config) in wanted.items():
-            checked = _check(key, data, config, now_ms, most=_LITTLE_DECOMPRESSED)
-            # What is refused may just have been too much; a client that sends what is wrong can wait for the thread.
+    until = world.now() + _AT_ONCE_SECONDS
+    for key, (data, config) in wanted.items():
+        largest, most = _limits(data, config)
+        if len(data) <= largest:
+            checked = _check(key, data, config, now_ms, most=most)
+            # A batch that is refused may just have been above the limit; its sender can wait for the thread.
             if not isinstance(checked.result, InvalidRecordError):
                 found[key] = checked
                 del left[key]
+        if world.now() > until:
+            break
     if left:
         found.update(await world.run_in_thread(_check_all, left, now_ms))
     return found
+
+
+def _limits(data: Buffer, config: LogConfig) -> tuple[int, int]:
+    codec = data[_ATTRIBUTES] & CODEC_MASK
+    return _SLOW if codec == _GZIP or needs_conversion(codec, config) else _FAST
 
 
 def _check_all(wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]], now_ms: int) -> dict[TopicPartition, Checked]:

@@ -2,8 +2,9 @@
 
 A batch that is right already is never encoded anew: `prepare` returns it as it came, writable, for offsets to be
 patched in. Only a topic with a codec of its own (``compression.type``) has batches of other codecs converted: their
-records are compressed anew as they are. The records of a client's batch are walked once, by a kernel that makes no
-record of them; only when that finds something to refuse are they decoded, to say which.
+records are compressed anew as they are. A kernel walks the records of a client's batch once, makes no objects of them,
+and decompresses them piece by piece on the way, so that checking a batch takes no more memory than a window (and a
+codec's history), whatever it decompresses to.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from triokafka.errors import (
     UnsupportedCompressionTypeError,
 )
 from triokafka.named_tuple import NamedTuple
-from triokafka.records import decode_records, iter_batches, patch_batch
+from triokafka.records import iter_batches, patch_batch
 from triokafka.records.batch import (
     CODEC_MASK,
     CONTROL,
@@ -30,17 +31,17 @@ from triokafka.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAX_INT64,
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchInfo,
     check_batch_crc,
 )
 from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, compress, decompress
-from triokafka.records.kernel import survey_records
+from triokafka.records.kernel import SurveyedRecords, survey_compressed, survey_records
 from triokafka.structs import Buffer, TopicPartition
 
 _LOG_APPEND_TIME: Final = 1
-_MAX_RECORD_ERRORS: Final = 100  # in one answer; the rest would say the same
 _LAST_CODEC: Final = 4
 _CRC_FIELDS: Final = BatchInfo._fields.index("magic")  # from here on a header is as the producer made it
 _ASSIGNED: Final = struct.Struct(">qii")  # base offset, length, leader epoch: outside of the checksum
@@ -247,22 +248,36 @@ def _check_records(
     now_ms: int,
     max_decompressed: int,
 ) -> int | None:
-    """Look into a client's batch: every record must be readable, and each may be refused for itself.
+    """Check that every record of a client's batch is well-formed and may be appended.
 
-    Returns the newest timestamp; None when the records cannot be read here, and need not be.
+    Returns the newest timestamp; None when the package of the codec is missing and the records need not be read.
     """
-    payload: Buffer = view
-    start, end = HEADER_SIZE, batch.end
-    topic, partition = topic_partition
     codec = batch.attributes & CODEC_MASK
+    earliest, latest = _bounds(config, now_ms)
     try:
         if codec:
             if codec > _LAST_CODEC:
                 raise UnsupportedCompressionTypeError(f"{topic_partition}: there is no codec {codec}")
-            payload = decompress(codec, view[start:end], max_size=max_decompressed)
-            start, end = 0, len(payload)
-        oldest, newest, keyless = survey_records(
-            payload, start, end, batch.record_count, batch.base_timestamp, topic, partition
+        else:
+            topic, partition = topic_partition
+            oldest, newest, keyless = survey_records(
+                view, HEADER_SIZE, batch.end, batch.record_count, batch.base_timestamp, topic, partition
+            )
+            late = newest > latest or (oldest != NO_TIMESTAMP and oldest < earliest)
+            if not late and not (keyless and config.compacts):
+                return newest
+        found = survey_compressed(
+            view,
+            HEADER_SIZE,
+            batch.end,
+            codec,
+            batch.record_count,
+            batch.base_timestamp,
+            *topic_partition,
+            max_decompressed if codec else len(view),
+            earliest,
+            latest,
+            config.compacts,
         )
     except CorruptRecordError as error:
         # The bytes are as the producer sent them: sending them again, as after a corruption, would not help.
@@ -272,44 +287,45 @@ def _check_records(
         if config.compacts or bounded:
             raise UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
         return None  # kept as it came, for readers who have the codec
+    if found.refused:
+        raise _refusal(found, topic_partition, config, now_ms)
+    return found.newest
+
+
+def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
+    """The earliest and the latest timestamp that a record may have."""
     if config.stamps_on_append:
-        if not (keyless and config.compacts):
-            return newest
-    elif (
-        not (keyless and config.compacts)
-        and newest <= now_ms + config.message_timestamp_after_max_ms
-        and (oldest == NO_TIMESTAMP or oldest >= now_ms - config.message_timestamp_before_max_ms)
-    ):
-        return newest
-    raise _refusal(view[: batch.end], topic_partition, config, now_ms, max_decompressed)
+        return -MAX_INT64, MAX_INT64
+    return (
+        max(now_ms - config.message_timestamp_before_max_ms, -MAX_INT64),
+        min(now_ms + config.message_timestamp_after_max_ms, MAX_INT64),
+    )
 
 
 def _refusal(
-    data: Buffer, topic_partition: TopicPartition, config: LogConfig, now_ms: int, max_decompressed: int
+    found: SurveyedRecords, topic_partition: TopicPartition, config: LogConfig, now_ms: int
 ) -> RejectedRecordsError | RejectedTimestampsError:
-    """Which records are to blame, and for what."""
+    """Return the error that names the refused records and says what is wrong with each."""
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
-    blamed: list[tuple[int, str]] = []
-    untimely = False
-    for index, record in enumerate(decode_records(data, check_crc=False, max_decompressed=max_decompressed)):
-        if config.compacts and record.key is None:
-            blamed.append((index, "a record of a compacted topic needs a key"))
-        elif config.stamps_on_append or record.timestamp == NO_TIMESTAMP:
-            continue
-        elif not earliest <= record.timestamp <= latest:
-            blamed.append((index, f"timestamp {record.timestamp} is not within [{earliest}, {latest}]"))
-            untimely = True
-    shown = blamed[:_MAX_RECORD_ERRORS]
-    if untimely:
+    shown = [
+        (
+            index,
+            "a record of a compacted topic needs a key"
+            if lacks_key
+            else f"timestamp {timestamp} is not within [{earliest}, {latest}]",
+        )
+        for index, timestamp, lacks_key in found.blamed
+    ]
+    if found.untimely:
         return RejectedTimestampsError(
-            f"{topic_partition}: {len(blamed)} records were refused, some for timestamps out of bounds "
+            f"{topic_partition}: {found.refused} records were refused, some for timestamps out of bounds "
             f"(message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}, "
-            f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}); the first: {blamed[0][1]}",
+            f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}); the first: {shown[0][1]}",
             shown,
         )
     return RejectedRecordsError(
-        f"{topic_partition}: {len(blamed)} records have no key, which a compacted topic needs", shown
+        f"{topic_partition}: {found.refused} records have no key, which a compacted topic needs", shown
     )
 
 
