@@ -44,7 +44,19 @@ class ImageFollower:
         if broker.has_group_coordinator:
             self._groups_follow(changes, delta)
 
+    def reopened(self, change: LeadershipChange) -> None:
+        """A partition is online again: its coordinator takes the role that the image gave it meanwhile."""
+        if change.topic_partition.topic == GROUP_METADATA_TOPIC:
+            self._coordinate([change])
+
     def _groups_follow(self, changes: Sequence[LeadershipChange], delta: MetadataDelta) -> None:
+        self._coordinate(changes)
+        if delta.deleted_topics:
+            deleted = {gone: topic.name for gone, topic in delta.deleted_topics.items()}
+            self._broker.group_coordinator.topics_deleted(deleted)
+
+    def _coordinate(self, changes: Sequence[LeadershipChange]) -> None:
+        """Load and unload the shards of the coordinator whose partitions changed their role."""
         coordinator = self._broker.group_coordinator
         unread_bytes, has_others_to_load = 0, coordinator.runtime.is_loading
         for change in changes:
@@ -57,8 +69,6 @@ class ImageFollower:
         if unread_bytes <= _LOAD_AT_ONCE_BYTES and not has_others_to_load:
             # Before anybody asks: clients need not be told to come back later.
             coordinator.runtime.load_all()
-        if delta.deleted_topics:
-            coordinator.topics_deleted({gone: topic.name for gone, topic in delta.deleted_topics.items()})
 
     def _reconfigure(self, image: MetadataImage) -> None:
         broker = self._broker

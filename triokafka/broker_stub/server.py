@@ -132,6 +132,7 @@ class Broker:
         self.failure: Exception | None = None
         self.follower = ImageFollower(self)
         self.replicas.on_high_watermark(self.follower.high_watermark_rose)
+        self.replicas.on_reopened = self.follower.reopened
 
     # What it is
 
@@ -233,6 +234,7 @@ class Broker:
                 registration_of(self), timeout_ms=self.config.initial_broker_registration_timeout_ms
             )
             nursery.start_soon(self._guard, self.lifecycle.run)
+            nursery.start_soon(self._guard, self.replicas.retry_offline)
             nursery.start_soon(self._guard, self._serve)
             nursery.start_soon(self._guard, partial(load_the_rest, self))
         except BaseException:

@@ -7,11 +7,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
+import trio
+import trio.testing
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from triokafka import errors
+from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
+from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from triokafka.protocol.api.offset_commit import OffsetCommitRequest
 from triokafka.records import decode_records
 from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld
@@ -212,3 +218,52 @@ async def test_who_asks_for_metadata_has_what_could_not_be_made_tried_again() ->
         (partition,) = (await node.call(request, 9)).topics[0].partitions
         assert (partition.error_code, partition.offline_replicas) == (0, [])
         assert (await node.produce("new", batch(b"a"))).base_offset == 0
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("partitions", [1, 50])
+async def test_groups_work_once_there_is_room_for_their_log(
+    asked: bool, partitions: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The disk was full when ``__consumer_offsets`` was created; no restart is needed, nor a request for its log."""
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    find = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    async with running_node(world=world, offsets_topic_num_partitions=partitions) as node:
+        world.storage.inject(DiskFault("open", "*/__consumer_offsets-*/*.log", errno.ENOSPC))
+        (found,) = (await node.call(find, 4)).coordinators
+        assert found.error_code == errors.CoordinatorNotAvailableError.code
+        assert "__consumer_offsets" in (found.error_message or "")
+        world.storage.faults.clear()
+        if asked:
+            (found,) = (await node.call(find, 4)).coordinators
+            assert found.error_code == 0
+        else:
+            await trio.sleep(30)
+        commit = OffsetCommitRequest(group_id="g", topics=[])
+        assert (await node.call(commit, 8)).topics == []
+        joined = await node.call(
+            JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=6000,
+                rebalance_timeout_ms=6000,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            ),
+            5,
+        )
+        assert joined.error_code == errors.MemberIdRequiredError.code
+
+
+async def test_create_topics_reports_partitions_whose_logs_could_not_be_created() -> None:
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in ("new", "other")]
+    async with running_node(world=world) as node:
+        world.storage.inject(DiskFault("open", "*/new-1/*", errno.ENOSPC))
+        new, other = (await node.call(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)).topics
+        assert (new.error_code, other.error_code) == (STORAGE_ERROR, 0)
+        assert "Topic new was created, but 1 of its 2 partitions are offline" in (new.error_message or "")
+        assert (await node.produce("new", batch(b"a"), partition=0)).error_code == 0
+        world.storage.faults.clear()
+        assert (await node.produce("new", batch(b"a"), partition=1)).error_code == 0

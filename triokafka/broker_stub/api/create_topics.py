@@ -59,6 +59,9 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         hidden_configs=frozenset(hidden),
         charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE),
     )
+    if not request.validate_only:
+        for topic in response.topics:
+            _report_offline(topic, context)
     results = iter(response.topics)
     code = errors.TopicAuthorizationFailedError.code
     response.topics = [
@@ -66,3 +69,26 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         for topic in request.topics
     ]
     return response
+
+
+def _report_offline(topic: CreatableTopicResult, context: RequestContext) -> None:
+    """Turn a success into KAFKA_STORAGE_ERROR when the logs of new partitions could not be created here.
+
+    The topic exists all the same, and its partitions come online once their logs can be created. Kafka answers NONE and
+    leaves it to the first Produce to fail.
+    """
+    image = context.broker.image.topics.get(topic.name)
+    if topic.error_code or image is None:
+        return
+    reasons = []
+    for number in image.partitions:
+        try:
+            context.broker.replicas.check_online((topic.name, number))
+        except errors.KafkaStorageError as error:
+            reasons.append(str(error))
+    if reasons:
+        topic.error_code = errors.KafkaStorageError.code
+        topic.error_message = (
+            f"Topic {topic.name} was created, but {len(reasons)} of its {len(image.partitions)} partitions are offline "
+            f"until their logs can be created: {reasons[0]}"
+        )

@@ -65,10 +65,14 @@ async def _find(group: str, context: RequestContext) -> Coordinator:
             raise denial(ResourceType.GROUP)(f"not permitted to describe the group {group!r}")
         topic = await context.broker.topic_creation.ensure(GROUP_METADATA_TOPIC)
         state = topic.partitions[context.broker.group_coordinator.partition_for(group)]
+        if state.leader == context.broker.node_id:
+            context.broker.replicas.check_online((GROUP_METADATA_TOPIC, state.partition))
         leader = context.broker.image.brokers.get(state.leader)
         addresses = [] if leader is None or leader.fenced else endpoint_of(leader, context.listener)
         if not addresses:
             raise errors.CoordinatorNotAvailableError(f"{GROUP_METADATA_TOPIC}-{state.partition} has no leader now")
+    except errors.KafkaStorageError as error:  # Kafka's controller takes the leadership of an offline replica away
+        return _unknown(group, errors.CoordinatorNotAvailableError.code, str(error))
     except errors.BrokerResponseError as error:
         return _unknown(group, error.code, str(error))
     host, port = addresses[0]

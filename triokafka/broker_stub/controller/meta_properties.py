@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from triokafka.broker_stub.config import format_properties, parse_properties
+from triokafka.broker_stub.log.log_directory import parse_folder
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import format_uuid, parse_uuid
@@ -35,15 +36,17 @@ def open_directories(
     cluster_id: str | None = None,
     needed: str | None = None,
 ) -> ClusterIdentity:
-    """Read the directories' ``meta.properties``; make the directory, the file and the ids where there are none yet.
+    """Read the directories' ``meta.properties``; create the directory, the file and the ids of a new data directory.
+
+    A directory that has logs is not new: without the file nothing says to which cluster these logs belong.
 
     Args:
         cluster_id: the cluster that a new directory joins; by default that of the other directories, or a new one.
         needed: the directory without which there is no start, that of the metadata log; the first by default.
 
     Raises:
-        ConfigurationError: the directory that is needed cannot be made, read or written, the file of one is malformed,
-            or it belongs to another cluster or node. Says which directory.
+        ConfigurationError: the directory that is needed cannot be made, read or written, the file of one is malformed
+            or missing beside logs, or it belongs to another cluster or node. Names the file or the directory.
     """
     needed = directories[0] if needed is None else needed
     found: dict[str, dict[str, str]] = {}
@@ -54,8 +57,13 @@ def open_directories(
             storage.make_dirs_durably(directory)
             if storage.exists(path):
                 found[directory] = parse_properties(storage.read_file(path).decode("utf-8"), source=path)
+            else:
+                _check_is_new(storage, directory)
         except UnicodeDecodeError as error:
-            raise ConfigurationError(f"the data directory {directory} cannot be used: {error}") from error
+            raise ConfigurationError(
+                f"{path} is damaged: {error}. Restore it from a backup, or write it again: version=1, cluster.id, "
+                f"node.id and directory.id, one in a line."
+            ) from error
         except OSError as error:
             if directory == needed:
                 raise ConfigurationError(f"the data directory {directory} cannot be used: {error}") from error
@@ -87,6 +95,17 @@ def open_directories(
     if len(set(ids.values())) < len(ids):
         raise ConfigurationError(f"two data directories have the same directory.id: {', '.join(directories)}")
     return ClusterIdentity(cluster_id, node_id, ids, failed)
+
+
+def _check_is_new(storage: Storage, directory: str) -> None:
+    """Raise `ConfigurationError` when a directory without ``meta.properties`` has logs, as Kafka does."""
+    for name in storage.list_dir(directory):
+        if parse_folder(name) is not None and storage.is_dir(os.path.join(directory, name)):
+            raise ConfigurationError(
+                f"{os.path.join(directory, FILE_NAME)} is missing, but {directory} has logs, as in {name}: a new file "
+                f"would take them into another cluster. Restore the file from a backup, or write it again "
+                f"(version=1, cluster.id, node.id and directory.id, one in a line), or move the logs away."
+            )
 
 
 def _check(directory: str, values: Mapping[str, str], node_id: int) -> None:

@@ -131,18 +131,21 @@ class LogDirectory:
             self._release = None
 
     def log_folders(self, *, warn: bool = False) -> dict[TopicPartition, str]:
-        """The folders of logs, by partition. What is not a log is left alone; ``warn`` of that."""
+        """Return the folders of logs by partition; ``warn`` logs a warning for each other folder.
+
+        Topic names may begin with a dot, and so do hidden folders of other programs: those get no warning.
+        """
         found = {}
         for name in self._storage.list_dir(self.path):
             path = f"{self.path}/{name}"
-            if name.startswith(".") or name == _METADATA_LOG or name.endswith(_NO_LOG_SUFFIXES):
+            if name == _METADATA_LOG or name.endswith(_NO_LOG_SUFFIXES):
                 continue
             if not self._storage.is_dir(path):
                 continue
             topic_partition = parse_folder(name)
             if topic_partition is not None:
                 found[topic_partition] = path
-            elif warn:
+            elif warn and not name.startswith("."):
                 logger.warning("%s is not the folder of a partition; it is left alone", path)
         return found
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+import trio
+
 from triokafka import errors
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
-from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.log.disk_guard import gets_better
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.partition import Partition
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 _NAMED: Final = 5  # partitions in one line of the log
 
 HighWatermarkListener = Callable[[TopicPartition, int], None]
+_FIRST_RETRY_SECONDS: Final = 0.5
+_LAST_RETRY_SECONDS: Final = 5.0
 
 
 class LeadershipChange(NamedTuple):
@@ -67,9 +70,12 @@ class HostedPartitions:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._ahead: dict[TopicPartition, Partition] = {}  # opened, for a change that is about to be applied
         self._failed: dict[tuple[str, int], str] = {}
-        self._unlucky: set[tuple[str, int]] = set()  # of these, what may be well by now
+        self._retryable: set[tuple[str, int]] = set()  # of these, those whose next opening may succeed
+        self._became_retryable = trio.Event()
         self._checkpointed: Mapping[TopicPartition, int] | None = None
         self._listeners: list[HighWatermarkListener] = []
+        self.on_reopened: Callable[[LeadershipChange], None] | None = None
+        """Called with the role of a partition that is online again after its log could not be opened."""
         self._image = EMPTY_IMAGE
         self._inherited: Set[tuple[UUID, int]] = frozenset()  # may have logs in directories that were never online
         self._gone_directories: tuple[UUID, ...] = ()  # that were there before
@@ -98,7 +104,7 @@ class HostedPartitions:
         found = self._partitions.get(topic_partition)
         if found is None:
             topic, number = topic_partition
-            if topic_partition in self._unlucky:
+            if topic_partition in self._retryable:
                 again = self._open_again(TopicPartition(topic, number))
                 if again is not None:
                     return again
@@ -138,8 +144,9 @@ class HostedPartitions:
                     if not isinstance(error, _MissedError):  # of those, all were named together
                         logger.error("%s is offline: its log cannot be opened: %s", topic_partition, error)
                     self._failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
-                    if _may_get_better(topic_partition, error):
-                        self._unlucky.add(topic_partition)
+                    if _may_get_better(error):
+                        self._retryable.add(topic_partition)
+                        self._became_retryable.set()
                     continue
                 if self._change_role(partition, state):
                     changes.append(LeadershipChange(topic_partition, leads, state.leader_epoch))
@@ -209,7 +216,7 @@ class HostedPartitions:
             partition = self._new_partition(topic_partition, image)
         self._partitions[topic_partition] = partition
         self._failed.pop(topic_partition, None)
-        self._unlucky.discard(topic_partition)
+        self._retryable.discard(topic_partition)
         return partition
 
     def _new_partition(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
@@ -253,8 +260,28 @@ class HostedPartitions:
         if not here and (topic_id, topic_partition.partition) in self._inherited:
             raise _MissedError(f"there is no log of {topic_partition}; {self._way_out}")
 
+    async def retry_offline(self) -> None:
+        """Open the logs again that could not be opened for want of disk space or files, until cancelled.
+
+        Requests do the same for the partitions that they name; but a group coordinator gets no request before its
+        partition of ``__consumer_offsets`` is online.
+        """
+        wait = _FIRST_RETRY_SECONDS
+        while True:
+            if not self._retryable:
+                self._became_retryable = trio.Event()
+                await self._became_retryable.wait()
+                wait = _FIRST_RETRY_SECONDS
+            await trio.sleep(wait)
+            wait = min(2 * wait, _LAST_RETRY_SECONDS)
+            turns = Turns()
+            for topic_partition in list(self._retryable):
+                if topic_partition in self._retryable:
+                    self._open_again(TopicPartition(*topic_partition))
+                    await turns.did()
+
     def _open_again(self, topic_partition: TopicPartition) -> Partition | None:
-        """A partition whose log could not be opened for want of room or files, if there is some now."""
+        """Open the log of an offline partition; None when it still cannot be opened."""
         state = self._image.partition(*topic_partition)
         if state is None:
             return None
@@ -264,8 +291,11 @@ class HostedPartitions:
             self._failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
             return None
         logger.info("%s is online: its log could be opened", topic_partition)
-        self._change_role(partition, state)
+        changed = self._change_role(partition, state)
         self._after_role_change(partition)
+        if changed and self.on_reopened is not None:
+            leads = state.leader == self.node_id
+            self.on_reopened(LeadershipChange(topic_partition, leads=leads, leader_epoch=state.leader_epoch))
         return partition
 
     def _change_role(self, partition: Partition, state: PartitionImage) -> bool:
@@ -304,7 +334,7 @@ class HostedPartitions:
 
     def _drop(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self._failed.pop(topic_partition, None)
-        self._unlucky.discard(topic_partition)
+        self._retryable.discard(topic_partition)
         hosted = self._partitions.pop(topic_partition, None)
         if self._shares_logs and (
             topic_id in self._image.topics_by_id or self.logs.topic_id_of(topic_partition) != topic_id
@@ -318,11 +348,19 @@ class HostedPartitions:
         self._complete_waiting(topic_partition)
 
     def is_offline(self, topic_partition: tuple[str, int]) -> bool:
-        """Whether a partition should be here, but its log cannot be used. One that may be well by now is tried again:
-        of a partition without a leader, clients ask for nothing but metadata."""
-        if topic_partition in self._unlucky:
+        """Return whether this broker should host a partition but cannot use its log. Opening it is tried again first:
+        clients ask for nothing but metadata while a partition has no leader."""
+        if topic_partition in self._retryable:
             self._open_again(TopicPartition(*topic_partition))
         return topic_partition in self._failed
+
+    def check_online(self, topic_partition: tuple[str, int]) -> None:
+        """Raise `KafkaStorageError` with the reason when this broker cannot use the log of a partition that it hosts.
+
+        As in `is_offline`, opening the log is tried again first.
+        """
+        if self.is_offline(topic_partition):
+            raise errors.KafkaStorageError(self._failed[topic_partition])
 
     def logs_offline(self, topic_partitions: Iterable[TopicPartition], reason: str) -> None:
         """Logs cannot be used any more: who asks for their partitions, or waits for them, gets that for an answer."""
@@ -376,9 +414,9 @@ class _MissedError(errors.KafkaStorageError):
     """A log that may be in a data directory which is not in ``log.dirs`` any more."""
 
 
-def _may_get_better(topic_partition: TopicPartition, error: Exception) -> bool:
-    """Whether opening the log may succeed later. Coordinators would have to be told, so not for their topics."""
+def _may_get_better(error: Exception) -> bool:
+    """Whether opening the log may succeed later."""
     if isinstance(error, _MissedError):
-        return topic_partition.topic not in INTERNAL_TOPICS
+        return True
     cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(cause, OSError) and gets_better(cause) and topic_partition.topic not in INTERNAL_TOPICS
+    return isinstance(cause, OSError) and gets_better(cause)

@@ -113,6 +113,7 @@ class CreatableTopicResult(Struct):
             "TopicAuthorizationFailedError",
             "ClusterAuthorizationFailedError",
             "ThrottlingQuotaExceededError",
+            "KafkaStorageError",
         ),
     )
     error_message: str | None = field(

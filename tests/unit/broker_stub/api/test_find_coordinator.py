@@ -47,6 +47,8 @@ def context(leaders: list[int], *, brokers: dict[int, BrokerImage] | None = None
             topic_creation=SimpleNamespace(ensure=ensure),
             group_coordinator=coordinator,
             image=SimpleNamespace(brokers=brokers),
+            node_id=0,
+            replicas=SimpleNamespace(check_online=lambda _: None),
         ),
     )
 

@@ -98,3 +98,23 @@ def test_of_several_directories_one_that_cannot_be_used_is_left_out(operation: s
     for needed in (["/e"], ["/e", "/d"]):
         with pytest.raises(ConfigurationError, match="/e cannot be"):
             opened(disk, *needed)
+
+
+@pytest.mark.parametrize("folder", ["__cluster_metadata-0", "orders-0", ".hidden-topic-3"])
+def test_missing_file_beside_logs_is_refused_by_name(folder: str) -> None:
+    """A new file would take the logs into another cluster."""
+    disk = MemoryStorage()
+    opened(disk, "/d", "/e")
+    disk.make_dirs(f"/e/{folder}")
+    disk.remove("/e/meta.properties")
+    with pytest.raises(ConfigurationError, match=r"/e/meta\.properties is missing.*" + folder):
+        opened(disk, "/d", "/e")
+    assert not disk.exists("/e/meta.properties")
+
+
+def test_garbage_is_refused_with_the_name_of_the_file() -> None:
+    disk = MemoryStorage()
+    disk.make_dirs("/d")
+    disk.replace_file("/d/meta.properties", b"\xff\xfe\x00version=1")
+    with pytest.raises(ConfigurationError, match=r"/d/meta\.properties is damaged"):
+        opened(disk, "/d")

@@ -79,6 +79,20 @@ async def test_logs_are_there_again_after_a_clean_stop() -> None:
     assert not world.storage.exists("/data/.kafka_cleanshutdown")
 
 
+async def test_log_of_a_topic_that_begins_with_a_dot_is_found_at_the_start() -> None:
+    """Its deleted records stay deleted, and a clean stop needs no recovery."""
+    world = DiskWorld()
+    hidden = TopicPartition(".hidden", 0)
+    logs = started(world)
+    log = logs.create(hidden, TOPIC_ID)
+    fill(log, 10)
+    log.advance_log_start_offset(4)
+    await logs.close()
+    again = started(world).get(hidden)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (4, 10, 10)
+
+
 def test_a_killed_broker_recovers_from_the_recovery_point() -> None:
     """(`broker-log/I03`, `I09`, `G08`)"""
     world = DiskWorld()
