@@ -58,9 +58,10 @@ async def test_an_id_without_an_epoch_is_refused(fields: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("transactional_id", ["", "tx"])
 async def test_transactional_ids_are_refused(transactional_id: str) -> None:
-    """Transactions are not served."""
+    """Transactions are not served, and this code is fatal to every client."""
     async with running_node() as node:
-        assert (await ask(node, transactional_id=transactional_id)).error_code == errors.InvalidRequestError.code
+        refused = await ask(node, transactional_id=transactional_id)
+        assert refused.error_code == errors.TransactionalIdAuthorizationFailedError.code
 
 
 async def test_who_may_write_to_some_topic_needs_no_permission_for_the_cluster() -> None:
