@@ -34,6 +34,8 @@ def _failed(request: InitProducerIdRequest, context: RequestContext, code: int, 
 )
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     """Take the next id of this broker's block; waits for the controller when the block is used up."""
+    if request.transactional_id == "":
+        raise InvalidRequestError("a transactional id may not be empty")
     if request.transactional_id is not None:
         raise TransactionalIdAuthorizationFailedError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
