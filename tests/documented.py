@@ -204,7 +204,6 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=_heed_interrupts,
         )
         self._ends.callback(_end, process)
         return process
@@ -296,11 +295,6 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
         if not line:
             return
         yield line
-
-
-def _heed_interrupts() -> None:
-    # What is started in a shell's background ignores them, and so would all that it starts.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -577,12 +577,17 @@ class _SocketStream(Stream):
         return self._local
 
 
+_GONE_AT_ONCE: Final = 32
+"""Connections whose peer has left already that a listener passes over before other tasks have their turn."""
+
+
 class _SocketListener(Listener):
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._address: tuple[str, int] = sock.getsockname()[:2]
 
     async def accept(self) -> Stream:
+        gone = 0
         while True:
             if self._sock.fileno() == -1:
                 raise trio.ClosedResourceError("this listener was closed here")
@@ -595,6 +600,9 @@ class _SocketListener(Listener):
                 # The peer went away between connecting and being accepted, or while its options were set.
                 if error.errno not in (errno.ECONNABORTED, errno.EPROTO, errno.ENOTCONN, errno.EINVAL):
                     raise
+                gone += 1
+                if not gone % _GONE_AT_ONCE:
+                    await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
         if self._sock.fileno() != -1:

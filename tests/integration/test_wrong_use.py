@@ -243,17 +243,6 @@ def test_a_place_for_the_picture_that_cannot_be_is_said_before_the_demo_begins(t
     assert done.stdout == ""
 
 
-@pytest.fixture
-def heeded() -> Iterator[None]:
-    """Who runs the tests may ignore signals, as ``nohup`` does, and every process inherits that."""
-    ignored = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_IGN]
-    for number in ignored:
-        signal.signal(number, signal.SIG_DFL)
-    yield
-    for number in ignored:
-        signal.signal(number, signal.SIG_IGN)
-
-
 @contextmanager
 def started(*command: str) -> Iterator[subprocess.Popen[str]]:
     """A process that ends with the block, also when it fails."""
@@ -265,7 +254,6 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
             raise
 
 
-@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signal.Signals) -> None:
     command = [sys.executable, "-m", "triokafka", "broker", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]

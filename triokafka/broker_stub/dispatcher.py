@@ -16,6 +16,7 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer, denial
 from triokafka.broker_stub.error_counts import Counter, error_counter
+from triokafka.broker_stub.error_messages import cut_error_messages
 from triokafka.broker_stub.faults import INJECTED
 from triokafka.broker_stub.faulty_items import FaultyItems
 from triokafka.broker_stub.handlers import CloseConnectionError, Handler, RequestContext
@@ -371,7 +372,22 @@ def _decode(
 
 
 def _encode(response: Response, header: RequestHeader) -> list[Buffer]:
-    return encode_response(response, version=header.api_version, correlation_id=header.correlation_id)
+    """Encode an answer; cut its error messages where they are longer than a string of the protocol may be.
+
+    Raises:
+        CloseConnectionError: another value does not fit, such as a name whose bytes were not UTF-8.
+    """
+    version, correlation_id = header.api_version, header.correlation_id
+    try:
+        return encode_response(response, version=version, correlation_id=correlation_id)
+    except ProtocolError as error:
+        reason = str(error)
+    if cut_error_messages(response):
+        try:
+            return encode_response(response, version=version, correlation_id=correlation_id)
+        except ProtocolError as error:
+            reason = str(error)
+    raise CloseConnectionError(f"the answer {reason}")
 
 
 def _is_follower(request: FetchRequest) -> bool:

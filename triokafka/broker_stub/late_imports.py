@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 _FIRST_ANSWERS_SECONDS: Final = 0.02
 """How long clients that waited for the start are served before what nobody has asked for is loaded."""
+_RETRY_SECONDS: Final = 1.0
+"""Time between two attempts while a module cannot be read."""
 
 _PARTS: Final = (
     "triokafka.broker_stub.controller.describe",
@@ -31,16 +33,26 @@ _PARTS: Final = (
 
 
 async def load_the_rest(broker: Broker) -> None:
-    """Import what no request has asked for yet, little by little: later, files may be out of reach or replaced."""
+    """Import what no request has asked for yet, little by little: later, files may be out of reach or replaced.
+
+    Tries again while modules cannot be read, such as in a storm of connections that takes every file descriptor.
+    """
     await trio.sleep(_FIRST_ANSWERS_SECONDS)
+    warned = False
     parts: list[Callable[[], object]] = [partial(broker.dispatcher.load, key) for key in broker.dispatcher.handlers]
     parts += [lambda: broker.group_coordinator, *(partial(import_module, name) for name in _PARTS)]
     for load in parts:
-        try:
-            load()
-        except OSError as error:  # too many files are open, say; a request will try it again
-            logger.warning("a part of the broker is not loaded yet: %s", error)
-        await trio.lowlevel.checkpoint()
+        while True:
+            await trio.lowlevel.checkpoint()
+            try:
+                load()
+            except OSError as error:
+                if not warned:
+                    warned = True
+                    logger.warning("cannot load the rest of the broker now: %s; it tries again every second", error)
+                await trio.sleep(_RETRY_SECONDS)
+            else:
+                break
 
 
 @cache

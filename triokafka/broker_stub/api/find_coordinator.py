@@ -3,7 +3,10 @@
 Versions 0-6. v1: key types and error messages. v3: flexible. v4: many keys in one request (KIP-699). v5, v6:
 transactions and share groups, which this broker refuses.
 
-The topic that keeps the groups is made by the first such request.
+The first such request creates the topic of the groups.
+
+For a transactional id the error is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the code that every client treats as fatal:
+after any other but CLUSTER_AUTHORIZATION_FAILED, librdkafka repeats the request for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0
-_NAMES: Final = {1: "transactions", 2: "share groups"}
+TRANSACTION: Final = 1
+_SHARE: Final = 2
 _BATCHED_SINCE: Final = 4
 _NO_ERROR: Final = "NONE"  # what Kafka's brokers say of a coordinator that was found, in versions 1-3 alone
 
@@ -45,10 +49,12 @@ def _failed(
 )
 async def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Find the leader of each group's partition of ``__consumer_offsets``."""
+    if request.key_type == TRANSACTION:
+        raise errors.TransactionalIdAuthorizationFailedError("this broker does not serve transactions")
     if request.key_type != GROUP:
-        what = _NAMES.get(request.key_type)
+        known = request.key_type == _SHARE
         raise errors.InvalidRequestError(
-            f"this broker does not serve {what}" if what else f"coordinator type {request.key_type} does not exist"
+            "this broker does not serve share groups" if known else f"there is no coordinator type {request.key_type}"
         )
     if context.version >= _BATCHED_SINCE:
         response, turns = FindCoordinatorResponse(), Turns()

@@ -2,7 +2,8 @@
 
 Versions 0-5. v2: flexible. v3: a producer may name the id and epoch that it has (KIP-360). v4, v5: more errors. Without
 a transactional id every request gets a new id with epoch 0, also one that names an id: sequence numbers then begin anew
-without the broker's help. Transactional ids are refused.
+without the broker's help. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client
+treats as fatal.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial, or_cluster
 from triokafka.broker_stub.handlers import RequestContext, handles
-from triokafka.errors import InvalidRequestError
+from triokafka.errors import InvalidRequestError, TransactionalIdAuthorizationFailedError
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _NONE: Final = -1
@@ -33,8 +34,10 @@ def _failed(request: InitProducerIdRequest, context: RequestContext, code: int, 
 )
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     """Take the next id of this broker's block; waits for the controller when the block is used up."""
+    if request.transactional_id == "":
+        raise InvalidRequestError("a transactional id may not be empty")
     if request.transactional_id is not None:
-        raise InvalidRequestError(
+        raise TransactionalIdAuthorizationFailedError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
         )
     if context.denied_for_cluster(Operation.IDEMPOTENT_WRITE) and not context.allowed_somewhere(

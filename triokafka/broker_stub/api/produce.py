@@ -84,7 +84,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     An answer with acks=1 or all also waits for the flush that ``flush.messages`` demands.
     """
     if request.transactional_id is not None:
-        raise errors.InvalidRequestError(
+        raise errors.TransactionalIdAuthorizationFailedError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
         )
     broker, version, acks = context.broker, context.header.api_version, request.acks

@@ -175,7 +175,12 @@ class NetworkOptions(Options):
     socket_receive_buffer_bytes: int = _int(  # a batch of a hundred kilobytes would come in a dozen pieces
         -1, "Size of the kernel's receive buffer; -1, unlike Kafka's 102400, leaves it to the system to tune.", -1
     )
-    socket_listen_backlog_size: int = _int(50, "Connections that may wait to be accepted.", 1)
+    socket_listen_backlog_size: int = _int(
+        4096,
+        "Connections that may wait to be accepted; the system may allow fewer (net.core.somaxconn). "
+        "Kafka's default is 50.",
+        1,
+    )
     max_connections: int = _int(INT_MAX, "Connections at the same time.", 0, update_mode=CLUSTER)
     max_connections_per_ip: int = _int(INT_MAX, "Connections from one address.", 0, update_mode=CLUSTER)
     max_connections_per_ip_overrides: str = _text(

@@ -30,7 +30,7 @@ def validate(name: str) -> None:
         raise InvalidTopicError(f"a topic may not be called {name!r}")
     if len(name) > MAX_LENGTH:
         raise InvalidTopicError(
-            f"the topic name has {len(name)} characters, at most {MAX_LENGTH} are allowed: {name!r}"
+            f"the topic name has {len(name)} characters, at most {MAX_LENGTH} are allowed: {name[:MAX_LENGTH]!r}…"
         )
     if not _LEGAL.fullmatch(name):
         raise InvalidTopicError(

@@ -2,7 +2,8 @@
 
 There is at most one request of a connection in progress, so answers leave in the order of the requests (A23). What the
 peer sends meanwhile waits in the kernel's buffer. Whatever goes wrong here closes this connection and no other, with
-one line in the log: ``closing`` the connection's id, and the reason.
+one line in the log: ``closing`` the connection's id, and the reason. The number of such lines at WARNING, which any
+peer can cause, is limited.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from triokafka.broker_stub.network.authentication import Authentication, Authent
 from triokafka.broker_stub.network.fair_turns import FairTurns
 from triokafka.broker_stub.network.framing import BUFFER_BYTES, FrameBuffers, FrameReader
 from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
+from triokafka.broker_stub.network.limited_log import LimitedLog
 from triokafka.broker_stub.network.request_memory import RequestMemory
 from triokafka.errors import ProtocolError
 from triokafka.named_tuple import NamedTuple
@@ -47,6 +49,7 @@ class Shared(NamedTuple):
     max_frame_bytes: int
     authentication: Authentication = NoAuthentication()  # it has no state
     failed_authentication_delay_ms: int = 0
+    bad_requests: LimitedLog | None = None
 
 
 class _Held:
@@ -128,7 +131,11 @@ class ConnectionProcessor:
             self._stream.close()
             if self._reason is not None:
                 level, reason = logging.INFO, self._reason
-            logger.log(level, "closing %s: %s", self.connection_id, reason)
+            limited = self._shared.bad_requests
+            if level == logging.WARNING and limited is not None:
+                limited.warn("closing %s: %s", self.connection_id, reason)
+            else:
+                logger.log(level, "closing %s: %s", self.connection_id, reason)
 
     async def _authenticate(self) -> None:
         """The stage before the first request."""

@@ -14,6 +14,7 @@ from triokafka.broker_stub.network.authentication import Authentication, NoAuthe
 from triokafka.broker_stub.network.fair_turns import FairTurns
 from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
+from triokafka.broker_stub.network.limited_log import LimitedLog
 from triokafka.broker_stub.network.limits import (
     ConnectingTooFastError,
     ConnectionConfig,
@@ -21,6 +22,7 @@ from triokafka.broker_stub.network.limits import (
     TooManyConnectionsError,
 )
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
+from triokafka.broker_stub.network.processor import logger as processor_logger
 from triokafka.broker_stub.network.request_memory import NO_LIMIT, RequestMemory
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
@@ -30,7 +32,10 @@ from triokafka.world import Listener, Stream, World
 logger = logging.getLogger(__name__)
 
 _ACCEPT_RETRY_SECONDS: Final = 0.1
-_COMPLAINT_SECONDS: Final = 60.0  # how often one hears that nobody can be accepted, as long as it lasts
+_COMPLAINT_SECONDS: Final = 60.0
+"""Time between two log lines that say that nobody can be accepted, as long as that lasts."""
+_ACCEPTED_AT_ONCE: Final = 32
+"""Connections accepted in one turn of the event loop: some milliseconds' work, for which open connections wait."""
 
 
 class Endpoint(NamedTuple):
@@ -55,7 +60,7 @@ class SocketConfig(NamedTuple):
     queued_max_request_bytes: int = NO_LIMIT
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
-    listen_backlog_size: int = 50
+    listen_backlog_size: int = 4096
     failed_authentication_delay_ms: int = 100
 
 
@@ -82,6 +87,14 @@ class SocketServer:
         self._next_index = 0
         self._clock_jumped = trio.Event()
         self._stopping = False
+        self._bad_requests = LimitedLog(
+            processor_logger,
+            world,
+            "closed %d more connections for bad requests in the last %.0f s; run the broker with -v to see each",
+        )
+        self._refusals = LimitedLog(
+            logger, world, "refused %d more connections in the last %.0f s; run the broker with -v to see each"
+        )
 
     @property
     def connection_count(self) -> int:
@@ -123,6 +136,8 @@ class SocketServer:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sweep_idle)
+                nursery.start_soon(self._bad_requests.run)
+                nursery.start_soon(self._refusals.run)
                 for name, listener in self._listeners.items():
                     nursery.start_soon(self._accept, name, listener, shared, nursery)
         finally:
@@ -140,6 +155,7 @@ class SocketServer:
             self._config.request_max_bytes,
             self._authentication,
             self._config.failed_authentication_delay_ms,
+            self._bad_requests,
         )
 
     def reconfigure(self, config: SocketConfig) -> None:
@@ -187,8 +203,13 @@ class SocketServer:
         self.close()
 
     async def _accept(self, name: str, listener: Listener, shared: Shared, nursery: trio.Nursery) -> None:
+        """Accept for one listener, up to `_ACCEPTED_AT_ONCE` connections before the others have their turn."""
         silent_until = -inf
+        accepted = 0
         while True:
+            if accepted >= _ACCEPTED_AT_ONCE:
+                accepted = 0
+                await trio.lowlevel.checkpoint()
             try:
                 stream = await listener.accept()
             except trio.ClosedResourceError:
@@ -202,6 +223,7 @@ class SocketServer:
                     logger.error("listener %s cannot accept: %s", name, error)
                 await trio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
+            accepted += 1
             try:
                 while self.limits.is_full(name) and not self._stopping:
                     # One waits here, the rest in the kernel's backlog, until somebody leaves.
@@ -216,28 +238,30 @@ class SocketServer:
             try:
                 seconds = self.limits.opened(name, ip, self._world.now())
             except TooManyConnectionsError as error:
-                logger.warning("refusing a connection: %s", error)
+                self._refusals.warn("refusing a connection: %s", error)
                 stream.close()
                 continue
             except ConnectingTooFastError as error:
-                logger.warning("refusing a connection: %s", error)
+                self._refusals.warn("refusing a connection: %s", error)
                 nursery.start_soon(_close_later, stream, error.seconds)
                 continue
-            nursery.start_soon(self._process, name, stream, ip, shared)
+            self._next_index += 1
+            connection = ConnectionProcessor(
+                stream, connection_id=_connection_id(stream, self._next_index), listener=name, shared=shared
+            )
+            self._connections[connection] = None
+            nursery.start_soon(self._process, connection, ip)
             self._cut_excess()
-            await trio.sleep(seconds)  # new connections come too fast, if it is not 0 (KIP-612)
+            if seconds:  # new connections come too fast (KIP-612)
+                accepted = 0
+                await trio.sleep(seconds)
 
-    async def _process(self, name: str, stream: Stream, ip: str, shared: Shared) -> None:
-        self._next_index += 1
-        connection = ConnectionProcessor(
-            stream, connection_id=_connection_id(stream, self._next_index), listener=name, shared=shared
-        )
-        self._connections[connection] = None
+    async def _process(self, connection: ConnectionProcessor, ip: str) -> None:
         try:
             await connection.run()
         finally:
             del self._connections[connection]
-            self.limits.closed(name, ip)
+            self.limits.closed(connection.listener, ip)
             self._room.unpark_all()
 
     def _cut_excess(self) -> None:

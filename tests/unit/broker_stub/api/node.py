@@ -98,6 +98,12 @@ class Node:
     ) -> list[Any]:
         """Send one request; returns the parts of the answer, none when there is none."""
         frame = b"".join(encode_request(request, version=version, correlation_id=77, client_id="test"))
+        return await self.send_frame(frame, listener=listener, repeated=repeated)
+
+    async def send_frame(
+        self, frame: bytes, *, listener: str = "PLAINTEXT", repeated: RepeatedRequests | None = None
+    ) -> list[Any]:
+        """`send` for a request that is encoded already, its size in front."""
         slot = await self.broker.sockets.slots.acquire()
         try:
             answer = await self.broker.dispatcher.dispatch(

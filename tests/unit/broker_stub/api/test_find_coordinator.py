@@ -19,6 +19,7 @@ from triokafka.errors import (
     GroupAuthorizationFailedError,
     InvalidRequestError,
     NotCoordinatorError,
+    TransactionalIdAuthorizationFailedError,
 )
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest
@@ -136,7 +137,18 @@ async def test_groups_that_may_not_be_described_are_refused_one_by_one() -> None
         assert (refused.error_code, refused.node_id) == (GroupAuthorizationFailedError.code, -1)
 
 
-@pytest.mark.parametrize("key_type", [-128, -1, 1, 2, 3, 127])
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+async def test_transactional_id_is_refused_with_the_code_that_every_client_treats_as_fatal(version: int) -> None:
+    """librdkafka repeats the request for ever after INVALID_REQUEST, UNSUPPORTED_VERSION and most other codes."""
+    async with running_node() as node:
+        keys = {"coordinator_keys": ["a"]} if version >= 4 else {"key": "a"}
+        response = await node.call(FindCoordinatorRequest(key_type=1, **keys), version)
+        found = response.coordinators[0] if version >= 4 else response
+        assert (found.error_code, found.node_id) == (TransactionalIdAuthorizationFailedError.code, -1)
+        assert found.error_message == "this broker does not serve transactions"
+
+
+@pytest.mark.parametrize("key_type", [-128, -1, 2, 3, 127])
 async def test_each_key_of_a_type_that_is_not_served_is_refused(key_type: int) -> None:
     async with running_node() as node:
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["a", "b"])

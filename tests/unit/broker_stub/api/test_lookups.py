@@ -172,7 +172,7 @@ async def test_transactional_id_is_refused() -> None:
     """Transactions are not served."""
     async with running_node() as node:
         response = await node.call(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 4)
-        assert (response.error_code, response.producer_id) == (errors.InvalidRequestError.code, -1)
+        assert (response.error_code, response.producer_id) == (errors.TransactionalIdAuthorizationFailedError.code, -1)
 
 
 @pytest.mark.parametrize("version", range(0, 7))
@@ -194,15 +194,17 @@ async def test_coordinator_of_a_group_is_found_and_its_topic_made(version: int) 
 @pytest.mark.parametrize("key_type", [1, 2, 9])
 async def test_coordinators_that_are_not_served_are_refused_with_a_sentence(version: int, key_type: int) -> None:
     """Transactions and share groups (`protocol` FindCoordinator)."""
+    transactional = errors.TransactionalIdAuthorizationFailedError
+    expected = transactional.code if key_type == 1 else errors.InvalidRequestError.code
     async with running_node() as node:
         request = FindCoordinatorRequest(key_type=key_type)
         if version < 4:
             request.key = "x"
             response = await node.call(request, version)
-            assert response.error_code == errors.InvalidRequestError.code
+            assert response.error_code == expected
             assert response.error_message
         else:
             request.coordinator_keys = ["x"]
             (found,) = (await node.call(request, version)).coordinators
-            assert (found.key, found.error_code) == ("x", errors.InvalidRequestError.code)
+            assert (found.key, found.error_code) == ("x", expected)
             assert found.error_message

@@ -174,7 +174,7 @@ async def test_transactional_id_is_refused_with_a_sentence() -> None:
     async with running_node() as node:
         await node.create("t")
         refused = await node.produce("t", batch(b"a"), transactional_id="tx")
-        assert refused.error_code == errors.InvalidRequestError.code
+        assert refused.error_code == errors.TransactionalIdAuthorizationFailedError.code
         assert "transaction" in (refused.error_message or "")
 
 

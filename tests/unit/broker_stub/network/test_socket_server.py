@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from tests.unit.broker_stub.network.streams import ScriptedStream
 from tests.unit.broker_stub.network.test_processor import PROCESSOR, Bench, answers, heartbeat_frame
 from triokafka import AdminClient
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.network.limits import ConnectionConfig
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketConfig, SocketServer
 from triokafka.broker_stub.server import Broker
 from triokafka.errors import ConfigurationError
@@ -58,7 +60,7 @@ class DeafPeer(ScriptedStream):
         raise trio.ClosedResourceError
 
 
-def server_with(listen: Callable[[], Listener], **options: int) -> tuple[SocketServer, Bench]:
+def server_with(listen: Callable[[], Listener], **options: Any) -> tuple[SocketServer, Bench]:
     """A server whose world listens as it is told."""
     bench = Bench()
 
@@ -96,6 +98,64 @@ async def test_who_can_accept_nobody_says_so_once_a_minute(
         await trio.sleep(150)
         assert caplog.text.count("cannot accept") == 3
         nursery.cancel_scope.cancel()
+
+
+async def test_many_connections_are_accepted_in_one_turn_but_not_all(autojump_clock: object) -> None:
+    """One for each turn of the event loop filled the backlog, and the system then drops connections for a second."""
+    server, bench = server_with(lambda: ScriptedListener(*(ScriptedStream(end=False) for _ in range(100))))
+    await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
+    open_after_each_turn: list[int] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run, bench.dispatcher)
+        with trio.fail_after(60):
+            while server.connection_count < 100:
+                await trio.lowlevel.checkpoint()
+                open_after_each_turn.append(server.connection_count)
+        nursery.cancel_scope.cancel()
+    steps = [later - earlier for earlier, later in pairwise([0, *open_after_each_turn])]
+    assert set(steps) <= {0, 4, 32, 36, 64}, "one turn of the acceptor, or two between two of the test's"
+    assert len(steps) < 10
+
+
+async def test_refused_connections_leave_a_turn_to_others_and_a_few_lines_in_the_log(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A flood of connections from one address beyond max.connections.per.ip held up all other connections."""
+    caplog.set_level(logging.INFO)
+    server, bench = server_with(
+        lambda: ScriptedListener(*(ScriptedStream(end=False) for _ in range(2_000))),
+        connections=ConnectionConfig(max_connections_per_ip=1),
+    )
+    await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
+    turns = 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run, bench.dispatcher)
+        with trio.fail_after(60):
+            while len(caplog.records) < 1_999:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+        nursery.cancel_scope.cancel()
+    assert turns >= 2_000 // 32
+    refusals = [record for record in caplog.records if "refusing a connection" in record.getMessage()]
+    assert sum(record.levelno == logging.WARNING for record in refusals) == 10
+
+
+async def test_malformed_connections_are_a_few_lines_in_the_log(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each was a line at WARNING; now they are counted after the tenth, and a verbose log still has each."""
+    caplog.set_level(logging.INFO)
+    streams = [ScriptedStream(b"GET / HTTP/1.1\r\n\r\n") for _ in range(200)]
+    server, bench = server_with(lambda: ScriptedListener(*streams))
+    await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run, bench.dispatcher)
+        await trio.sleep(100)
+        nursery.cancel_scope.cancel()
+    closed = [record for record in caplog.records if "as of HTTP" in record.getMessage()]
+    assert len(closed) == 200
+    assert sum(record.levelno == logging.WARNING for record in closed) == 10
+    assert "closed 190 more connections for bad requests in the last 60 s" in caplog.text
 
 
 @pytest.mark.parametrize(
