@@ -20,6 +20,7 @@ import shutil
 import socket
 import stat
 import sys
+import termios
 import threading
 import time
 import uuid
@@ -51,6 +52,26 @@ def wakes_when_full(system: str, release: str) -> bool:
 WAKES_WHEN_FULL: Final = wakes_when_full(os.uname().sysname, os.uname().release)
 """Here: only then is the kernel told how many bytes are waited for."""
 _MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # more follows at once: no packet for this alone
+
+
+_KEEPALIVE_PROBES: Final = 3
+
+
+def silence_options(seconds: float) -> list[tuple[int, int]]:
+    """Return TCP options and their values that end a connection whose peer has been gone for about ``seconds``.
+
+    Only those that this system has: Linux has all; macOS calls the idle time TCP_KEEPALIVE and has no user timeout.
+    """
+    interval = max(1, int(seconds / 6))
+    idle = max(1, int(seconds) - _KEEPALIVE_PROBES * interval)
+    wanted = {
+        "TCP_KEEPIDLE": idle,
+        "TCP_KEEPALIVE": idle,
+        "TCP_KEEPINTVL": interval,
+        "TCP_KEEPCNT": _KEEPALIVE_PROBES,
+        "TCP_USER_TIMEOUT": max(1_000, round(seconds * 1000)),
+    }
+    return [(option, value) for name, value in wanted.items() if (option := getattr(socket, name, None)) is not None]
 
 
 class Stream(ABC):
@@ -108,6 +129,18 @@ class Stream(ABC):
         At most ``at_once`` of them are waited for in one go, in the kernel's memory.
         """
         return
+
+    def limit_silence(self, seconds: float) -> None:
+        """Have the system end the connection when the peer's system has been gone for about so long.
+
+        It covers bytes that the peer never acknowledges, and a peer that vanishes while nothing is sent. Where the
+        system has no such limits, or the stream is no socket, nothing happens.
+        """
+        return
+
+    def bytes_drained(self) -> int:
+        """Return a number that grows as the peer's system takes bytes that had to wait here; 0 where it is unknown."""
+        return 0
 
     @abstractmethod
     def close(self) -> None:
@@ -424,6 +457,7 @@ class _SocketStream(Stream):
         self._drained = False
         self._in_thread = False
         self._expected = self._at_once = 0
+        self._sent_in_parts = 0
         self._low_water = 1  # the kernel wakes who waits when so many bytes are there, or there will be no more
         try:
             sock.setblocking(False)
@@ -457,6 +491,7 @@ class _SocketStream(Stream):
                 first += 1
             if sent:
                 parts[first] = parts[first][sent:]
+                self._sent_in_parts += sent
 
     async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
         if len(parts) == 1 and isinstance(parts[0], bytes):
@@ -552,6 +587,20 @@ class _SocketStream(Stream):
             with suppress(OSError):
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
             self._low_water = wanted
+
+    def limit_silence(self, seconds: float) -> None:
+        # Keepalive asks an idle peer; with unacknowledged bytes under way only the user timeout counts (RFC 5482).
+        for option, value in silence_options(seconds):
+            with suppress(OSError):
+                self._sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    def bytes_drained(self) -> int:
+        if self._closed:
+            return 0
+        queued = bytearray(4)
+        with suppress(OSError):
+            fcntl.ioctl(self._sock.fileno(), termios.TIOCOUTQ, queued)
+        return self._sent_in_parts - int.from_bytes(queued, sys.byteorder)
 
     def _check_open(self) -> None:
         if self._closed:

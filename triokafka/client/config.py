@@ -74,6 +74,12 @@ class ClientOptions:
     connections_max_idle_ms: float = option(
         540_000, number(-1), "Connections without use for this long are closed; -1 keeps them."
     )
+    connections_max_silence_ms: float = option(
+        9_000,
+        number(-1),
+        "A connection that owes an answer, and brings nothing for this long, is closed if the broker answers over a"
+        " fresh connection or another broker can be asked; -1 waits for request_timeout_ms.",
+    )
     send_buffer_bytes: int = option(
         -1, integer(-1), "Size of the kernel's send buffer; -1, unlike Java's 131072, leaves it to the system to tune."
     )

@@ -30,6 +30,7 @@ class ClientKeywords(TypedDict, total=False):
     socket_connection_setup_timeout_ms: float
     socket_connection_setup_timeout_max_ms: float
     connections_max_idle_ms: float
+    connections_max_silence_ms: float
     send_buffer_bytes: int
     receive_buffer_bytes: int
     stream_factory: StreamFactory | None

@@ -9,7 +9,7 @@ import enum
 import logging
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -22,12 +22,17 @@ from triokafka.network.negotiation import ApiVersions, VersionNegotiation
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.transport import discard, open_stream
 from triokafka.network.versions import choose_version
+from triokafka.protocol.api.api_versions import ApiVersionsRequest
+from triokafka.protocol.frames import encode_request
 from triokafka.protocol.message import Request
 from triokafka.protocol.templates import FilledRequest
 from triokafka.structs import Node, address_text
 from triokafka.world import Stream, World
 
 logger = logging.getLogger(__name__)
+
+_NEVER: Final = float("inf")
+_PROBE_BYTES: Final = 64
 
 
 class ChannelState(enum.Enum):
@@ -51,11 +56,22 @@ class BrokerChannel:
 
     ``changed`` is set and replaced whenever the state changes. ``failures`` counts the connections that failed or ended
     since the last one was ready, ``failed_connects`` only those that never became ready. Points in time are seconds on
-    the world's clock.
+    the world's clock. ``on_dead`` is called with the time since which a connection has been silent that counts as dead;
+    ``on_unreachable`` when the broker does not answer over a fresh connection either.
+    ``has_others`` says whether there is another broker to ask.
     """
 
     def __init__(
-        self, node: Node, *, world: World, config: NetworkConfig, pool: ReceivePool, on_change: Callable[[], None]
+        self,
+        node: Node,
+        *,
+        world: World,
+        config: NetworkConfig,
+        pool: ReceivePool,
+        on_change: Callable[[], None],
+        on_dead: Callable[[float], None] = lambda since: None,
+        on_unreachable: Callable[[], None] = lambda: None,
+        has_others: Callable[[], bool] = lambda: False,
     ) -> None:
         self.node = node
         self.state = ChannelState.DISCONNECTED
@@ -72,6 +88,13 @@ class BrokerChannel:
         self._config = config
         self._pool = pool
         self._on_change = on_change
+        self._on_dead = on_dead
+        self._on_unreachable = on_unreachable
+        self._has_others = has_others
+        self._patience: dict[type[Request[Any]], float] = {}
+        self._address: _Address | None = None
+        limit = config.connections_max_silence_ms / 1000
+        self._silence_limit = limit if limit > 0 else _NEVER
         self._backoff = Backoff(config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000)
         self._address_turn = 0
         self._throttled_until = 0.0
@@ -124,10 +147,10 @@ class BrokerChannel:
         try:
             stream = await self._connect()
             try:
-                connection = self._new_connection(stream)
                 async with trio.open_nursery() as nursery:
+                    connection = self._new_connection(stream, nursery)
                     nursery.start_soon(self._serve, connection, nursery.cancel_scope)
-                    self._note_versions(await self._agree(connection))
+                    self._note_versions(await self._agree(connection, self._first_answer_timeout()))
                     self.connection = connection
                     self.failures = self.failed_connects = 0
                     self.error = None
@@ -171,9 +194,42 @@ class BrokerChannel:
         await connection.run()
         attempt.cancel()
 
-    async def _agree(self, connection: Connection) -> ApiVersions:
+    def _first_answer_timeout(self) -> float:
+        """Seconds for the first answer on a connection; doubles with each failure, up to the request timeout.
+
+        No broker holds that answer back, so a silent path is given up soon; a slow broker gets more time the next time.
+        """
+        backoff = Backoff(self._silence_limit / 2, self._config.request_timeout_ms / 1000)
+        return backoff.delay(self.failed_connects + 1, 0.5)
+
+    async def _probe(self, suspect: Connection) -> None:
+        """Find out whether the broker answers over a fresh connection."""
+        alive = False
+        with trio.move_on_after(suspect.probe_timeout):
+            alive = await self._answers()
+        logger.debug("%s is silent; over a fresh connection it %s", self.name, "answers" if alive else "is silent, too")
+        suspect.probed(alive=alive)
+        if not alive:
+            self._on_unreachable()
+
+    async def _answers(self) -> bool:
+        """Connect to the same address once more, and ask what every broker answers at once."""
+        assert self._address is not None
+        host, port, server_name = self._address
+        frame = encode_request(ApiVersionsRequest(), version=0, correlation_id=0, client_id=self._config.client_id)
         try:
-            return await self._negotiation.ask(connection)
+            stream = await open_stream(self._world, self._config, host, port, server_name=server_name)
+            try:
+                await stream.send(*frame)
+                return await stream.receive_into(memoryview(bytearray(_PROBE_BYTES))) > 0
+            finally:
+                await discard(stream)
+        except (OSError, trio.ClosedResourceError):
+            return False
+
+    async def _agree(self, connection: Connection, timeout: float | None = None) -> ApiVersions:
+        try:
+            return await self._negotiation.ask(connection, timeout)
         except (KafkaError, OSError) as error:
             connection.close(error)
             raise self._connect_error(str(error)) from error
@@ -210,11 +266,14 @@ class BrokerChannel:
         timeout: float | None = None,
         expect_response: bool = True,
         now: float | None = None,
+        may_wait: float = 0.0,
     ) -> None:
         """As `Connection.submit`. Raises `NodeNotReadyError` when there is no connection; nothing was sent."""
         if self.connection is None:
             raise NodeNotReadyError(f"{self.name} is not ready for a request")
-        self.connection.submit(request, version, on_done, timeout=timeout, expect_response=expect_response, now=now)
+        self.connection.submit(
+            request, version, on_done, timeout=timeout, expect_response=expect_response, now=now, may_wait=may_wait
+        )
 
     def call_after_answers(self, callback: Callable[[float], None]) -> None:
         """As `Connection.call_after_answers`."""
@@ -262,7 +321,9 @@ class BrokerChannel:
         for host, port, server_name in addresses:
             try:
                 with trio.fail_after(timeout):
-                    return await open_stream(self._world, self._config, host, port, server_name=server_name)
+                    stream = await open_stream(self._world, self._config, host, port, server_name=server_name)
+                self._address = _Address(host, port, server_name)
+                return stream
             except trio.TooSlowError:
                 why = f"no answer within {timeout * 1000:.0f} ms"
             except OSError as error:
@@ -289,9 +350,14 @@ class BrokerChannel:
             raise self._connect_error(f"the name {host!r} cannot be resolved: {_reason(error)}") from error
         return [_Address(*one, host) for one in found]
 
-    def _new_connection(self, stream: Stream) -> Connection:
+    def _new_connection(self, stream: Stream, nursery: trio.Nursery) -> Connection:
         config = self._config
-        return Connection(
+        watches_silence = self._silence_limit < _NEVER
+
+        def probe() -> None:
+            nursery.start_soon(self._probe, connection)
+
+        connection = Connection(
             stream,
             world=self._world,
             name=self.name,
@@ -306,7 +372,13 @@ class BrokerChannel:
             hooks=config.hooks,
             on_room=self._on_change,
             on_version_refused=self._doubt_versions,
+            silence_limit=self._silence_limit,
+            on_silent=probe if watches_silence else None,
+            on_dead=self._on_dead,
+            patience=self._patience,
+            has_others=self._has_others,
         )
+        return connection
 
 
 def _as_kafka_error(error: Exception | None) -> KafkaError:

@@ -26,6 +26,7 @@ from triokafka.network.coordinators import Coordinators
 from triokafka.network.directory import BrokerDirectory
 from triokafka.network.in_flight import Completion, ResponseWaiter
 from triokafka.network.metadata_updater import MetadataUpdater
+from triokafka.network.silence import needs_checked_connection
 from triokafka.network.snapshot import Cluster
 from triokafka.network.status import BrokerStatus, take_statuses
 from triokafka.network.tasks import BackgroundTasks
@@ -73,7 +74,11 @@ class NetworkClient:
         )
         self.metadata = self._updater.metadata
         self._directory = BrokerDirectory(
-            config, world, nodes=lambda: self.metadata.cluster.nodes, on_change=self._announce
+            config,
+            world,
+            nodes=lambda: self.metadata.cluster.nodes,
+            on_change=self._announce,
+            on_unreachable=self.request_metadata_update,
         )
         self._tasks = BackgroundTasks(self._failed)
         self._connector = Connector(
@@ -185,6 +190,12 @@ class NetworkClient:
         """How every connection that there is or was is doing now."""
         return take_statuses(self._directory.channels_by_purpose(), self.world.now())
 
+    def close_as_dead(self, node_id: int, purpose: str, reason: str) -> None:
+        """Close a connection on which an answer is overdue; unused ones that may have died with it are closed, too."""
+        channel = self._directory.known_channel(node_id, purpose)
+        if channel is not None and channel.connection is not None:
+            channel.connection.close_as_dead(f"{channel.name}: {reason}")
+
     def disconnect(self, node_id: int, reason: str) -> None:
         """Close the connections to a broker; what is in flight fails with `KafkaConnectionError`."""
         for channel in self._directory.channels_of(node_id):
@@ -261,7 +272,8 @@ class NetworkClient:
         """
         request_type = _type_of(request, api)
         limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        channel, connection = await self._connector.connection_to(node_id, purpose, limit)
+        checked = needs_checked_connection(request_type)
+        channel, connection = await self._connector.connection_to(node_id, purpose, limit, checked=checked)
         bounds = (min_version, max_version)
         return await self._exchange(channel, connection, request, request_type, bounds, limit)
 
@@ -298,7 +310,8 @@ class NetworkClient:
         """
         request_type = _type_of(request, api)
         limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        channel, connection = await self._connector.connection_to_any(limit)
+        checked = needs_checked_connection(request_type)
+        channel, connection = await self._connector.connection_to_any(limit, checked=checked)
         return await self._exchange(channel, connection, request, request_type, (min_version, max_version), limit)
 
     # ---------------------------------------------------------------- any broker

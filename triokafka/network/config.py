@@ -32,6 +32,7 @@ class NetworkConfig:
     socket_connection_setup_timeout_ms: float = 10_000
     socket_connection_setup_timeout_max_ms: float = 30_000
     connections_max_idle_ms: float = 540_000
+    connections_max_silence_ms: float = 9_000
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     stream_factory: StreamFactory | None = None

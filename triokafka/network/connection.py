@@ -4,6 +4,8 @@ Three tasks serve it: one reads, one writes what could not be written at once, o
 none and opens no cancel scope. Answers come in the order of the requests. When the connection ends, for whatever
 reason, all requests in flight fail, the newest first, so that a caller who puts each back at the head of a queue
 restores their order (`client/NET-23`).
+
+The task that watches the clock also ends a connection that has died without a word, see `triokafka.network.silence`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from triokafka.network.in_flight import (
     ResponseWaiter,
 )
 from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.silence import LEAST_PROGRESS_BYTES, SilenceWatch, Step, allowed_wait
 from triokafka.network.versions import client_throttles
+from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
 from triokafka.protocol.templates import AnswerTemplate, FilledRequest
@@ -35,6 +39,10 @@ from triokafka.world import Stream, World
 
 _NEVER: Final = float("inf")
 _SIZE: Final = struct.Struct(">i")
+
+
+def _ignore(response: object, error: Exception | None) -> None:
+    """Drop the answer to a ping."""
 
 
 class _SlotWaiter:
@@ -51,6 +59,12 @@ class Connection:
     since answers behind it cannot come either (`client/NET-30`). ``error`` says why the connection ended, ``in_flight``
     how many requests are not answered yet. ``on_room`` is called when one more request may be handed over after it
     could not; ``on_version_refused`` when the broker says that it does not know the version of a request.
+
+    ``silence_limit`` is how long an answer may be overdue before the connection counts as dead; without an
+    ``on_silent`` only the request timeout counts. ``on_silent`` is called to have the broker asked over a fresh
+    connection; `probed` takes the outcome. ``on_dead`` is called, before requests fail, with the time since which
+    nothing came. ``patience`` says, for kinds of requests that were slow before, how many times the limit they get; it
+    outlives the connection. ``has_others`` says whether there is another broker to ask.
     """
 
     def __init__(
@@ -70,12 +84,17 @@ class Connection:
         hooks: HookChain = NO_HOOKS,
         on_room: Callable[[], None] = lambda: None,
         on_version_refused: Callable[[], None] = lambda: None,
+        silence_limit: float = _NEVER,
+        on_silent: Callable[[], None] | None = None,
+        on_dead: Callable[[float], None] = lambda since: None,
+        patience: dict[type[Request[Any]], float] | None = None,
+        has_others: Callable[[], bool] = lambda: False,
     ) -> None:
         self.name = name
         self.error: Exception | None = None
         self.in_flight = 0
         self.throttled_until = throttled_until
-        self.last_used_at = world.now()
+        self.last_used_at = self.heard_at = world.now()
         self.bytes_sent = 0
         self._stream = stream
         self._world = world
@@ -90,6 +109,14 @@ class Connection:
         self._hooks = hooks or None  # asked with every request whether anybody listens
         self._on_room = on_room
         self._on_version_refused = on_version_refused
+        self._on_silent = on_silent
+        self._on_dead = on_dead
+        self._patience = {} if patience is None else patience
+        self._has_others = has_others
+        self._silence = SilenceWatch(silence_limit if on_silent is not None else _NEVER)
+        self._ping_after = self._first_look = self._silence.limit / 2
+        self._progressed_at = self.heard_at
+        self._progress = 0
         self._next_correlation_id = 0
         # Requests that expect an answer, oldest first; bytes that are not written yet, with the request that is done
         # once they are; and such requests whose bytes are written.
@@ -174,12 +201,15 @@ class Connection:
         timeout: float | None = None,
         expect_response: bool = True,
         now: float | None = None,
+        may_wait: float = 0.0,
     ) -> None:
         """Hand over a request; as much as the socket takes is written now, the rest as soon as it can be.
 
         ``on_done`` is called once, never from within this call: with the response, or with the error when the
         connection ends first. Without ``expect_response`` it is called with None and None when the bytes are written.
         The limit of requests in flight is the caller's to keep (`can_send`). ``now`` is the time, for who knows it.
+        ``may_wait`` is how many seconds the answer may take although the connection is well, on top of what the
+        protocol allows (`allowed_wait`). After some idleness a ping goes ahead of the request.
 
         Raises:
             KafkaConnectionError: the connection has ended.
@@ -187,6 +217,10 @@ class Connection:
         """
         if self.error is not None:
             raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
+        if now is None:
+            now = self._world.now()
+        if now - self.heard_at > self._ping_after and not self._in_flight:
+            self._ping(_ignore, now)
         correlation_id = self._next_correlation_id
         kind: type[Request[Any]]
         answer: AnswerTemplate | None = None
@@ -198,12 +232,11 @@ class Connection:
             assert isinstance(request, Request)
             parts = encode_request(request, version=version, correlation_id=correlation_id, client_id=self._client_id)
             kind = type(request)
+            may_wait += allowed_wait(request)
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        if now is None:
-            now = self._world.now()
         self.last_used_at = now
         deadline = now + (self._request_timeout if timeout is None else timeout)
-        entry = InFlightRequest(kind, version, correlation_id, now, deadline, on_done, answer)
+        entry = InFlightRequest(kind, version, correlation_id, now, deadline, on_done, answer, may_wait)
         self.in_flight += 1
         if expect_response:
             self._in_flight.append(entry)
@@ -212,9 +245,38 @@ class Connection:
         self._write_now(parts, None if expect_response else entry)
         if not self._has_room:
             self._owner_may_wait = True
-        if deadline < self._watched_until:
-            self._watched_until = deadline
-            self._watch.deadline = self._world.deadline(deadline)
+        due = deadline
+        if expect_response and len(self._in_flight) == 1:
+            due = min(deadline, now + (self._first_look if kind is not ApiVersionsRequest else self._silence.recent))
+        if due < self._watched_until:
+            self._watched_until = due
+            self._watch.deadline = self._world.deadline(due)
+
+    def _ping(self, on_done: Completion, now: float) -> None:
+        """Send an ApiVersions request, which a broker answers at once: silence after it shows a dead connection."""
+        heard_at, self.heard_at = self.heard_at, now  # no ping ahead of the ping
+        try:
+            self.submit(ApiVersionsRequest(), 0, on_done, now=now)
+        finally:
+            self.heard_at = heard_at
+
+    async def check(self) -> None:
+        """Make sure that the connection works: ping the broker, unless it has answered just now.
+
+        Waits for the answer; a dead connection ends within a part of ``silence_limit``.
+
+        Raises:
+            KafkaConnectionError: the connection is dead, or has ended otherwise.
+        """
+        if self._on_silent is None or self._world.now() - self.heard_at < self._silence.recent:
+            return
+        await self.wait_for_slot()
+        if self.error is None:
+            waiter = ResponseWaiter()
+            self._ping(waiter.done, self._world.now())
+            await waiter.wait()
+        if self.error is not None:
+            raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
 
     def call_after_answers(self, callback: Callable[[float], None]) -> None:
         """From within an ``on_done``: call ``callback``, the last one given, with the time once all answers that came
@@ -323,6 +385,9 @@ class Connection:
                 overdue = next((entry for entry in waiting if entry.deadline <= now), None)
                 self._end(self._overdue_error(overdue, now))
                 return
+            due = min(due, self._look_for_silence(now))
+            if self.error is not None:
+                return
             self._watched_until = due
             self._watch = trio.CancelScope(deadline=self._world.deadline(due))
             with self._watch:
@@ -336,6 +401,65 @@ class Connection:
         return RequestTimedOutError(
             f"{self.name} did not answer a {overdue.request_type.__name__} within {waited} ms; connection closed"
         )
+
+    # ---------------------------------------------------------------- silence
+
+    @property
+    def probe_timeout(self) -> float:
+        """How many seconds a probe of this connection's broker may take."""
+        return self._silence.probe_timeout
+
+    def _look_for_silence(self, now: float) -> float:
+        """Do what the silence of the oldest request asks for, and return when to look again."""
+        if not self._in_flight or self._on_silent is None:
+            return _NEVER
+        progress = self._reader.bytes_received + self._stream.bytes_drained()
+        if progress - self._progress >= LEAST_PROGRESS_BYTES:
+            self._progressed_at = now
+        self._progress = progress
+        oldest = self._in_flight[0]
+        # Of a request that the broker may hold back, the wait counts from when its turn came.
+        since = max(oldest.started_at, self.heard_at) + oldest.may_wait
+        since = max(since, self._progressed_at)
+        step, look_at = self._silence.look(
+            since,
+            now,
+            is_ping=oldest.request_type is ApiVersionsRequest,
+            patience=self._patience.get(oldest.request_type, 1.0),
+            has_others=self._has_others(),
+        )
+        if step is Step.PROBE:
+            self._on_silent()
+        elif step is Step.CLOSE:
+            self._end_silent(oldest, now)
+        return min(look_at, now + self._first_look)
+
+    def _end_silent(self, oldest: InFlightRequest, now: float) -> None:
+        silent = now - max(oldest.started_at, self.heard_at)
+        self._patience[oldest.request_type] = self._patience.get(oldest.request_type, 1.0) * 2
+        self.close_as_dead(
+            f"{self.name} has not answered a {oldest.request_type.__name__} for {silent:.1f} s: the connection is dead,"
+            " or the broker is; connection closed (connections_max_silence_ms)"
+        )
+
+    def close_as_dead(self, why: str) -> None:
+        """End the connection because answers that were due did not come."""
+        if self.error is None:
+            since = self.heard_at
+            if self._in_flight:
+                since = max(since, self._in_flight[0].started_at)
+            self._on_dead(since)
+            self._end(KafkaConnectionError(why))
+
+    def probed(self, *, alive: bool) -> None:
+        """Take the outcome of a probe: whether the broker answers over a fresh connection."""
+        self._silence.probed(self._world.now(), alive=alive)
+        self._watch.cancel()  # look again now
+
+    def _note_prompt_answer(self, entry: InFlightRequest, now: float) -> None:
+        """Give a kind of request no more than the usual patience once the broker answers it in time again."""
+        if now - entry.started_at < self._silence.limit / 2:
+            self._patience.pop(entry.request_type, None)
 
     # ---------------------------------------------------------------- writing
 
@@ -396,7 +520,9 @@ class Connection:
         response = self._decode(entry, frame) if numbers is None else None
         self._in_flight.popleft()
         self.in_flight -= 1
-        now = self.last_used_at = self._world.now()
+        now = self.last_used_at = self.heard_at = self._world.now()
+        if self._patience:
+            self._note_prompt_answer(entry, now)
         if self._hooks:
             self._hooks.on_response(self._node, entry.api, len(frame) + 4, now - entry.started_at, None)
         if numbers is not None:

@@ -58,14 +58,36 @@ class Connector:
         await channel.run()
         self._on_lost(channel)
 
-    async def connection_to(self, node_id: int, purpose: str, limit: float) -> tuple[BrokerChannel, Connection]:
+    async def connection_to(
+        self, node_id: int, purpose: str, limit: float, *, checked: bool = False
+    ) -> tuple[BrokerChannel, Connection]:
         """A connection that takes a request now: the caller must hand it over before its next checkpoint.
+
+        With ``checked`` it has just worked; one that turns out to be dead costs a part of `connections_max_silence_ms`,
+        and another is made.
 
         Raises:
             KafkaConnectionError: none within ``limit``, or the attempt that it waited for has failed.
             UnsupportedVersionError, BrokerResponseError: the broker refused this client.
             NodeNotReadyError: no such broker is known.
         """
+        give_up_at = self._world.now() + limit
+        while True:
+            channel, connection = await self._any_connection_to(node_id, purpose, limit)
+            if not checked:
+                return channel, connection
+            try:
+                await connection.check()
+            except KafkaConnectionError:
+                limit = give_up_at - self._world.now()
+                if limit <= 0:
+                    raise
+                continue
+            await connection.wait_for_slot()
+            if connection.error is None and connection is channel.connection:
+                return channel, connection
+
+    async def _any_connection_to(self, node_id: int, purpose: str, limit: float) -> tuple[BrokerChannel, Connection]:
         self._check_usable()
         channel = self._directory.channel(node_id, purpose)
         connection = channel.connection
@@ -100,7 +122,7 @@ class Connector:
             + (f"; last failure: {channel.error}" if channel.error is not None else "")
         )
 
-    async def connection_to_any(self, limit: float) -> tuple[BrokerChannel, Connection]:
+    async def connection_to_any(self, limit: float, *, checked: bool = False) -> tuple[BrokerChannel, Connection]:
         """As `connection_to`, for the broker that is least loaded; when one cannot be reached, the next is tried.
 
         Raises `KafkaConnectionError`, with every address that was tried, when none is there within ``limit``.
@@ -116,7 +138,7 @@ class Connector:
                 await trio.sleep(min(self._directory.shortest_delay(), left) + _CLOCK_STEP)
                 continue
             try:
-                return await self.connection_to(node_id, "", left)
+                return await self.connection_to(node_id, "", left, checked=checked)
             except (KafkaConnectionError, NodeNotReadyError):
                 continue
 

@@ -22,7 +22,7 @@ class BrokerDirectory:
     """The brokers of one network client. ``nodes`` gives what metadata knows now; ``on_change`` hears of every channel.
 
     ``use_bootstrap`` says whether the bootstrap servers are asked: before the first metadata, and again when every
-    known broker is lost.
+    known broker is lost. ``on_unreachable`` is called when a broker is silent on all its connections.
     """
 
     def __init__(
@@ -32,12 +32,14 @@ class BrokerDirectory:
         *,
         nodes: Callable[[], Mapping[int, Node]],
         on_change: Callable[[], None],
+        on_unreachable: Callable[[], None] = lambda: None,
     ) -> None:
         self.use_bootstrap = True
         self._config = config
         self._world = world
         self._nodes = nodes
         self._on_change = on_change
+        self._on_unreachable = on_unreachable
         self._bootstrap = {
             -1 - position: Node(-1 - position, host, port)
             for position, (host, port) in enumerate(config.bootstrap_servers)
@@ -79,7 +81,14 @@ class BrokerDirectory:
         channel = self._channels.get((node_id, purpose))
         if channel is None:
             channel = BrokerChannel(
-                node, world=self._world, config=self._config, pool=self._pool, on_change=self._on_change
+                node,
+                world=self._world,
+                config=self._config,
+                pool=self._pool,
+                on_change=self._on_change,
+                on_dead=self._close_idle,
+                on_unreachable=self._on_unreachable,
+                has_others=lambda: len(self.candidates()) > 1,
             )
             self._channels[node_id, purpose] = channel
         elif channel.node is not node and (channel.node.host, channel.node.port) != (node.host, node.port):
@@ -90,6 +99,13 @@ class BrokerDirectory:
             if channel.connection is not None:
                 channel.connection.close(KafkaConnectionError(f"{channel.name} has a new address"))
         return channel
+
+    def _close_idle(self, since: float) -> None:
+        """A connection has been dead since that time: close those without use that may have died with it."""
+        for channel in self.channels():
+            connection = channel.connection
+            if connection is not None and not connection.in_flight and connection.heard_at <= since:
+                connection.close(KafkaConnectionError(f"{channel.name}: closed unused, after another connection died"))
 
     def least_loaded(self) -> int | None:
         """The broker to ask when any will do; None when all are in reconnect back-off (`client/META-24`).

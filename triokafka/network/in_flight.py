@@ -28,10 +28,11 @@ that its `AnswerTemplate` found. Runs in the connection's task; must not block."
 class InFlightRequest:
     """A request that was handed over and not answered yet. Points in time are seconds on the world's clock.
 
-    ``answer`` reads the usual answer faster than the codec does.
+    ``answer`` reads the usual answer faster than the codec does. ``may_wait`` is how many seconds the broker may hold
+    the answer back by the protocol.
     """
 
-    __slots__ = ("answer", "correlation_id", "deadline", "on_done", "request_type", "started_at", "version")
+    __slots__ = ("answer", "correlation_id", "deadline", "may_wait", "on_done", "request_type", "started_at", "version")
 
     def __init__(
         self,
@@ -42,8 +43,10 @@ class InFlightRequest:
         deadline: float,
         on_done: Completion,
         answer: AnswerTemplate | None = None,
+        may_wait: float = 0.0,
     ) -> None:
         self.answer = answer
+        self.may_wait = may_wait
         self.request_type = request_type
         self.version = version
         self.correlation_id = correlation_id

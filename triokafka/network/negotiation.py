@@ -23,8 +23,8 @@ class VersionNegotiation:
         self._max_version: int | None = None
         self._only_version: int | None = None
 
-    async def ask(self, connection: Connection) -> ApiVersions:
-        """What the broker at the other end speaks.
+    async def ask(self, connection: Connection, timeout: float | None = None) -> ApiVersions:
+        """What the broker at the other end speaks, with at most ``timeout`` seconds for each answer.
 
         Raises:
             UnsupportedVersionError: it answers with an error, or speaks nothing.
@@ -33,7 +33,7 @@ class VersionNegotiation:
         version = ApiVersionsRequest.versions.max if self._max_version is None else self._max_version
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
         try:
-            response: ApiVersionsResponse = await connection.call(request, version)
+            response: ApiVersionsResponse = await connection.call(request, version, timeout=timeout)
         except RequestTimedOutError as error:
             raise RequestTimedOutError(f"{error}. Does this listener expect TLS, or is it none of Kafka's?") from error
         except KafkaConnectionError as error:
@@ -49,7 +49,7 @@ class VersionNegotiation:
         if response.error_code == _UNSUPPORTED_VERSION:
             theirs = next((k for k in response.api_keys if k.api_key == _API_VERSIONS_KEY), None)
             version = min(version, max(0, theirs.max_version)) if theirs is not None else 0
-            response = await connection.call(request, version)
+            response = await connection.call(request, version, timeout=timeout)
         if response.error_code:
             raise UnsupportedVersionError(f"{connection.name} answers ApiVersions with error {response.error_code}")
         if not response.api_keys:

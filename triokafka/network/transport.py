@@ -51,6 +51,8 @@ async def open_stream(world: World, config: NetworkConfig, host: str, port: int,
         stream = await world.connect(
             host, port, send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=config.receive_buffer_bytes
         )
+    if config.connections_max_silence_ms > 0:
+        stream.limit_silence(config.connections_max_silence_ms / 1000)
     try:
         return await secure(stream, config, server_name)
     except BaseException:

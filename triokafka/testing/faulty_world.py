@@ -174,6 +174,12 @@ class _FreezableStream(Stream):
     def expect(self, size: int, *, at_once: int) -> None:
         self._stream.expect(size, at_once=at_once)
 
+    def limit_silence(self, seconds: float) -> None:
+        self._stream.limit_silence(seconds)
+
+    def bytes_drained(self) -> int:
+        return self._stream.bytes_drained()
+
     async def _thawed(self) -> None:
         await self._world.wait_flowing()
         if self._closed:

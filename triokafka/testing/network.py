@@ -4,6 +4,9 @@ Bytes travel in segments. A segment arrives after a drawn delay and never before
 segment is sent again, which costs a retransmission timeout; a cut ends the connection for both ends, after an unknown
 part has arrived. Between nodes that are partitioned nothing arrives until the partition heals, as with real TCP. There
 is no task behind a connection: the receiver computes when the next segment is due, and waits for it.
+
+Connections can also die in silence: a half-open connection, or one in a black hole, loses whatever is sent on it, its
+end included, and neither end hears of it. A dripping connection brings a few bytes at a time.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from triokafka.world import Listener, Stream
 _WINDOW_BYTES = 1 << 20
 _SEGMENT_BYTES = 64 << 10
 _FIRST_PORT = 40_000
+_DRIP_SECONDS = 0.5  # a dripping connection brings so much at a time
 
 
 @dataclass
@@ -55,6 +59,7 @@ class Network:
         self._listeners: dict[tuple[str, int], MemoryListener] = {}
         self._connections: list[Connection] = []
         self._blocked: set[tuple[str, str]] = set()
+        self._black_holes: set[tuple[str, str]] = set()
         self._changed = trio.Event()
         self._next_port = _FIRST_PORT
         self._next_connection = 0
@@ -69,10 +74,45 @@ class Network:
             self._blocked.add((other, one))
 
     def heal(self) -> None:
-        """End all partitions; what was held back arrives."""
+        """End all partitions and black holes; what a partition held back arrives, what a black hole took is lost."""
         self.record("heal")
         self._blocked.clear()
+        self._black_holes.clear()
         self.notify()
+
+    def half_open(self, one: str, other: str, *, one_way: bool = False) -> int:
+        """Let the connections between two nodes that exist now lose everything sent on them, for good.
+
+        No end notices: there is no reset, and writing succeeds. With ``one_way`` only what ``one`` sends is lost. New
+        connections work. Returns how many connections there are.
+        """
+        self.record("half-open", one, other, one_way)
+        connections = self._between(one, other)
+        for connection in connections:
+            connection.lose(one, both=not one_way)
+        return len(connections)
+
+    def black_hole(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """Swallow everything from ``one`` to ``other`` (and back, unless ``one_way``) until `heal`.
+
+        Connections that exist now stay `half_open` for good; new ones are not established before `heal`.
+        """
+        self.half_open(one, other, one_way=one_way)
+        self._black_holes.add((one, other))
+
+    def drip(self, one: str, other: str, bytes_per_second: float, *, one_way: bool = False) -> int:
+        """Slow the connections between two nodes that exist now down, for good; with ``one_way`` from ``one`` only.
+
+        Returns how many connections there are.
+        """
+        self.record("drip", one, other, bytes_per_second, one_way)
+        connections = self._between(one, other)
+        for connection in connections:
+            connection.slow_down(one, bytes_per_second, both=not one_way)
+        return len(connections)
+
+    def _between(self, one: str, other: str) -> list[Connection]:
+        return [connection for connection in self._connections if {*connection.nodes} == {one, other}]
 
     def cut(self, one: str, other: str | None = None) -> None:
         """Reset every connection of node ``one`` (with ``other`` only, when it is given)."""
@@ -111,13 +151,14 @@ class Network:
             del self._listeners[listener.address]
 
     async def connect(self, node: str, host: str, port: int) -> Stream:
-        """A connection from ``node`` to a listener; refused when nobody listens, silent while partitioned."""
+        """Connect ``node`` to a listener; refused without one, silent while partitioned or in a black hole."""
         await trio.sleep(self.draw_delay())
         while True:
             listener = self._listeners.get((host, port))
             if listener is None:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, f"connection to {host}:{port} refused")
-            if not self.is_blocked(node, listener.node) and not self.is_blocked(listener.node, node):
+            there, back = (node, listener.node), (listener.node, node)
+            if not any(way in self._blocked or way in self._black_holes for way in (there, back)):
                 break
             await self.changed()
         self._next_connection += 1
@@ -166,6 +207,9 @@ class _Pipe:
         self.last_arrival = 0.0
         self.finished = False
         self.reset = False
+        self.loses = False
+        self.abandoned = False
+        self.bytes_per_second: float | None = None
         self.changed = trio.Event()
 
     def notify(self) -> None:
@@ -181,13 +225,29 @@ class _Pipe:
             await self.changed.wait()
         self.put(data)
 
+    def lose(self) -> None:
+        """Lose what is on its way, and whatever is sent from now on."""
+        self.loses = True
+        self.segments.clear()
+        self.unread = 0
+        self.notify()
+
     def put(self, data: memoryview) -> None:
+        if self.loses:
+            return
         if self.reset:
             raise ConnectionResetError(errno.ECONNRESET, "connection reset")
         arrival = max(self.last_arrival, trio.current_time() + self.network.draw_delay())
+        self.unread += len(data)
+        if self.bytes_per_second is not None:
+            size = max(1, int(self.bytes_per_second * _DRIP_SECONDS))
+            while len(data) > size:
+                arrival += size / self.bytes_per_second
+                self.segments.append((arrival, data[:size]))
+                data = data[size:]
+            arrival += len(data) / self.bytes_per_second
         self.last_arrival = arrival
         self.segments.append((arrival, data))
-        self.unread += len(data)
         self.notify()
 
     async def receive_into(self, buffer: memoryview) -> int:
@@ -195,6 +255,9 @@ class _Pipe:
             if self.network.is_blocked(self.source, self.target):
                 # A partition hides everything, an end of the connection as well.
                 await self._wait_for_network()
+                continue
+            if self.loses and not self.abandoned:
+                await self.changed.wait()
                 continue
             if self.segments:
                 arrival, data = self.segments[0]
@@ -244,6 +307,18 @@ class Connection:
             MemoryStream(self, there, back, local=listening, peer=near),
         )
         self._pipes = (there, back)
+
+    def lose(self, source: str, *, both: bool) -> None:
+        """Lose what the node ``source`` sends, or what either node sends."""
+        for pipe in self._pipes:
+            if both or pipe.source == source:
+                pipe.lose()
+
+    def slow_down(self, source: str, bytes_per_second: float, *, both: bool) -> None:
+        """Let what the node ``source`` sends, or what either node sends, arrive at this rate."""
+        for pipe in self._pipes:
+            if both or pipe.source == source:
+                pipe.bytes_per_second = bytes_per_second
 
     def reset(self, why: str) -> None:
         """End the connection for both ends; what is on its way is lost."""
@@ -313,7 +388,7 @@ class MemoryStream(Stream):
         self._outgoing.finished = True
         self._outgoing.notify()
         # Whatever still arrives here is answered with a reset: a sender at the other end must not wait for the window.
-        self._incoming.reset = True
+        self._incoming.reset = self._incoming.abandoned = True
         self._incoming.notify()
         if self._outgoing.reset or self._incoming.finished:
             self._connection.network.forget_connection(self._connection)

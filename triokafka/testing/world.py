@@ -150,6 +150,12 @@ class _ProcessStream(Stream):
         await self._world.pass_door()
         return size
 
+    def limit_silence(self, seconds: float) -> None:
+        self._stream.limit_silence(seconds)
+
+    def bytes_drained(self) -> int:
+        return self._stream.bytes_drained()
+
     def close(self) -> None:
         self._stream.close()
 

@@ -272,7 +272,7 @@ async def test_metadata_is_refreshed_periodically() -> None:
 @simulated
 async def test_only_one_metadata_request_is_in_flight() -> None:
     """(`client/META-21`)"""
-    async with client_of(request_timeout_ms=60_000) as (cluster, client):
+    async with client_of(request_timeout_ms=60_000, connections_max_silence_ms=-1) as (cluster, client):
         await client.refresh_metadata()
         cluster.brokers[1].script(MetadataRequest, SILENCE)
         for _ in range(20):

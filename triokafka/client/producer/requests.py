@@ -167,7 +167,9 @@ class Requests:
             if self._accumulator.has_work:
                 self._wake()
 
-        channel.submit(request, version, done, expect_response=self._acks != 0, now=now)
+        # Without sequence numbers the broker would append a second time what it is still busy with.
+        may_wait = 0.0 if self._accumulator.settings.idempotent else self._timeout_ms / 1000
+        channel.submit(request, version, done, expect_response=self._acks != 0, now=now, may_wait=may_wait)
 
     def _ended(
         self,

@@ -755,7 +755,12 @@ async def test_sends_that_wait_for_memory_are_refused_when_the_producer_is_close
         errors: list[Exception] = []
         async with trio.open_nursery() as nursery:
             async with s.producer(
-                batch_size=200, buffer_memory=500, linger_ms=0, request_timeout_ms=20_000, close_timeout_ms=60_000
+                batch_size=200,
+                buffer_memory=500,
+                linger_ms=0,
+                request_timeout_ms=20_000,
+                connections_max_silence_ms=-1,
+                close_timeout_ms=60_000,
             ) as producer:
                 await (await producer.send("orders", b"warm"))
                 s.broker.script(ProduceRequest, SILENCE)
@@ -871,3 +876,19 @@ async def test_answer_that_names_the_topic_of_a_request_by_id_is_understood_afte
         s.broker.script(ProduceRequest, late)
         assert (await (await producer.send("orders", b"b"))).offset == 1
         assert s.cluster.values("orders") == [b"a", b"b"]
+
+
+@simulated
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_batch_is_sent_again_over_a_new_connection_only_when_the_broker_can_tell(idempotent: bool) -> None:
+    """A second copy without a sequence number would be appended beside the first."""
+    async with scripted() as s, s.producer(linger_ms=0, enable_idempotence=idempotent) as producer:
+        await (await producer.send("orders", b"warm"))
+
+        async def slowly(request: ProduceRequest) -> Any:
+            await trio.sleep(12)
+            return s.broker.produce(request)
+
+        s.broker.script(ProduceRequest, slowly)
+        await (await producer.send("orders", b"late"))
+        assert len(s.broker.seen(ProduceRequest)) == (3 if idempotent else 2)
