@@ -18,7 +18,7 @@ import triokafka
 from triokafka.blocking.consumer.buffered import Buffered
 from triokafka.blocking.conversation import LATER, Conversation
 from triokafka.blocking.future import Future
-from triokafka.errors import KafkaError
+from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class ConsumerSession:
         self._sent: dict[TopicPartition, int] = {}
         self._consumer: Consumer | None = None
         self._closing = False
+        self._warned_of_no_subscription = False
         self._ended = trio.Event()
         self._answer: Callable[[BaseException | None], None] | None = None
         self._listener_error: BaseException | None = None
@@ -128,19 +129,39 @@ class ConsumerSession:
 
     # ---------------------------------------------------------------- records
 
-    async def fetch(self, seconds: float, limit: int) -> None:
-        """Take over records, at most ``limit``; waits for them at most so long."""
+    async def fetch(self, seconds: float, limit: int, subscribed: bool = True) -> None:
+        """Take over at most ``limit`` records, waiting for them at most ``seconds``.
+
+        A consumer that is not ``subscribed`` waits until the time is over and gets none, as in kafka-python.
+        """
         until = trio.current_time() + seconds
         while True:
             self._commit_if_due()
             wait = until - trio.current_time()
             if self._commit_seconds is not None:
                 wait = min(wait, max(0.01, self._commit_at - trio.current_time()))
-            records = await self.consumer.poll(timeout_ms=max(0.0, wait) * 1000, max_records=limit)
+            try:
+                records = await self.consumer.poll(timeout_ms=max(0.0, wait) * 1000, max_records=limit)
+            except IllegalStateError:
+                if subscribed:
+                    raise
+                await self._wait_without_subscription(until)
+                return
             self._buffered.add(records)
             self._raise_listener_error()
             if records or trio.current_time() >= until:
                 return
+
+    async def _wait_without_subscription(self, until: float) -> None:
+        self._raise_listener_error()
+        if until > trio.current_time() and not self._warned_of_no_subscription:
+            self._warned_of_no_subscription = True
+            logger.warning(
+                "KafkaConsumer %s waits for records without a subscription, so that none will come: call subscribe()"
+                " or assign() first",
+                self._options["client_id"],
+            )
+        await trio.sleep_until(until)
 
     async def touch(self) -> None:
         """Do what a poll does beside fetching: take part in the group, and commit what is due."""

@@ -349,6 +349,8 @@ class Engine:
                 if self.troubles:
                     # Also when there are records: of what fails, none may ever come.
                     self.troubles.raise_after(patience, self.world.now())
+                if truthy and not self._assigner.telling:
+                    self._check_reads_something()
                 if not (truthy and self._assigner.settling):
                     found = look()
                     if found if truthy else found is not None:
@@ -363,6 +365,14 @@ class Engine:
         finally:
             if membership is not None:
                 membership.leave_call()
+
+    def _check_reads_something(self) -> None:
+        """Raise when records are asked for and none can ever come: there is neither subscription nor assignment."""
+        if not self.subscription.uses_group and not self.subscription.assignment:
+            raise IllegalStateError(
+                "the consumer has no topics and no partitions to read: call subscribe() or assign() before asking for"
+                " records"
+            )
 
     async def _step(self, membership: GroupMembership | None) -> None:
         """Let the assigner do what can be done now, or tell the listener what is left to tell.
