@@ -32,6 +32,7 @@ from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node, TopicPartition
+from triokafka.trio_context import require_trio
 from triokafka.world import RealWorld, World
 
 K = TypeVar("K")
@@ -61,6 +62,7 @@ class AdminBase:
         self._backoff = Backoff(self.options.retry_backoff_ms / 1000, self.options.retry_backoff_max_ms / 1000)
 
     async def __aenter__(self) -> Self:
+        require_trio("AdminClient")
         await self._client.__aenter__()
         return self
 

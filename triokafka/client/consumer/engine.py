@@ -28,6 +28,7 @@ from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.structs import TopicPartition
+from triokafka.trio_context import require_trio
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class Engine:
 
     async def open(self) -> None:
         """Start the background tasks; connects nothing by itself."""
+        require_trio("Consumer")
         if self._state != "new":
             raise ClosedError("a consumer can be used for one async with block only")
         await self.network.__aenter__()
@@ -189,6 +191,7 @@ class Engine:
                 raise type(failure)(*failure.args) from failure
             raise KafkaError(f"a background task of the consumer failed: {failure!r}") from failure
         if self._state not in ("open", "closing"):
+            require_trio("Consumer")
             raise ClosedError(f"the consumer is {self._state}: use it inside its async with block")
         self.network.check_usable()
 
