@@ -121,7 +121,8 @@ class KafkaConsumer(PositionPart, OffsetPart):
 
         Arguments:
             autocommit: whether to commit, if ``enable_auto_commit`` is on.
-            timeout_ms: longest wait; ``request_timeout_ms`` by default. The rest goes on in the background.
+            timeout_ms: longest wait for all of this; ``request_timeout_ms`` by default. The rest goes on in the
+                background.
         """
         if self._closed or self._closing:
             return

@@ -31,6 +31,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 OnCommit = Callable[[Offsets, Any], object]
 
 _COMMIT_SECONDS: Final = 10.0
+_LEAVE_SECONDS: Final = 5.0
 
 
 class ConsumerSession:
@@ -100,18 +101,26 @@ class ConsumerSession:
             self._ended.set()
 
     async def close(self, commit: bool, seconds: float) -> Any:
-        """Commit if wanted, leave the group and end; the thread waits at most so long."""
+        """Commit if wanted, leave the group and end; the thread waits at most ``seconds`` for all of it.
+
+        A commit that gets no answer leaves a quarter of the time, at most five seconds, for leaving the group.
+        """
+        ends_at = trio.current_time() + seconds
         if commit and self._commit_seconds is not None and self._options["group_id"] is not None:
-            with trio.move_on_after(seconds):
+            with trio.move_on_at(ends_at - min(_LEAVE_SECONDS, seconds / 4)) as scope:
                 await self._commit_now(self.positions())
+            if scope.cancelled_caught:
+                logger.warning(
+                    "KafkaConsumer %s: the commit before closing got no answer in time", self._options["client_id"]
+                )
         self._commit_seconds = None
         self._answer = answer = self.conversation.answer_later()
         self._closing = True
-        self.loop.start(self._answer_after, seconds, answer, name="kafka consumer close timeout")
+        self.loop.start(self._answer_at, ends_at, answer, name="kafka consumer close timeout")
         return LATER
 
-    async def _answer_after(self, seconds: float, answer: Callable[[BaseException | None], None]) -> None:
-        with trio.move_on_after(seconds):
+    async def _answer_at(self, ends_at: float, answer: Callable[[BaseException | None], None]) -> None:
+        with trio.move_on_at(ends_at):
             await self._ended.wait()
             return
         answer(None)
