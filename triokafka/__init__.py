@@ -175,24 +175,26 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:
 
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-    elif name in _MODULES:
-        value = import_module(f"triokafka.{name}")
-    elif name == "__version__":
-        from importlib import metadata  # takes as long as half a client
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
 
-        try:
-            value = metadata.version("triokafka")
-        except metadata.PackageNotFoundError:
-            value = "0+unknown"  # a checkout that is not installed
-    else:
-        raise AttributeError(f"module 'triokafka' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+        if name in _HOMES:
+            value = getattr(import_module(_HOMES[name]), name)
+        elif name in _MODULES:
+            value = import_module(f"triokafka.{name}")
+        elif name == "__version__":
+            from importlib import metadata  # takes as long as half a client
+
+            try:
+                value = metadata.version("triokafka")
+            except metadata.PackageNotFoundError:
+                value = "0+unknown"  # a checkout that is not installed
+        else:
+            raise AttributeError(f"module 'triokafka' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

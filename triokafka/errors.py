@@ -1028,6 +1028,10 @@ class ProtocolError(KafkaError):
         return f"{self.message}{where}{at}"
 
 
+class UnencodableValueError(ProtocolError):
+    """A value that the caller gave does not fit its field in a request; nothing was sent."""
+
+
 class UnansweredItemError(KafkaError):
     """A broker answered a request about several items, and its answer does not mention this one."""
 

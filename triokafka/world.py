@@ -33,6 +33,7 @@ from typing import Any, Final, Self, TypeVar, cast
 import trio
 
 from triokafka.structs import Buffer
+from triokafka.trio_context import require_trio
 from triokafka.world_files import Descriptor, FileSlice
 
 T = TypeVar("T")
@@ -868,7 +869,11 @@ class RealWorld(World):
         self.cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def now(self) -> float:
-        return trio.current_time()
+        try:
+            return trio.current_time()
+        except RuntimeError:
+            require_trio("This call")
+            raise
 
     def wall_ms(self) -> int:
         return wall_ms()

@@ -288,3 +288,26 @@ def test_a_closed_or_misconfigured_admin_client_refuses(bootstrap: str) -> None:
         admin.list_topics()
     with pytest.raises(KafkaConfigurationError):
         KafkaAdminClient(bootstrap_servers=bootstrap, no_such_name=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda admin: admin.describe_configs("topic"), r"config_resources must be an iterable of ConfigResource"),
+        (lambda admin: admin.describe_configs(["topic"]), r"config_resources\[0\] must be ConfigResource, not str"),
+        (lambda admin: admin.alter_configs([5]), r"config_resources\[0\] must be ConfigResource, not int"),
+        (lambda admin: admin.create_topics(5), r"new_topics must be an iterable of NewTopic or str or a mapping"),
+        (lambda admin: admin.create_topics([5]), r"new_topics\[0\] must be NewTopic or str, not int"),
+        (lambda admin: admin.create_topics([NewTopic("t", "3", 1)]), r"num_partitions must be int, not str '3'"),
+        (lambda admin: admin.delete_topics("orders"), r"topics must be an iterable of str or UUID, not str"),
+        (lambda admin: admin.create_partitions({"t": "3"}), r"partitions\['t'\] must be int or NewPartitions"),
+        (lambda admin: admin.delete_records({"t": 3}), r"a key of records_to_delete must be TopicPartition"),
+        (lambda admin: admin.delete_groups("g"), r"group_ids must be an iterable of str, not str"),
+        (lambda admin: admin.describe_groups([5]), r"group_ids\[0\] must be str, not int"),
+    ],
+)
+def test_wrong_types_of_arguments_raise_at_once(
+    admin: KafkaAdminClient, call: Callable[[KafkaAdminClient], object], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(admin)

@@ -383,3 +383,17 @@ def test_a_rebalance_takes_part_of_what_was_taken_over_and_nothing_is_read_twice
 def test_a_partition_that_is_not_assigned_is_a_key_error_as_in_kafka_python(bootstrap: str, method: str) -> None:
     with KafkaConsumer(bootstrap_servers=bootstrap) as consumer, pytest.raises(KeyError):
         getattr(consumer, method)(TopicPartition("nobody-has-it", 0))
+
+
+def test_waiting_without_a_subscription_ends_in_time_as_in_kafka_python(
+    bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=50) as consumer:
+        assert consumer.poll() == {}
+        assert not [record for record in caplog.records if "without a subscription" in record.getMessage()]
+        assert consumer.poll(timeout_ms=20) == {}
+        assert list(consumer) == []
+        said = [record for record in caplog.records if "without a subscription" in record.getMessage()]
+        assert [record.levelname for record in said] == ["WARNING"]
+        consumer.assign([])
+        assert consumer.poll(timeout_ms=20) == {}

@@ -6,7 +6,9 @@ import ast
 import inspect
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,8 @@ import triokafka
 
 _HEAVY = ("construct", "crc32c", "pyarrow", "pyspark", "pandas", "numpy", "pytest")
 PACKAGE = Path(triokafka.__file__).parent
+LAZY = ("triokafka", "triokafka.blocking", "triokafka.formats", "triokafka.spark", "triokafka.testing")
+"""Packages whose names load when they are first used."""
 
 
 def run_python(program: str) -> str:
@@ -64,39 +68,90 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
         assert (inspect.getdoc(value) or "").strip(), f"{name} has no docstring"
 
 
-def test_dir_has_every_public_name_before_its_first_use() -> None:
-    program = "import triokafka; print(sorted(set(triokafka.__all__) - set(dir(triokafka))))"
+@pytest.mark.parametrize("package", LAZY)
+def test_dir_has_every_public_name_before_its_first_use(package: str) -> None:
+    program = f"import {package} as package; print(sorted(set(package.__all__) - set(dir(package))))"
     assert run_python(program) == "[]"
-    assert list(triokafka.__all__) == sorted(triokafka.__all__)
+    names = list(import_module(package).__all__)
+    assert names == sorted(names)
 
 
-def test_completion_offers_nothing_that_is_of_other_modules() -> None:
-    program = (
-        "import triokafka; print([name for name in dir(triokafka) if name[0] != '_' and name not in triokafka.__all__])"
-    )
+@pytest.mark.parametrize("package", LAZY)
+def test_completion_offers_only_public_names_and_submodules(package: str) -> None:
+    program = f"""
+import importlib.util, {package} as package
+print([
+    name
+    for name in dir(package)
+    if name[0] != "_" and name not in package.__all__ and importlib.util.find_spec(f"{package}.{{name}}") is None
+])
+"""
     assert run_python(program) == "[]"
 
 
-def test_type_checkers_see_the_names_that_exist() -> None:
-    """What is imported for type checkers is what is loaded at run time, and what ``__all__`` says."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+def _seen_by_type_checkers(package: str) -> dict[str, str]:
+    """The names that a package imports for type checkers, with the module of each."""
+    path = PACKAGE.joinpath(*package.split(".")[1:], "__init__.py")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {
+    return {
         alias.name: f"{node.module}" for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert {*seen, "__version__"} == set(triokafka.__all__)
-    homes = triokafka._HOMES
-    assert {name: home for name, home in seen.items() if name in homes} == homes
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_type_checkers_see_the_names_that_exist(package: str) -> None:
+    """A package imports for type checkers exactly the names that it loads on first use, from the same modules."""
+    module: Any = import_module(package)
+    seen = _seen_by_type_checkers(package)
+    submodules = getattr(module, "_MODULES", ())
+    prefix = "" if next(iter(module._HOMES.values())).startswith("triokafka.") else f"{package}."
+    homes = {name: prefix + home for name, home in module._HOMES.items()}
+    assert seen == homes | dict.fromkeys(submodules, package)
+    eager = {name for name in module.__all__ if name in vars(module) and name not in homes and name not in submodules}
+    assert set(module.__all__) <= {*seen, *eager, "__version__"}
+
+
+def test_every_package_that_loads_names_lazily_is_in_this_list() -> None:
+    lazy = [path for path in PACKAGE.rglob("*.py") if _has_getattr(ast.parse(path.read_text(encoding="utf-8")))]
+    pages = {PACKAGE.joinpath(*package.split(".")[1:], "__init__.py") for package in LAZY}
+    assert set(lazy) - {PACKAGE / "records" / "__init__.py", PACKAGE / "records" / "kernel.py"} == pages
+
+
+def test_no_module_offers_type_checkers_a_getattr() -> None:
+    """A ``__getattr__`` of a module that type checkers see gives every misspelled name a type."""
+    open_modules = [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if any(
+            isinstance(node, ast.FunctionDef) and node.name == "__getattr__"
+            for node in ast.parse(path.read_text(encoding="utf-8")).body
+        )
+    ]
+    assert open_modules == []
+
+
+def _has_getattr(tree: ast.Module) -> bool:
+    statements = [*tree.body, *(inner for node in tree.body if isinstance(node, ast.If) for inner in node.body)]
+    return any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in statements)
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_star_import_and_help_work(package: str) -> None:
+    program = f"""
+import pydoc, {package} as package
+names = {{}}
+exec("from {package} import *", names)
+missing = [name for name in package.__all__ if name != "__version__" and name not in names]
+text = pydoc.render_doc(package, renderer=pydoc.plaintext)
+print(missing, [name for name in package.__all__ if name != "__version__" and name not in text])
+"""
+    assert run_python(program) == "[] []"
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'triokafka' has no attribute 'Produzer'"):
-        _ = triokafka.Produzer  # type: ignore[attr-defined]
-
-
-def test_star_import_brings_the_public_names() -> None:
-    program = "from triokafka import *; print(Producer.__name__, read_topic.__name__)"
-    assert run_python(program) == "Producer read_topic"
+        _ = triokafka.Produzer
 
 
 def test_types_are_shipped() -> None:

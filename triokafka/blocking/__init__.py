@@ -10,6 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from triokafka.blocking import admin as admin
+    from triokafka.blocking import consumer as consumer
+    from triokafka.blocking import coordinator as coordinator
+    from triokafka.blocking import errors as errors
+    from triokafka.blocking import future as future
+    from triokafka.blocking import partitioner as partitioner
+    from triokafka.blocking import producer as producer
+    from triokafka.blocking import serializer as serializer
+    from triokafka.blocking import structs as structs
     from triokafka.blocking.admin import KafkaAdminClient
     from triokafka.blocking.consumer import KafkaConsumer
     from triokafka.blocking.consumer.subscription_state import (
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
         TopicPartition,
         TopicPartitionReplica,
     )
+
+    __version__: str
 
 _HOMES: Final[dict[str, str]] = {
     "AsyncConsumerRebalanceListener": "consumer.subscription_state",
@@ -66,24 +77,27 @@ _MODULES: Final = frozenset({"admin", "consumer", "coordinator", "errors", "futu
     "serializer",
     "structs",
 }
+_NOT_PUBLIC: Final = {"annotations", "TYPE_CHECKING", "Any", "Final"}
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:
 
-    if name in _HOMES:
-        value: Any = getattr(import_module(f"triokafka.blocking.{_HOMES[name]}"), name)
-    elif name in _MODULES:
-        value = import_module(f"triokafka.blocking.{name}")
-    elif name == "__version__":
-        import triokafka
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
 
-        value = triokafka.__version__
-    else:
-        raise AttributeError(f"module 'triokafka.blocking' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+        if name in _HOMES:
+            value: Any = getattr(import_module(f"triokafka.blocking.{_HOMES[name]}"), name)
+        elif name in _MODULES:
+            value = import_module(f"triokafka.blocking.{name}")
+        elif name == "__version__":
+            import triokafka
+
+            value = triokafka.__version__
+        else:
+            raise AttributeError(f"module 'triokafka.blocking' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES, "__version__"} - _NOT_PUBLIC)

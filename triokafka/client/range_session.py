@@ -29,6 +29,7 @@ from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.structs import TopicPartition
+from triokafka.trio_context import require_trio
 from triokafka.world import RealWorld, World
 
 _LEAST_WAIT: Final = 2.0  # seconds
@@ -87,6 +88,7 @@ class RangeSession:
         self.watch = RangeWatch(self.subscription, self.fetcher.buffer)
 
     async def __aenter__(self) -> Self:
+        require_trio("RangeReader")
         await self.network.__aenter__()
         await self._tasks.open()
         self.is_open = True
@@ -217,6 +219,7 @@ class RangeSession:
         if self._failure is not None:
             raise KafkaError(f"a background task of the reader failed: {self._failure!r}") from self._failure
         if not self.is_open:
+            require_trio("RangeReader")
             raise ClosedError("the reader is not open: use it inside its async with block")
         self.network.check_usable()
 

@@ -29,6 +29,7 @@ from triokafka.errors import (
 )
 from triokafka.records import ConsumerRecord
 from triokafka.structs import TopicPartition
+from triokafka.trio_context import require_trio
 from triokafka.world import World
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ class RangeReader:
 
     def _check(self) -> None:
         if not self._is_open:
+            require_trio("RangeReader")
             raise ClosedError("the reader is not open: use it inside its async with block")
         self.session.check()
         metadata = self.session.network.metadata

@@ -42,9 +42,16 @@ __all__ = [
     "SchemaRegistryError",
     "decoded",
 ]
+_NOT_PUBLIC: Final = {"Any", "Final", "TYPE_CHECKING", "annotations", "import_module"}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__} - _NOT_PUBLIC)

@@ -35,6 +35,7 @@ from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, Find
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node
+from triokafka.trio_context import require_trio
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -129,6 +130,7 @@ class NetworkClient:
         if self._failure is not None:
             raise KafkaError(f"the network client failed: {self._failure!r}") from self._failure
         if self._closed or not self._tasks.is_open:
+            require_trio("The client")
             raise ClosedError("the client is not open: use it inside its async with block")
 
     def add_listener(self, listener: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ import struct
 from types import FrameType
 from typing import Any, Final
 
-from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError
+from triokafka.errors import KafkaError, ProtocolError, UnencodableValueError, UnsupportedVersionError
 from triokafka.protocol.codec_runtime import Malformed, NotInVersion
 from triokafka.protocol.emit_decoder import DecoderWriter
 from triokafka.protocol.emit_encoder import EncoderWriter
@@ -187,13 +187,13 @@ def explain_encode(cls: Any, version: int, error: Exception) -> KafkaError:
             try:
                 struct.pack(f">{code}", *([] if code == "x" else [eval(expression, frame.f_globals, frame.f_locals)]))
             except (struct.error, AttributeError, TypeError) as inner:
-                return ProtocolError(f"cannot be encoded in version {version}: {inner}", path=part)
+                return UnencodableValueError(f"cannot be encoded in version {version}: {inner}", path=part)
     if isinstance(error, (AttributeError, TypeError)) and "NoneType" in str(error):
         declared = _field_at(cls, path)
         if declared is not None and declared.nullable.max >= declared.nullable.min:
             return UnsupportedVersionError(f"{path} is null, which version {version} of {cls.__name__} does not allow")
-        return ProtocolError("null where it is not allowed", path=path)
-    return ProtocolError(f"cannot be encoded in version {version}: {error}", path=path or cls.__name__)
+        return UnencodableValueError("null where it is not allowed", path=path)
+    return UnencodableValueError(f"cannot be encoded in version {version}: {error}", path=path or cls.__name__)
 
 
 def _field_at(cls: Any, path: str) -> Any:

@@ -34,6 +34,7 @@ _HOMES: Final = {
     "wait_for_query": "triokafka.spark.waiting",
     "write_kafka": "triokafka.spark.each_batch",
 }
+_NOT_PUBLIC: Final = {"Any", "Final", "TYPE_CHECKING", "annotations", "import_module"}
 
 __all__ = [
     "BatchContext",
@@ -64,7 +65,13 @@ def session_conf() -> dict[str, str]:
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.worker.reuse": "true"}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__} - _NOT_PUBLIC)

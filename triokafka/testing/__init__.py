@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from triokafka.testing.blocking import BlockingBroker, BlockingCluster
     from triokafka.testing.brokers import running_broker, running_cluster
     from triokafka.testing.cluster import RunningCluster
     from triokafka.testing.network import Conditions, Network
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from triokafka.testing.world import SimulatedWorld
 
 __all__ = [
+    "BlockingBroker",
+    "BlockingCluster",
     "Conditions",
     "Host",
     "Network",
@@ -36,6 +39,8 @@ __all__ = [
 
 # The pytest plugin is in this package and comes with every run of pytest: nothing else is to be imported for that.
 _HOMES: Final = {
+    "BlockingBroker": "blocking",
+    "BlockingCluster": "blocking",
     "Conditions": "network",
     "Host": "simulated",
     "Network": "network",
@@ -48,9 +53,16 @@ _HOMES: Final = {
     "running_cluster": "brokers",
     "simulation": "simulated",
 }
+_NOT_PUBLIC: Final = {"Final", "TYPE_CHECKING", "annotations", "import_module"}
 
 
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__} - _NOT_PUBLIC)

@@ -12,6 +12,7 @@ import trio
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.faulty_world import FaultyWorld
 from triokafka.testing.running import RunningBroker
+from triokafka.trio_context import require_trio
 from triokafka.world import RealWorld, World
 from triokafka.world_memory import MemoryStorage
 
@@ -33,6 +34,7 @@ async def running_broker(*, world: World | None = None, **options: Any) -> Async
     Raises:
         ConfigurationError: an option is unknown or its value cannot be used.
     """
+    require_trio("running_broker()", "triokafka.testing.blocking")
     from triokafka.broker_stub.config import BrokerConfig
 
     config = BrokerConfig.for_tests(**{"log_dirs": (_DATA,), **_known(options)})
@@ -51,6 +53,7 @@ async def running_cluster(
     one leader, which the test can move; when a broker stops, others lead what they have replicas of. All replicas of a
     partition are one log, so that every replica is in sync, always. Arguments and errors are those of `running_broker`.
     """
+    require_trio("running_cluster()", "triokafka.testing.blocking")
     from triokafka.broker_stub.config import BrokerConfig
 
     if nodes < 1:

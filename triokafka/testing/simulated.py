@@ -20,6 +20,7 @@ import trio.testing
 from triokafka.errors import IllegalStateError
 from triokafka.testing.network import Network
 from triokafka.testing.world import SimulatedWorld
+from triokafka.trio_context import require_trio
 from triokafka.world_memory import MemoryStorage
 
 T = TypeVar("T")
@@ -155,6 +156,7 @@ async def simulation(seed: int) -> AsyncIterator[Simulation]:
     Raises:
         IllegalStateError: the run is on the real clock; virtual time over real sockets would trip every deadline.
     """
+    require_trio("simulation()")
     clock = trio.lowlevel.current_clock()
     if not isinstance(clock, trio.testing.MockClock):
         raise IllegalStateError(
@@ -179,7 +181,12 @@ def run_simulation(test: Callable[[Simulation], Awaitable[T]], seed: int) -> T:
     """Run ``test(simulation)`` in a simulated world of its own, on a virtual clock, and return its result.
 
     When it raises, a note on the exception names the seed and the last events.
+
+    Raises:
+        RuntimeError: called inside a Trio run; use `simulation` there.
     """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError("run_simulation() starts a Trio run: inside one, use `async with simulation(seed)`")
     result: list[T] = []
 
     async def main() -> None:

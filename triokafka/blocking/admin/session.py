@@ -9,11 +9,13 @@ import trio
 
 import triokafka
 from triokafka.blocking.errors import NoError
+from triokafka.client.admin.arguments import check_public_methods
 from triokafka.errors import (
     BrokerResponseError,
     IllegalStateError,
     KafkaError,
     UnansweredItemError,
+    UnencodableValueError,
     UnsupportedVersionError,
 )
 from triokafka.loop_thread import LoopThread, fork_count
@@ -93,6 +95,10 @@ class AdminPart:
     config: dict[str, Any]
     _session: AdminSession
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        check_public_methods(cls)
+
     def _run(self, work: Work[T]) -> T:
         return self._session.run(work)
 
@@ -110,6 +116,8 @@ async def each(items: Iterable[K], do: Callable[[K], Awaitable[T]]) -> dict[K, T
     for item in items:
         try:
             outcomes[item] = await do(item)
+        except UnencodableValueError:
+            raise  # the argument is wrong, and not the cluster
         except KafkaError as error:
             outcomes[item] = error
     return outcomes

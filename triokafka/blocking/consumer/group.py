@@ -48,7 +48,8 @@ class KafkaConsumer(PositionPart, OffsetPart):
     defaults (``DEFAULT_CONFIG``). The constructor waits until a broker of ``bootstrap_servers`` answers, at most
     ``bootstrap_timeout_ms``.
 
-    Iterating gives one record after the other, and ends when none came for ``consumer_timeout_ms``. Fetching and
+    Iterating gives one record after the other, and ends when none came for ``consumer_timeout_ms``; without a
+    subscription it waits as long, as in kafka-python, and logs a warning. Fetching and
     heartbeats go on in the background; joining the group, and automatic commits, are done inside `poll` or the
     iteration. A consumer is for one thread; `KeyboardInterrupt` ends a wait, and loses no record.
 
@@ -120,7 +121,8 @@ class KafkaConsumer(PositionPart, OffsetPart):
 
         Arguments:
             autocommit: whether to commit, if ``enable_auto_commit`` is on.
-            timeout_ms: longest wait; ``request_timeout_ms`` by default. The rest goes on in the background.
+            timeout_ms: longest wait for all of this; ``request_timeout_ms`` by default. The rest goes on in the
+                background.
         """
         if self._closed or self._closing:
             return
@@ -230,7 +232,9 @@ class KafkaConsumer(PositionPart, OffsetPart):
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Records by partition; an empty dict when there are none within ``timeout_ms``.
+        """Return records by partition; an empty dict when there are none within ``timeout_ms``.
+
+        Without subscription or assignment it waits, logs a warning once, and returns an empty dict, as in kafka-python.
 
         Arguments:
             timeout_ms: longest wait in milliseconds.
@@ -266,7 +270,7 @@ class KafkaConsumer(PositionPart, OffsetPart):
             self._asked_at = time.monotonic()
             if buffered:
                 return
-        self._ask(session.fetch, seconds, max(limit, _AT_ONCE))
+        self._ask(session.fetch, seconds, max(limit, _AT_ONCE), self._mode is not None)
         self._asked_at = time.monotonic()
 
     def __iter__(self) -> Self:

@@ -18,7 +18,7 @@ import triokafka
 from triokafka.blocking.consumer.buffered import Buffered
 from triokafka.blocking.conversation import LATER, Conversation
 from triokafka.blocking.future import Future
-from triokafka.errors import KafkaError
+from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 OnCommit = Callable[[Offsets, Any], object]
 
 _COMMIT_SECONDS: Final = 10.0
+_LEAVE_SECONDS: Final = 5.0
 
 
 class ConsumerSession:
@@ -61,6 +62,7 @@ class ConsumerSession:
         self._sent: dict[TopicPartition, int] = {}
         self._consumer: Consumer | None = None
         self._closing = False
+        self._warned_of_no_subscription = False
         self._ended = trio.Event()
         self._answer: Callable[[BaseException | None], None] | None = None
         self._listener_error: BaseException | None = None
@@ -99,18 +101,26 @@ class ConsumerSession:
             self._ended.set()
 
     async def close(self, commit: bool, seconds: float) -> Any:
-        """Commit if wanted, leave the group and end; the thread waits at most so long."""
+        """Commit if wanted, leave the group and end; the thread waits at most ``seconds`` for all of it.
+
+        A commit that gets no answer leaves a quarter of the time, at most five seconds, for leaving the group.
+        """
+        ends_at = trio.current_time() + seconds
         if commit and self._commit_seconds is not None and self._options["group_id"] is not None:
-            with trio.move_on_after(seconds):
+            with trio.move_on_at(ends_at - min(_LEAVE_SECONDS, seconds / 4)) as scope:
                 await self._commit_now(self.positions())
+            if scope.cancelled_caught:
+                logger.warning(
+                    "KafkaConsumer %s: the commit before closing got no answer in time", self._options["client_id"]
+                )
         self._commit_seconds = None
         self._answer = answer = self.conversation.answer_later()
         self._closing = True
-        self.loop.start(self._answer_after, seconds, answer, name="kafka consumer close timeout")
+        self.loop.start(self._answer_at, ends_at, answer, name="kafka consumer close timeout")
         return LATER
 
-    async def _answer_after(self, seconds: float, answer: Callable[[BaseException | None], None]) -> None:
-        with trio.move_on_after(seconds):
+    async def _answer_at(self, ends_at: float, answer: Callable[[BaseException | None], None]) -> None:
+        with trio.move_on_at(ends_at):
             await self._ended.wait()
             return
         answer(None)
@@ -128,19 +138,39 @@ class ConsumerSession:
 
     # ---------------------------------------------------------------- records
 
-    async def fetch(self, seconds: float, limit: int) -> None:
-        """Take over records, at most ``limit``; waits for them at most so long."""
+    async def fetch(self, seconds: float, limit: int, subscribed: bool = True) -> None:
+        """Take over at most ``limit`` records, waiting for them at most ``seconds``.
+
+        A consumer that is not ``subscribed`` waits until the time is over and gets none, as in kafka-python.
+        """
         until = trio.current_time() + seconds
         while True:
             self._commit_if_due()
             wait = until - trio.current_time()
             if self._commit_seconds is not None:
                 wait = min(wait, max(0.01, self._commit_at - trio.current_time()))
-            records = await self.consumer.poll(timeout_ms=max(0.0, wait) * 1000, max_records=limit)
+            try:
+                records = await self.consumer.poll(timeout_ms=max(0.0, wait) * 1000, max_records=limit)
+            except IllegalStateError:
+                if subscribed:
+                    raise
+                await self._wait_without_subscription(until)
+                return
             self._buffered.add(records)
             self._raise_listener_error()
             if records or trio.current_time() >= until:
                 return
+
+    async def _wait_without_subscription(self, until: float) -> None:
+        self._raise_listener_error()
+        if until > trio.current_time() and not self._warned_of_no_subscription:
+            self._warned_of_no_subscription = True
+            logger.warning(
+                "KafkaConsumer %s waits for records without a subscription, so that none will come: call subscribe()"
+                " or assign() first",
+                self._options["client_id"],
+            )
+        await trio.sleep_until(until)
 
     async def touch(self) -> None:
         """Do what a poll does beside fetching: take part in the group, and commit what is due."""

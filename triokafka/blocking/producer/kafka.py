@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from triokafka.blocking.bootstrap import bootstrap
+from triokafka.blocking.deadline import Deadline
 from triokafka.blocking.options import API_VERSION, take
 from triokafka.blocking.partitioner import DefaultPartitioner, StickyPartitioner
 from triokafka.blocking.producer.chunk import Chunk, Headers
@@ -131,13 +132,15 @@ class KafkaProducer:
         Called in a callback it cannot wait: what is left is delivered in the background, for one second.
 
         Arguments:
-            timeout: longest wait in seconds. What is not acknowledged by then fails with `KafkaTimeoutError`.
+            timeout: longest wait in seconds, for brokers and callbacks together. What is not acknowledged by then
+                fails with `KafkaTimeoutError`.
             null_logger: has no effect here.
         """
         if self._closed:
             return
         if timeout is not None and not 0 <= timeout <= threading.TIMEOUT_MAX:
             raise ValueError(f"Invalid timeout: {timeout}")
+        deadline = Deadline(timeout)
         self._closed = True
         self._unregister()
         if self._forks != fork_count():
@@ -153,7 +156,7 @@ class KafkaProducer:
         except BaseException:
             self._session.abandon()
             raise
-        self._session.callbacks.wait(timeout)
+        self._session.callbacks.wait(deadline.left)
         self._staging.end_flush(float("inf"))
         for name in ("key_serializer", "value_serializer"):
             if self.config[name] is not None:
@@ -251,25 +254,26 @@ class KafkaProducer:
         headers = checked_headers(headers)
         check_timestamp(timestamp_ms)
         config = self.config
+        until = time.monotonic() + config["max_block_ms"] / 1000
         serialized_key = serialized(config["key_serializer"], topic, headers, key, "key")
         serialized_value = serialized(config["value_serializer"], topic, headers, value, "value")
         stage = self._stages.get(topic)
         if stage is None:
             try:
-                stage = self._learn(topic)
+                stage = self._learn(topic, until)
             except BrokerResponseError as error:
                 log.error("%s: the partitions of topic %s could not be found: %s", self, topic, error)
                 return _refused(Stage(self._staging, topic), error)
         if partition is not None:
-            self._check_partition(stage, partition)
+            self._check_partition(stage, partition, until)
         elif self._partitioner is not None:
-            partition = self._choose(stage, key, serialized_key, value, serialized_value)
+            partition = self._choose(stage, key, serialized_key, value, serialized_value, until)
         size = RECORD_OVERHEAD + len(serialized_key or b"") + len(serialized_value or b"")
         if headers:
             size += sum(len(name.encode()) + len(content) for name, content in headers)
         if size > self._max_request_size:
             self._refuse_size(size)
-        return self._stage(stage, serialized_value, serialized_key, headers, partition, timestamp_ms, size)
+        return self._stage(stage, serialized_value, serialized_key, headers, partition, timestamp_ms, size, until)
 
     def _stage(
         self,
@@ -280,10 +284,11 @@ class KafkaProducer:
         partition: int | None,
         timestamp_ms: int | None,
         size: int,
+        until: float,
     ) -> FutureRecordMetadata:
         staging = self._staging
         if staging.staged > self._limit:
-            staging.wait_for_room(self.config["max_block_ms"] / 1000)
+            staging.wait_for_room(max(0.0, until - time.monotonic()))
         with self._lock:
             chunk = stage.open or stage.begin()
             index = len(chunk.values)
@@ -303,28 +308,30 @@ class KafkaProducer:
             " configured with the max_request_size configuration"
         )
 
-    def _learn(self, topic: str) -> Stage:
+    def _learn(self, topic: str, until: float) -> Stage:
         ensure_valid_topic_name(topic)
         session = self._session
-        stage = session.loop.call(session.learn, topic, self.config["max_block_ms"] / 1000)
+        stage = session.loop.call(session.learn, topic, max(0.0, until - time.monotonic()))
         with self._lock:
             if not self._staging.closed:
                 self._stages[topic] = stage
         return stage
 
-    def _check_partition(self, stage: Stage, partition: int) -> None:
+    def _check_partition(self, stage: Stage, partition: int, until: float) -> None:
         if isinstance(partition, bool) or not isinstance(partition, int):
             raise TypeError(f"partition must be an int, not {partition!r}")
         if partition < 0:
             raise ValueError("partition must be >= 0")
         if partition >= stage.partitions:
-            stage = self._learn(stage.topic)  # there may be more by now
+            stage = self._learn(stage.topic, until)  # there may be more by now
             if partition >= stage.partitions:
                 raise ValueError(f"Unrecognized partition {partition} for topic {stage.topic}")
 
-    def _choose(self, stage: Stage, key: Any, serialized_key: Any, value: Any, serialized_value: Any) -> int:
+    def _choose(
+        self, stage: Stage, key: Any, serialized_key: Any, value: Any, serialized_value: Any, until: float
+    ) -> int:
         if time.monotonic() - stage.learned_at > _VIEW_SECONDS:
-            stage = self._learn(stage.topic)
+            stage = self._learn(stage.topic, until)
         cluster = TopicView(stage.topic, stage.known)
         chosen: int | None = self._partitioner.partition(
             stage.topic, key, serialized_key, value, serialized_value, cluster
@@ -353,7 +360,8 @@ class KafkaProducer:
         if session.callbacks.is_current_thread:
             raise IllegalStateError("flush() in a callback would wait for itself")
         era = self._staging.begin_flush()
-        if not (session.loop.call(session.flush, timeout) and session.callbacks.wait(timeout)):
+        deadline = Deadline(timeout)
+        if not (session.loop.call(session.flush, timeout) and session.callbacks.wait(deadline.left)):
             raise KafkaTimeoutError(f"Timeout waiting for future after {timeout} secs")
         self._staging.end_flush(era)
 

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
+from triokafka.client.admin.arguments import check_public_methods, checked
 from triokafka.client.admin.types import Results
 from triokafka.client.config import AdminOptions
 from triokafka.client.keywords import AdminKeywords
@@ -23,6 +24,7 @@ from triokafka.errors import (
     NotControllerError,
     NotCoordinatorError,
     UnansweredItemError,
+    UnencodableValueError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     for_code,
@@ -32,6 +34,7 @@ from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node, TopicPartition
+from triokafka.trio_context import require_trio
 from triokafka.world import RealWorld, World
 
 K = TypeVar("K")
@@ -60,7 +63,12 @@ class AdminBase:
         )
         self._backoff = Backoff(self.options.retry_backoff_ms / 1000, self.options.retry_backoff_max_ms / 1000)
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        check_public_methods(cls)
+
     async def __aenter__(self) -> Self:
+        require_trio("AdminClient")
         await self._client.__aenter__()
         return self
 
@@ -101,6 +109,8 @@ class AdminBase:
                 try:
                     outcomes = await do_round(pending, left_ms)
                     overall = UnansweredItemError("the broker's answer does not mention this item")
+                except UnencodableValueError:
+                    raise  # the argument is wrong, and not the cluster
                 except KafkaError as error:
                     overall = whole = error
             if overall is None:
@@ -181,6 +191,7 @@ class AdminBase:
             self._client.request_metadata_update()
             raise
 
+    @checked
     async def assume_coordinator(
         self, group_ids: Iterable[str], node_id: int, *, timeout_ms: float | None = None
     ) -> None:
@@ -239,6 +250,8 @@ class AdminBase:
                 try:
                     outcomes.update(await do_part(node_id, items, patience_ms))
                     return
+                except UnencodableValueError:
+                    raise
                 except KafkaError as failure:
                     error = failure
             outcomes.update(dict.fromkeys(items, error))

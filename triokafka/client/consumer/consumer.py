@@ -129,15 +129,24 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group, replacing what was assigned before.
 
-        Partitions in both keep their position. A ``group_id`` is then used for committed offsets only.
+        Partitions in both keep their position. A ``group_id`` is then used for committed offsets only. No partitions is
+        the same as `unsubscribe`.
 
         Raises:
             IllegalStateError: topics are subscribed to.
         """
-        self._engine.assign([TopicPartition(*partition) for partition in partitions])
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        if wanted:
+            self._engine.assign(wanted)
+        else:
+            self.unsubscribe()
 
     def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group in the background, committing first under auto-commit."""
+        """End the subscription or assignment, and leave the group in the background; auto-commit commits first.
+
+        A task that waits for records meanwhile gets `IllegalStateError`, as does every later call for records until
+        `subscribe` or `assign`.
+        """
         self._engine.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
@@ -155,7 +164,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next record; waits for it without limit. Other than that as `poll`.
+        """Return the next record; wait for it without limit. Otherwise as `poll`, `IllegalStateError` included.
 
         It yields to other tasks once for every ``max_poll_records`` records. If cancelled, no record is lost.
         """
@@ -186,6 +195,8 @@ class Consumer:
             CorruptRecordError, RecordDeserializationError: names topic, partition and offset; seek past it to go on,
                 or see ``deserialization_error_policy``.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with ``auto_offset_reset="none"``.
+            IllegalStateError: the consumer has neither subscription nor assignment, so that no record can ever come:
+                call `subscribe` or `assign` first.
             MaxPollIntervalExceededError: the previous call was too long ago; the next call joins the group again.
             KafkaTimeoutError: a broker, the coordinator or a lookup has failed for ``default_api_timeout_ms``.
             AuthorizationError: not allowed to read a topic or to use the group.
@@ -219,7 +230,10 @@ class Consumer:
         return builder.finish()
 
     def batches(self) -> Batches:
-        """Iterate with ``async for`` over batches that are decoded when you ask: see `FetchedBatch`. Never ends."""
+        """Iterate with ``async for`` over batches that are decoded when you ask: see `FetchedBatch`. Never ends.
+
+        Raises as `poll`.
+        """
         return Batches(self._next_batch)
 
     async def _next_batch(self) -> FetchedBatch:

@@ -28,6 +28,7 @@ from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.structs import TopicPartition
+from triokafka.trio_context import require_trio
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class Engine:
 
     async def open(self) -> None:
         """Start the background tasks; connects nothing by itself."""
+        require_trio("Consumer")
         if self._state != "new":
             raise ClosedError("a consumer can be used for one async with block only")
         await self.network.__aenter__()
@@ -189,6 +191,7 @@ class Engine:
                 raise type(failure)(*failure.args) from failure
             raise KafkaError(f"a background task of the consumer failed: {failure!r}") from failure
         if self._state not in ("open", "closing"):
+            require_trio("Consumer")
             raise ClosedError(f"the consumer is {self._state}: use it inside its async with block")
         self.network.check_usable()
 
@@ -349,6 +352,8 @@ class Engine:
                 if self.troubles:
                     # Also when there are records: of what fails, none may ever come.
                     self.troubles.raise_after(patience, self.world.now())
+                if truthy and not self._assigner.telling:
+                    self._check_reads_something()
                 if not (truthy and self._assigner.settling):
                     found = look()
                     if found if truthy else found is not None:
@@ -363,6 +368,14 @@ class Engine:
         finally:
             if membership is not None:
                 membership.leave_call()
+
+    def _check_reads_something(self) -> None:
+        """Raise when records are asked for and none can ever come: there is neither subscription nor assignment."""
+        if not self.subscription.uses_group and not self.subscription.assignment:
+            raise IllegalStateError(
+                "the consumer has no topics and no partitions to read: call subscribe() or assign() before asking for"
+                " records"
+            )
 
     async def _step(self, membership: GroupMembership | None) -> None:
         """Let the assigner do what can be done now, or tell the listener what is left to tell.

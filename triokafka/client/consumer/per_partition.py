@@ -15,6 +15,7 @@ from triokafka.client.consumer.listener import Records, tell_listener
 from triokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, TopicPartition
+from triokafka.trio_context import require_trio
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +129,7 @@ async def process_partitions(
         Exception: what ``handle`` raises, after the others were cancelled and what was finished is committed.
         KafkaError: as `Consumer.poll`; or commits are refused in a way that waiting does not mend.
     """
+    require_trio("process_partitions()")
     if consumer.options.enable_auto_commit and consumer.options.group_id is not None:
         raise IllegalStateError(
             "process_partitions() commits what is finished: make the consumer with enable_auto_commit=False"

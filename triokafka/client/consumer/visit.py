@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from triokafka.errors import IllegalStateError
+from triokafka.trio_context import require_trio
 
 
 class Visitors:
@@ -30,7 +31,11 @@ class Visit:
 
     def __enter__(self) -> None:
         visitors = self._visitors
-        task = trio.lowlevel.current_task()
+        try:
+            task = trio.lowlevel.current_task()
+        except (RuntimeError, AttributeError):
+            require_trio("Consumer")
+            raise
         if visitors.task is not None and visitors.task is not task:
             raise IllegalStateError(
                 f"{self._doing}: task {visitors.task.name!r} is in the middle of {visitors.doing} on this consumer; a"

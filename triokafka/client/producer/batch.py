@@ -13,6 +13,7 @@ import trio
 from triokafka.client.deliveries import Delivery, DeliveryCallback, raisable_copy
 from triokafka.records import BatchBuilder, set_producer_state
 from triokafka.structs import TopicPartition
+from triokafka.trio_context import require_trio
 
 logger = logging.getLogger(__name__)
 
@@ -278,7 +279,11 @@ class ProducerBatch:
             return
         if self._event is None:
             self._event = trio.Event()
-        await self._event.wait()
+        try:
+            await self._event.wait()
+        except RuntimeError:
+            require_trio("Awaiting a delivery")
+            raise
 
     # ---------------------------------------------------------------- who has seen a failure
 

@@ -38,6 +38,7 @@ from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import PartitionMetadata
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.records import BatchBuilder
+from triokafka.trio_context import require_trio
 from triokafka.world import RealWorld, World
 
 logger = logging.getLogger(__name__)
@@ -158,6 +159,7 @@ class Producer:
     # ---------------------------------------------------------------- entering and leaving
 
     async def __aenter__(self) -> Self:
+        require_trio("Producer")
         if self._state != "new":
             raise ClosedError("a producer can be used for one async with block only; make a new one")
         await self._client.__aenter__()
@@ -237,6 +239,7 @@ class Producer:
         if self._failure is not None:
             raise self._failed_error()
         if self._state != "open":
+            require_trio("Producer")
             raise ClosedError("the producer is not open: use it inside its async with block")
 
     # ---------------------------------------------------------------- sending

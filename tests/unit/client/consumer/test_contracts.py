@@ -348,7 +348,7 @@ async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
         await consumer.poll(timeout_ms=20_000)
         assert len(broker.seen(HeartbeatRequest)) == before
         consumer.unsubscribe()
-        await consumer.poll(timeout_ms=20_000)
+        await trio.sleep(20)
         assert len(broker.seen(HeartbeatRequest)) == before
 
 
