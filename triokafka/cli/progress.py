@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Literal
 
 Unit = Literal["", "bytes"]
@@ -15,11 +16,11 @@ Advance = Callable[[float], None]
 
 
 def shows_progress(*, beside_output: bool = False) -> bool:
-    """Whether a bar has a place: standard error is a terminal that can draw, and output does not run through the bar.
+    """Whether to draw a bar: standard error is a terminal that can draw, rich is installed, and output goes elsewhere.
 
     ``beside_output`` is for work that prints its results while it goes on: then they must go elsewhere.
     """
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or find_spec("rich") is None:
         return False
     return not (beside_output and sys.stdout.isatty())
 

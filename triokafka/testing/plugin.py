@@ -14,7 +14,7 @@ In a Trio test (one that pytest-trio runs), producer and consumer are `triokafka
 entered already; in any other they are `triokafka.blocking`'s.
 
 The plugin marks an ``async def`` test as a Trio test when its module imports trio or triokafka, or when it asks for
-``kafka_producer`` or ``kafka_consumer``. It leaves alone every test that has another marker or another plugin to run it,
+``kafka_producer`` or ``kafka_consumer``. It leaves alone every test that another marker or plugin claims,
 and every module that imports asyncio, anyio, aiokafka or twisted. ``kafka_trio_tests = false`` in the configuration
 of pytest switches this off.
 """
