@@ -8,9 +8,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 Unit = Literal["", "bytes"]
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_bars: Final[list[Progress]] = []
+"""The bar that is drawn now, if any."""
 Advance = Callable[[float], None]
 """Called with how much more is done."""
 
@@ -46,7 +51,19 @@ def progress(what: str, total: float | None, *, shown: bool, unit: Unit = "") ->
         redirect_stdout=False,
     ) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda more: bar.advance(task, more)
+        _bars.append(bar)
+        try:
+            yield lambda more: bar.advance(task, more)
+        finally:
+            _bars.remove(bar)
+
+
+def say(line: str) -> None:
+    """Print a line on standard error: above the bar, where one is drawn."""
+    if _bars:
+        _bars[-1].console.print(line, markup=False, highlight=False, soft_wrap=True)
+    else:
+        print(line, file=sys.stderr, flush=True)
 
 
 def size_of_input() -> int | None:
