@@ -136,9 +136,8 @@ class Reader:
             commands = [one.given + one.code for one in self._blocks if one.language == "console" and not one.not_run]
             assert any(block.file in command for command in commands), f"{block}: {block.file} is never run"
         elif "def test_" in block.code:
-            style = ["-o", "trio_mode=true"] if "async def test_" in block.code and "asyncio" not in block.code else []
             plugin = _plugin() if self._python == sys.executable else []
-            command = [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *style, *plugin, program.name]
+            command = [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, program.name]
             self._finish(block, command)
         elif block.until:
             self._interrupt(block, [self._python, program.name], [block.until])

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.broker_process import BrokerProcess
-from triokafka.cli import consume as consume_module
 from triokafka.cli import produce as produce_module
+from triokafka.cli import reaching as reaching_module
 from triokafka.cli.app import run
 from triokafka.cli.line_reader import Item
 
@@ -388,7 +388,7 @@ class TestProduceAndConsume:
         assert done.status == 1
         assert done.err.splitlines() == [
             "triokafka: line 2: no key separator (':') in 'no separator'",
-            "1 records acknowledged",
+            "1 record acknowledged",
         ]
         done = tool("produce", "bad-lines", *key, "--property", "ignore.error=true", stdin="no separator\nempty:\n")
         assert (done.status, done.err) == (0, "2 records acknowledged\n")
@@ -412,7 +412,7 @@ class TestProduceAndConsume:
         config = tmp_path / "producer.properties"
         config.write_text("compression.type=lz4\nlinger.ms=1\nacks=1\n")
         flags = ("--producer-config", str(config), "-X", "acks=0", "--acks", "all", "--compression-codec")
-        assert tool("produce", "options", *flags, stdin="v\n").err == "1 records acknowledged\n"
+        assert tool("produce", "options", *flags, stdin="v\n").err == "1 record acknowledged\n"
         for wrong, why in (
             ("lingr.ms=1", "did you mean 'linger_ms'"),
             ("linger.ms=nan", "expected a number"),
@@ -448,7 +448,7 @@ class TestProduceAndConsume:
         assert "cannot be made" in tool.fails(*produce, "os:getcwd", stdin="v\n", status=2)
         done = tool(*produce, f"{__name__}:FailingReader", stdin="v\nw\n")
         assert done.status == 1 and "line 2 could not be read: KeyError: 'w'" in done.err
-        assert done.err.endswith("1 records acknowledged\n")
+        assert done.err.endswith("1 record acknowledged\n")
         assert "made str of it, not an Item" in tool(*produce, f"{__name__}:NamesFormatter", stdin="v\n").err
 
     def test_reading_begins_and_ends_where_it_is_told(self, tool: Tool) -> None:
@@ -478,10 +478,9 @@ class TestProduceAndConsume:
         """(CO-01, `client/CO-4`)"""
         one = ("--partition", "0", "--timeout-ms", "500")
         for more in ((), ("--offset", "earliest"), ("--offset", "5")):
-            done = tool("consume", "no-such", *one, *more, "-X", "allow_auto_create_topics=false")
-            assert done.status == 1
-            assert "finding topic 'no-such' has failed: the cluster does not have it. Create the topic" in done.err
-        assert tool("consume", "is-made", *one).status == 0
+            assert "unknown topic no-such; create it" in tool.fails("consume", "no-such", *one, *more)
+        assert "no-such" not in tool.ok("topics", "list").split()
+        assert tool("consume", "is-made", *one, "-X", "allow_auto_create_topics=true").status == 0
         assert "is-made" in tool.ok("topics", "list").split()
 
     def test_options_of_the_consumer_come_from_its_file(self, tool: Tool, tmp_path: Path) -> None:
@@ -584,7 +583,10 @@ class TestProduceAndConsume:
         assert process.stdin is not None
         process.stdin.write(b"one\ntwo\n")
         process.stdin.flush()
-        assert tool.ok("consume", "signal-produce", "--from-beginning", "--max-messages", "2") == "one\ntwo\n"
+        assert (
+            tool.ok("consume", "signal-produce", "--wait-for-topic", "--from-beginning", "--max-messages", "2")
+            == "one\ntwo\n"
+        )
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
         assert (process.returncode, errors) == (130, b"2 records acknowledged\n")
@@ -601,21 +603,20 @@ class TestNobodyThere:
             yield Tool(f"127.0.0.1:{reserved.getsockname()[1]}", capfdbinary, monkeypatch)
 
     def test_consuming_says_what_it_waits_for(self, nobody: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(consume_module, "_PATIENCE", 0.2)
-        monkeypatch.setattr(consume_module, "TIMEOUT_MS", 500)
-        done = nobody("consume", "t", "--timeout-ms", "100")
+        monkeypatch.setattr(reaching_module, "SILENCE", 0.2)
+        done = nobody("consume", "t", "--timeout", "500")
         assert done.status == 1
-        assert f"could not connect to bootstrap server {nobody.bootstrap}: Connection refused; still trying" in done.err
-        assert "no broker has answered within 500 ms: could not connect" in done.err.splitlines()[-1]
+        refused = f"could not connect to bootstrap server {nobody.bootstrap}: Connection refused"
+        assert f"triokafka: {refused}; trying for another 0.3 s (--broker-timeout)" in done.err.splitlines()
+        assert f"triokafka: no broker has answered within 0.5 s: {refused}. Is a broker" in done.err.splitlines()[-1]
 
     def test_broker_that_is_silent_is_waited_for_aloud(self, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(consume_module, "_PATIENCE", 0.2)
-        monkeypatch.setattr(consume_module, "TIMEOUT_MS", 500)
+        monkeypatch.setattr(reaching_module, "SILENCE", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             tool.bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
-            done = tool("consume", "t", "--timeout-ms", "100")
+            done = tool("consume", "t", "--timeout", "500")
         assert done.status == 1
-        assert "no broker has answered yet; still trying" in done.err
+        assert f"{tool.bootstrap} has not answered yet; trying for another 0.3 s" in done.err
 
     def test_producing_says_what_keeps_records_from_being_acknowledged(
         self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -637,7 +638,7 @@ class TestNobodyThere:
         options = ("-X", "delivery.timeout.ms=3000", "-X", "request.timeout.ms=500", "--linger-ms", "0")
         assert run(["produce", "left-alone", *options, "--bootstrap-server", bootstrap]) == 1
         said = capfd.readouterr().err
-        assert re.search(r"triokafka: \d records are not acknowledged yet: .+; still trying", said), said
+        assert re.search(r"triokafka: \d records? (?:is|are) not acknowledged yet: .+; still trying", said), said
         assert "line 2 was not acknowledged" in said
 
     def test_closed_output_is_no_reason_to_fail(self, broker: str, tool: Tool) -> None:

@@ -420,7 +420,7 @@ class TestDeleting:
                 "triokafka: group 'del-live': the group still has members. Stop its consumers first.",
                 "triokafka: group 'nobody': no such group. Check the group id.",
             ]
-            assert "is Stable and has 1 members" in tool.fails("groups", "delete", "del-live", "--dry-run")
+            assert "is Stable and has 1 member:" in tool.fails("groups", "delete", "del-live", "--dry-run")
         assert not {"del-a", "del-b"} & set(tool.ok("groups", "list").splitlines())
 
     def test_deleting_all_groups_wants_to_be_sure(self, tool: Tool) -> None:

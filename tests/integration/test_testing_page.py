@@ -33,7 +33,6 @@ def test_every_block_is_run_or_says_why_not() -> None:
 
 
 def test_tests_of_the_page_pass(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
     for number, code in enumerate(blocks("python")):
         name = "conftest.py" if code.startswith("# conftest.py") else f"test_{number}.py"
         (tmp_path / name).write_text(code)

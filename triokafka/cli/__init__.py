@@ -1,7 +1,8 @@
 """The command line: ``triokafka …`` and ``python -m triokafka``.
 
 One module per command group, imported when the command runs; `main` is the entry point. Wrong use ends with one
-sentence and exit status 2, a failed run with one sentence and 1, never with a traceback.
+sentence and exit status 2, a failed run with one sentence and 1, never with a traceback. Without click, which the extra
+``cli`` brings, ``--version``, ``--help`` and a plain ``broker`` work, and every other command names the extra.
 """
 
 from __future__ import annotations
@@ -10,22 +11,18 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
-from typing import Final
-
-_NEEDED: Final = ("click", "rich")
 
 
 def main() -> None:
     """Run the command line and exit."""
-    # Whoever starts a program may have closed any of these; then no connection is to get their numbers.
+    # A parent process may have closed any of these; no connection may get their numbers then.
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - for as long as the process
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     gc.disable()  # nothing of what is imported is garbage
     try:
-        run = _plain_broker(sys.argv[1:]) or _command_line()
-    except KeyboardInterrupt:  # so early that nobody else could say it
+        run = _plain_broker(sys.argv[1:]) or _command_line(sys.argv[1:])
+    except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(130)
     gc.freeze()
@@ -33,19 +30,27 @@ def main() -> None:
     sys.exit(run())
 
 
-def _command_line() -> Callable[[], int]:
-    try:
-        from triokafka.cli.app import run
-    except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
-            raise
-        sys.exit("The command line needs two more packages: pip install 'triokafka[cli]'")
+def _command_line(arguments: Sequence[str]) -> Callable[[], int]:
+    if not _has_click():
+        from triokafka.cli.without_click import run as run_without_click
+
+        return lambda: run_without_click(arguments)
+    from triokafka.cli.app import run
+
     return run
 
 
+def _has_click() -> bool:
+    try:
+        from click.exceptions import NoArgsIsHelpError  # noqa: F401 - since 8.2
+    except ImportError:
+        return False
+    return True
+
+
 def _plain_broker(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """A broker of which no more is said than addresses, directories and properties: it starts without click."""
-    if arguments[:1] != ["broker"] or not all(map(find_spec, _NEEDED)):
+    """Return what runs a broker with nothing but addresses, directories and properties: it starts without click."""
+    if arguments[:1] != ["broker"]:
         return None
     from triokafka.cli.broker_options import WrongUse, plain_options
 
@@ -53,15 +58,15 @@ def _plain_broker(arguments: Sequence[str]) -> Callable[[], int] | None:
     if options is None:
         return None
     from triokafka.cli.broker_run import prepare
+    from triokafka.cli.failures import ended, status_of
 
     def run() -> int:
         try:
             return prepare(options)()
-        except WrongUse:
-            return _command_line()()  # which says it
+        except WrongUse as error:
+            print(f"triokafka broker: {ended(str(error))} See triokafka broker --help.", file=sys.stderr)
+            return 2
         except BaseException as error:
-            from triokafka.cli.app import status_of
-
             return status_of(error)
 
     return run

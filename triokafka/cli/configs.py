@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from triokafka.cli.completing import group_names, topic_names
 from triokafka.cli.connection import admin_options, pair, read_properties_text, with_admin
 from triokafka.cli.output import CommandGroup, examples, output_options
 from triokafka.cli.values import INT32, whole_number
@@ -36,6 +37,9 @@ _SOURCES: Final = {
 }  # fmt: skip
 
 
+_COMPLETED: Final = {"topics": topic_names, "groups": group_names}
+
+
 class _Entity(NamedTuple):
     """One entity; ``name`` is None for the default of the type, and ``every`` for all of the type."""
 
@@ -52,6 +56,7 @@ def _entity_options(function: F) -> F:
             f"--{flag.replace('_', '-')}",
             flag,
             metavar=by.upper(),
+            shell_complete=_COMPLETED.get(kind),
             help=f"One of the {kind.replace('-', ' ')}, by its {by}.",
         )(function)
     for flag, kind in reversed(_DEFAULTS.items()):

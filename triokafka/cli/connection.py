@@ -1,45 +1,152 @@
-"""What every command that talks to a broker shares: how it is told where, and with which options of the client."""
+"""What every command that talks to a broker shares: where the brokers are, how long to wait, options of the client.
+
+The brokers are those of ``--bootstrap-server``; else of ``--profile``, of a properties file or ``-X``, of
+TRIOKAFKA_BOOTSTRAP_SERVERS, of TRIOKAFKA_PROFILE, of the default profile; else localhost:9092.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from triokafka.cli.values import configured, text_of_file
+from triokafka.cli import profiles
+from triokafka.cli.completing import PROFILE_NAME, profile_names
+from triokafka.cli.reaching import hooked
+from triokafka.cli.values import Number, configured, text_of_file
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TIMEOUT_MS: Final = 15_000
-"""How long a command waits for brokers unless it is told otherwise."""
+TIMEOUT_MS: Final = 5_000
+"""How long a command waits for brokers, unless ``--timeout`` says otherwise."""
+SERVERS_VARIABLE: Final = "TRIOKAFKA_BOOTSTRAP_SERVERS"
+PROFILE_VARIABLE: Final = "TRIOKAFKA_PROFILE"
+_DEFAULT_SERVERS: Final = "localhost:9092"
+_PROFILE: Final = "triokafka.profile"
+_TIMEOUT: Final = "triokafka.timeout_ms"
 _WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "none": None, "null": None}
 
 
-def bootstrap_option(function: F) -> F:
-    """``--bootstrap-server``, given to the command as ``bootstrap``."""
-    return click.option(
-        "--bootstrap-server",
-        "bootstrap",
-        default="localhost:9092",
-        show_default=True,
-        metavar="HOST:PORT[,HOST:PORT…]",
-        help="Brokers to ask first.",
-    )(function)
+def bootstrap_option(
+    *, timeout_names: tuple[str, ...] = ("--timeout", "--broker-timeout"), without: str = ""
+) -> Callable[[F], F]:
+    """Add ``--bootstrap-server``, ``--profile`` and ``--timeout``.
+
+    The command gets ``bootstrap``; `client_options` has the rest. A command in which ``--timeout`` has the meaning of
+    Kafka's tool takes ``--broker-timeout`` alone. ``without`` is the help of a command that does something else without
+    brokers: only its own command line names them, else ``bootstrap`` is None.
+    """
+    servers_help = f"Brokers to ask first.  [env: {SERVERS_VARIABLE}; default: {_DEFAULT_SERVERS}]"
+
+    def decorate(function: F) -> F:
+        for option in (
+            click.option(
+                *timeout_names, expose_value=False, is_eager=True, type=Number(min=1), callback=_read_timeout,
+                metavar="MS", help=f"How long to wait for an answer of a broker.  [default: {TIMEOUT_MS}]",
+            ),
+            click.option(
+                "-b", "--bootstrap-server", "bootstrap", is_eager=True,
+                callback=_read_named_brokers if without else _read_bootstrap,
+                metavar="HOST:PORT[,HOST:PORT…]",
+                help=without or servers_help,
+            ),
+            profile_option,
+        ):  # fmt: skip
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def _read_profile(ctx: click.Context, parameter: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        if ctx.resilient_parsing:
+            ctx.meta[PROFILE_NAME] = name
+        else:
+            ctx.meta[_PROFILE] = profiles.find(name, "--profile")
+
+
+# Declared last, so that click reads it before --bootstrap-server where neither is given.
+profile_option: Final = click.option(
+    "--profile", expose_value=False, is_eager=True, callback=_read_profile, metavar="NAME",
+    shell_complete=profile_names,
+    help=f"Brokers and options of that name in {profiles.SHOWN_PATH}.  [env: {PROFILE_VARIABLE}]",
+)  # fmt: skip
+"""``--profile``: brokers and options by name."""
+
+
+def _read_timeout(ctx: click.Context, parameter: click.Parameter, timeout_ms: float | None) -> None:
+    if timeout_ms is not None:
+        ctx.meta[_TIMEOUT] = timeout_ms
+
+
+def _read_bootstrap(ctx: click.Context, parameter: click.Parameter, servers: str | None) -> str | None:
+    if ctx.resilient_parsing:
+        return servers
+    servers, profile = choose_brokers(servers, ctx.meta.get(_PROFILE))
+    if profile is not None:
+        ctx.meta[_PROFILE] = profile
+    return servers
+
+
+def _read_named_brokers(ctx: click.Context, parameter: click.Parameter, servers: str | None) -> str | None:
+    return servers if servers is not None else given_profile(ctx).bootstrap_servers or None
+
+
+def choose_brokers(servers: str | None, profile: profiles.Profile | None) -> tuple[str, profiles.Profile | None]:
+    """Return the brokers and the profile that apply, given those of the command line."""
+    if servers is not None:
+        return servers, profile
+    if profile is None:
+        if servers := os.environ.get(SERVERS_VARIABLE, "").strip():
+            return servers, None
+        name = os.environ.get(PROFILE_VARIABLE, "").strip()
+        profile = profiles.find(name, PROFILE_VARIABLE) if name else profiles.find_default()
+    return (_DEFAULT_SERVERS, None) if profile is None else (profile.bootstrap_servers, profile)
+
+
+def given_profile(ctx: click.Context) -> profiles.Profile:
+    """Return the profile that applies; an empty one when none does."""
+    profile = ctx.meta.get(_PROFILE)
+    return profile if isinstance(profile, profiles.Profile) else profiles.Profile("", {})
+
+
+def timeout_ms(ctx: click.Context) -> float:
+    """Return how long to wait for an answer of a broker."""
+    return float(ctx.meta.get(_TIMEOUT, TIMEOUT_MS))
+
+
+def client_options(
+    bootstrap: str, *sources: Mapping[str, Any], timeout: str = "default_api_timeout_ms"
+) -> dict[str, Any]:
+    """Return the options of a client: the profile's, over them those of each source, over them the command's own.
+
+    ``timeout`` is the option of the client that ``--timeout`` sets.
+    """
+    ctx = click.get_current_context()
+    options: dict[str, Any] = {timeout: TIMEOUT_MS, **given_profile(ctx).options}
+    for source in sources:
+        options.update(source)
+    options.setdefault("bootstrap_servers", bootstrap)
+    if ctx.get_parameter_source("bootstrap") is click.core.ParameterSource.COMMANDLINE:
+        options["bootstrap_servers"] = bootstrap
+    if _TIMEOUT in ctx.meta:
+        options[timeout] = ctx.meta[_TIMEOUT]
+    return options
 
 
 def admin_options(function: F) -> F:
-    """``--bootstrap-server``, ``--command-config`` and ``-X``: the command gets ``bootstrap`` and ``settings``."""
+    """Add ``--command-config``, ``-X`` and `bootstrap_option`: the command gets ``bootstrap`` and ``settings``."""
 
     def read(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
-        return {
-            **read_properties(ctx.params.pop("command_config", None)),
-            **dict(setting("-X", text) for text in texts),
-        }
+        file = ctx.params.pop("command_config", None)
+        return {} if ctx.resilient_parsing else {**read_properties(file), **dict(setting("-X", text) for text in texts)}
 
     function = click.option(
         "-X", "settings", multiple=True, callback=read, metavar="NAME=VALUE", help="An option of the admin client."
@@ -47,7 +154,7 @@ def admin_options(function: F) -> F:
     function = click.option(
         "--command-config", metavar="FILE", is_eager=True, help="A properties file with options of the admin client."
     )(function)
-    return bootstrap_option(function)
+    return bootstrap_option()(function)
 
 
 def pair(option: str, text: str) -> tuple[str, str]:
@@ -100,15 +207,22 @@ def read_properties_text(path: str) -> dict[str, str]:
 def with_admin(
     bootstrap: str, settings: Mapping[str, Any], work: Callable[[AdminClient], Awaitable[int | None]]
 ) -> int:
-    """Run ``work`` with an admin client, closed in any case; returns the exit status that it gives (None is 0)."""
+    """Run ``work`` with an admin client, closed in any case; return the exit status that it gives (None is 0).
+
+    Raises:
+        KafkaTimeoutError: no broker has answered within ``--timeout``.
+    """
     import trio
 
     import triokafka
 
+    options = client_options(bootstrap, settings)
+    limit = options["default_api_timeout_ms"]
+    reaching = hooked(options, limit if isinstance(limit, int | float) else TIMEOUT_MS)
+
     async def main() -> int:
-        options = {"default_api_timeout_ms": TIMEOUT_MS, "bootstrap_servers": bootstrap, **settings}
         async with configured(triokafka.AdminClient, **options) as admin:
-            return await work(admin) or 0
+            return await reaching.watch(lambda: work(admin)) or 0
 
     # Elsewhere Ctrl-C may leave a task that was never begun, of which Python warns.
     return trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 import re
 import signal
+import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, read_properties, read_properties_text, setting
+from triokafka.cli.completing import group_names, topic_names
+from triokafka.cli.connection import bootstrap_option, client_options, read_properties, read_properties_text, setting
+from triokafka.cli.counting import counted
 from triokafka.cli.formatters import Formatter, make_formatter
 from triokafka.cli.output import examples
 from triokafka.cli.produce import pairs_or_empty
 from triokafka.cli.progress import Advance, progress, shows_progress
+from triokafka.cli.reaching import SILENCE, Reaching, hooked
 from triokafka.cli.values import INT64, PARTITION, Number, Whole, configured, whole_number
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
@@ -22,28 +28,39 @@ if TYPE_CHECKING:
     from triokafka import Consumer
 
 
-_PATIENCE: Final = 5  # seconds without a word about what fails
+_PATIENCE: Final = 5  # seconds between reports of what fails
+_JOINING_MS: Final = 15_000
+"""How long --timeout-ms does not count while the consumer joins its group."""
+_NEW_TOPIC_SECONDS: Final = 0.3
+"""How long a topic that was just created may be unknown to the other brokers."""
 
 
 @click.command(
     "consume",
     epilog=examples(
         "triokafka consume orders --from-beginning --max-messages 10",
+        "triokafka consume orders --from-beginning --json --max-messages 10",
         "triokafka consume orders --group audit --property print.key=true",
         "triokafka consume orders --partition 3 --offset 12345",
     ),
 )
-@click.argument("topic", required=False)
-@bootstrap_option
+@click.argument("topic", required=False, shell_complete=topic_names)
+@bootstrap_option()
 @click.option("--include", metavar="REGEX", help="All topics whose whole name matches, instead of TOPIC.")
-@click.option("--group", metavar="ID", help="Consume as a member of this group, and commit.")
+@click.option(
+    "--group", metavar="ID", shell_complete=group_names, help="Consume as a member of this group, and commit."
+)
+@click.option("--wait-for-topic", is_flag=True, help="Wait for a TOPIC that does not exist instead of failing.")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record where no offset is committed.")
 @click.option("--partition", type=PARTITION, help="Only this partition of TOPIC.")
 @click.option("--offset", metavar="OFFSET", help="With --partition: earliest, latest or a number.  [default: latest]")
 @click.option(
     "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after this many."
 )
-@click.option("--timeout-ms", type=Number(), help="End when no record has come for so long; negative: never.")
+@click.option(
+    "--timeout-ms", type=Number(), metavar="MS", help="End when no record has come for so long; negative: never."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_uncommitted", "read_committed"]),
@@ -52,7 +69,7 @@ _PATIENCE: Final = 5  # seconds without a word about what fails
 @click.option("--key-separator", metavar="TEXT", help="Print the key as well, and this between key and value.")
 @click.option(
     "--formatter", default="default", show_default=True, metavar="NAME",
-    help="default, logging, noop, checksum, offsets, group-metadata, or MODULE:CLASS of one's own.",
+    help="default, json, logging, noop, checksum, offsets, group-metadata, or MODULE:CLASS of one's own.",
 )  # fmt: skip
 @click.option(
     "--property", "properties", multiple=True, metavar="NAME=VALUE", help="What is printed: print.key=true, …"
@@ -82,6 +99,8 @@ def command(
     offset: str | None,
     limit: int | None,
     timeout_ms: float | None,
+    wait_for_topic: bool,
+    as_json: bool,
     isolation_level: str | None,
     key_separator: str | None,
     formatter: str,
@@ -96,11 +115,16 @@ def command(
 ) -> int:
     """Print the records of TOPIC, until Ctrl-C, --max-messages or --timeout-ms.
 
-    Without --group all partitions are read and nothing is committed.
+    Without --group all partitions are read and nothing is committed. A TOPIC that does not exist is an error; it is
+    not created.
     """
     import trio
 
     _check(topic, include, group, partition, offset, from_beginning)
+    if as_json:
+        if formatter != "default":
+            raise click.UsageError("--json and --formatter exclude each other.")
+        formatter = "json"
     printing = {} if formatter_config is None else read_properties_text(formatter_config)
     printing.update(pairs_or_empty("--property", properties))
     if key_separator is not None:
@@ -108,20 +132,20 @@ def command(
     for name, value in (("key.deserializer", key_deserializer), ("value.deserializer", value_deserializer)):
         if value is not None:
             printing[name] = value
-    options: dict[str, Any] = {"client_id": "console-consumer", "default_api_timeout_ms": TIMEOUT_MS}
-    options.update(read_properties(config_file))
-    options.update(setting("-X", text) for text in more)
+    options = client_options(
+        bootstrap,
+        {"client_id": "console-consumer", "allow_auto_create_topics": False},
+        read_properties(config_file),
+        dict(setting("-X", text) for text in more),
+    )
     options["auto_offset_reset"] = "earliest" if from_beginning else "latest"
     if group is not None:
         options["group_id"] = group
     if isolation_level is not None:
         options["isolation_level"] = isolation_level
-    options.setdefault("bootstrap_servers", bootstrap)
-    if click.get_current_context().get_parameter_source("bootstrap") is click.core.ParameterSource.COMMANDLINE:
-        options["bootstrap_servers"] = bootstrap
     if include is not None:
         options.setdefault("exclude_internal_topics", True)
-    start = _Start(topic, include, partition, offset or "latest")
+    start = _Start(topic, include, partition, offset or "latest", waits=wait_for_topic)
     run = _Run(start, options, make_formatter(formatter, printing), skips_errors=skip_message_on_error)
     status = trio.run(run.main, limit, None if timeout_ms is None or timeout_ms < 0 else timeout_ms)
     if enable_systest_events:
@@ -136,6 +160,7 @@ class _Start(NamedTuple):
     include: str | None
     partition: int | None
     offset: str
+    waits: bool
 
 
 def _check(
@@ -166,6 +191,10 @@ def _check(
             raise click.UsageError(f"--offset is earliest, latest or a number, not {offset!r}.")
 
 
+class UnknownTopicError(KafkaError):
+    """The topic to be read does not exist."""
+
+
 class _UnprintableError(KafkaError):
     """The formatter could not read a record."""
 
@@ -175,14 +204,17 @@ class _Run:
 
     def __init__(self, start: _Start, options: Mapping[str, Any], formatter: Formatter, *, skips_errors: bool) -> None:
         self._start = start
-        self._options = options
+        self._options = dict(options)
+        self._reaching: Reaching = hooked(self._options, self._options["default_api_timeout_ms"])
         self._formatter = formatter
         self._skips_errors = skips_errors
         self._signal: int | None = None
         self._broken = False
-        self._problem: KafkaError | None = None
+        self._problem: Exception | None = None
+        self._began = False
         self._printed = 0
         self._missing: str | None = None
+        self._ends_when_idle = False
         self._advance: Advance = lambda more: None
 
     async def main(self, limit: int | None, timeout_ms: float | None) -> int:
@@ -191,23 +223,28 @@ class _Run:
 
         import triokafka
 
+        self._ends_when_idle = timeout_ms is not None
         connected = configured(triokafka.Consumer, **self._options)
         try:
             async with connected as consumer:
                 with trio.CancelScope() as scope, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(self._stop_at_signal, signals, scope)
-                        nursery.start_soon(self._tell_troubles, consumer)
+                        nursery.start_soon(self._stop_without_reader, scope)
+                        nursery.start_soon(self._reaching.report)
                         try:
                             await self._begin(consumer)
+                            self._began = True
+                            nursery.start_soon(self._report, consumer)
                             shown = limit is not None and shows_progress(beside_output=True)
                             with progress("reading", limit, shown=shown) as self._advance:
                                 await self._print_all(consumer, limit, timeout_ms)
-                        except (_UnprintableError, KafkaError) as problem:
-                            self._problem = problem  # raised as itself, not in a group
+                        except KafkaError as problem:  # raised as itself, not in a group
+                            self._problem = self._reaching.failure(problem)
                         nursery.cancel_scope.cancel()
         finally:
-            click.echo(f"Processed a total of {self._printed} messages", err=True)
+            if self._began:  # in the words of Kafka's tool, which programs may read
+                click.echo(f"Processed a total of {self._printed} messages", err=True)
         if self._broken:
             raise BrokenPipeError
         if self._problem is not None:
@@ -215,28 +252,60 @@ class _Run:
         return 0 if self._signal is None else 128 + self._signal
 
     async def _begin(self, consumer: Consumer) -> None:
+        """Subscribe or assign. Fails when no broker answers, or there is no such topic."""
+        start = self._start
+        if start.topic is None:
+            assert start.include is not None
+            await consumer.topics()
+            consumer.subscribe(pattern=start.include)
+            return
+        known = await self._partitions_of(consumer, start.topic)
+        if start.partition is None:
+            consumer.subscribe([start.topic])
+        else:
+            self._assign(consumer, start.topic, start.partition, known)
+
+    async def _partitions_of(self, consumer: Consumer, topic: str) -> list[int] | None:
+        """Return the topic's partitions; None when it does not exist and the run waits for it or has it created."""
+        import trio
+
+        known = await consumer.partitions_for_topic(topic)
+        if known is not None:
+            return known
+        if self._options["allow_auto_create_topics"] is True:
+            self._missing = topic  # brokers that create topics do so when it is read
+            return None
+        if self._start.waits:
+            click.echo(f"waiting for topic {topic}, which does not exist yet …", err=True)
+            while known is None:
+                await trio.sleep(_NEW_TOPIC_SECONDS)
+                known = await consumer.partitions_for_topic(topic)
+            return known
+        await trio.sleep(_NEW_TOPIC_SECONDS)
+        known = await consumer.partitions_for_topic(topic)
+        if known is not None:
+            return known
+        near = difflib.get_close_matches(topic, await consumer.topics(), n=1)
+        hint = f"did you mean {near[0]}? Otherwise create it" if near else "create it"
+        raise UnknownTopicError(
+            f"unknown topic {topic}; {hint} (triokafka topics create {topic}) or wait for it (--wait-for-topic)"
+        )
+
+    def _assign(self, consumer: Consumer, topic: str, partition: int, known: list[int] | None) -> None:
         from triokafka.structs import TopicPartition
 
-        start = self._start
-        if start.include is not None:
-            consumer.subscribe(pattern=start.include)
-        elif start.topic is not None and start.partition is None:
-            consumer.subscribe([start.topic])
-        elif start.topic is not None and start.partition is not None:
-            tp = TopicPartition(start.topic, start.partition)
-            known = await consumer.partitions_for_topic(start.topic)
-            if known is not None and start.partition not in known:
-                raise UnknownTopicOrPartitionError(f"topic {start.topic!r} has {len(known)} partitions and no {tp}")
-            if known is None:
-                self._missing = start.topic  # brokers that make topics make it when it is read
-            consumer.assign([tp])
-            position = whole_number(start.offset, INT64)
-            if position is not None:
-                consumer.seek(tp, position)
-            elif start.offset == "earliest" or self._options["auto_offset_reset"] == "earliest":
-                consumer.seek_to_beginning(tp)
-            else:
-                consumer.seek_to_end(tp)
+        tp = TopicPartition(topic, partition)
+        if known is not None and partition not in known:
+            has = counted(len(known), "partition")
+            raise UnknownTopicOrPartitionError(f"topic {topic!r} has {has} and no {tp}")
+        consumer.assign([tp])
+        position = whole_number(self._start.offset, INT64)
+        if position is not None:
+            consumer.seek(tp, position)
+        elif self._start.offset == "earliest" or self._options["auto_offset_reset"] == "earliest":
+            consumer.seek_to_beginning(tp)
+        else:
+            consumer.seek_to_end(tp)
 
     async def _stop_at_signal(self, signals: AsyncIterator[int], scope: Any) -> None:
         async for number in signals:
@@ -244,25 +313,54 @@ class _Run:
             scope.cancel()
             return
 
-    async def _tell_troubles(self, consumer: Consumer) -> None:
-        """Say what keeps records from coming; it goes on, and ends well when the brokers come back."""
+    async def _stop_without_reader(self, scope: Any) -> None:
+        """End the run when the reader of its output has gone, as ``head`` does; no write may come that would fail."""
         import trio
 
-        await trio.sleep(_PATIENCE)
+        try:
+            descriptor = sys.stdout.fileno()
+            if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                return
+        except (OSError, ValueError):
+            return
+        await trio.lowlevel.wait_readable(descriptor)  # the end for writing: it wakes for an error alone
+        self._broken = True
+        scope.cancel()
+
+    async def _report(self, consumer: Consumer) -> None:
+        """Print once what the run waits for, and again and again what fails; it goes on when the brokers come back."""
+        import trio
+
+        announced = self._ends_when_idle
+        reported_at = trio.current_time()
         while True:
+            await trio.sleep(min(SILENCE, _PATIENCE))
+            if not announced and not self._printed and consumer.assignment():
+                announced = True
+                click.echo(self._waiting(), err=True)
+            if trio.current_time() - reported_at < _PATIENCE:
+                continue
+            reported_at = trio.current_time()
             health = consumer.health()
-            if health.metadata_age is None and not health.troubles:
-                click.echo("triokafka: no broker has answered yet; still trying", err=True)
             for trouble in health.troubles[:1]:
                 click.echo(f"triokafka: {trouble.removesuffix('.')}; still trying", err=True)
-            await trio.sleep(_PATIENCE)
+
+    def _waiting(self) -> str:
+        start = self._start
+        what = f"topics that match {start.include}" if start.topic is None else start.topic
+        if start.partition is not None:
+            what = f"{what}, partition {start.partition}"
+        if self._options["auto_offset_reset"] == "latest" and start.offset == "latest":
+            old = "" if "group_id" in self._options else "; --from-beginning prints those that are there already"
+            return f"waiting for new records of {what} …{old}"
+        return f"waiting for records of {what} …"
 
     async def _print_all(self, consumer: Consumer, limit: int | None, timeout_ms: float | None) -> None:
         import trio
 
         out = sys.stdout.buffer
         left = limit
-        joining_until = trio.current_time() + TIMEOUT_MS / 1000
+        joining_until = trio.current_time() + _JOINING_MS / 1000
         while left is None or left > 0:
             found = await consumer.poll(timeout_ms=1_000 if timeout_ms is None else timeout_ms, max_records=left)
             if not found and timeout_ms is not None:
@@ -270,9 +368,6 @@ class _Run:
                 if not consumer.assignment() and trio.current_time() < joining_until:
                     continue
                 health = consumer.health()
-                if health.metadata_age is None:
-                    why = f": {health.troubles[0]}" if health.troubles else ""
-                    raise KafkaTimeoutError(f"no broker has answered within {TIMEOUT_MS} ms{why}")
                 if health.troubles and not consumer.assignment():
                     raise KafkaTimeoutError(health.troubles[0])
                 if self._missing is not None and await consumer.partitions_for_topic(self._missing) is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -138,6 +140,50 @@ class DefaultFormatter:
         )
 
 
+class JsonFormatter:
+    """A line of JSON for each record: topic, partition, offset, timestamp, key, value, headers.
+
+    Keys, values and the values of headers are text. Bytes that are not UTF-8 are Base64 in a field whose name ends in
+    ``_base64`` instead, so that ``value`` is there and null for a null value alone. With a deserializer, ``key`` and
+    ``value`` are what it returns where JSON can say that, else its text.
+    """
+
+    PROPERTIES: Final = frozenset({"key.deserializer", "value.deserializer"})
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        check_properties(properties, self.PROPERTIES)
+        self._key = _deserializer(properties, "key.deserializer")
+        self._value = _deserializer(properties, "value.deserializer")
+
+    def __call__(self, record: Record) -> bytes:
+        document: dict[str, Any] = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "timestamp_type": _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestamp"),
+            **self._field("key", record.topic, record.key, self._key),
+            **self._field("value", record.topic, record.value, self._value),
+            "headers": [
+                {"name": name, **self._field("value", record.topic, value, None)} for name, value in record.headers
+            ],
+        }
+        return json.dumps(document, ensure_ascii=False, default=str).encode(errors="replace") + b"\n"
+
+    def _field(
+        self, name: str, topic: str, data: Buffer | None, deserialize: Callable[[str, bytes], Any] | None
+    ) -> Mapping[str, Any]:
+        if data is None:
+            return {name: None}
+        found = bytes(data)
+        if deserialize is not None:
+            return {name: deserialize(topic, found)}
+        try:
+            return {name: found.decode()}
+        except UnicodeDecodeError:
+            return {f"{name}_base64": b64encode(found).decode()}
+
+
 class LoggingFormatter(DefaultFormatter):
     """As the default one, and a line of log for each record (FM-02)."""
 
@@ -226,6 +272,7 @@ class GroupMetadataFormatter:
 
 _KINDS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "default": DefaultFormatter,
+    "json": JsonFormatter,
     "logging": LoggingFormatter,
     "noop": NoOpFormatter,
     "checksum": ChecksumFormatter,

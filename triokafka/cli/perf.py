@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 import click
 
 from triokafka.cli.app import describe
-from triokafka.cli.connection import setting
+from triokafka.cli.completing import topic_names
+from triokafka.cli.connection import bootstrap_option, given_profile, setting, timeout_ms
+from triokafka.cli.counting import counted
 from triokafka.cli.measuring.documents import json_text
 from triokafka.cli.output import CommandGroup, examples
 from triokafka.cli.perf_consume import consume
-from triokafka.cli.progress import Advance, progress, shows_progress
+from triokafka.cli.progress import Advance, progress, say, shows_progress
+from triokafka.cli.reaching import hooked
 from triokafka.cli.values import SIZE, Number, Whole, configured
 
 if TYPE_CHECKING:
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 
 _APIS: Final = ("send", "send-many", "bound")
 _OWN_TOPIC: Final = "perf"
-_BLOCK_MS: Final = 15_000
 _CLOSE_MS: Final = 5_000
 
 
@@ -63,8 +65,12 @@ command.add_command(consume)
         "triokafka perf produce --compare",
     ),
 )
-@click.option("--topic", help=f"Where to.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]")
-@click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="A broker; without it one is started.")
+@click.option(
+    "--topic",
+    shell_complete=topic_names,
+    help=f"Where to.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]",
+)
+@bootstrap_option(without="A broker; without it one is started.")
 @click.option(
     "--against",
     type=click.Choice(["sink", "memory"]),
@@ -168,7 +174,8 @@ def _options(bootstrap: str, settings: _Settings) -> dict[str, Any]:
     twice = [name for name in settings.more if name in options]
     if twice:
         raise click.UsageError(f"-X {twice[0]} is an option of this command: see --help.")
-    defaults = {"max_block_ms": _BLOCK_MS, "close_timeout_ms": _CLOSE_MS}
+    ctx = click.get_current_context()
+    defaults = {**given_profile(ctx).options, "max_block_ms": timeout_ms(ctx), "close_timeout_ms": _CLOSE_MS}
     checked = {**defaults, **options, **settings.more}
     configured(ProducerOptions.parse, checked)
     return checked
@@ -194,12 +201,8 @@ def _broker(bootstrap: str | None, against: str) -> Iterator[Broker]:
         return
     with sink_broker() if against == "sink" else in_memory_broker() as broker:
         does = "only acknowledges" if against == "sink" else "keeps everything in memory"
-        _say(f"No --bootstrap-server: sending to a broker process of its own that {does}.")
+        say(f"No --bootstrap-server: sending to a broker process of its own that {does}.")
         yield broker
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)
 
 
 # ---------------------------------------------------------------- this client alone
@@ -220,8 +223,10 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: _Settin
         settings.partition,
     )
 
+    reaching = hooked(options, options["max_block_ms"])
+
     async def main(advance: Advance | None) -> Summary:
-        return await LoadRun(load, options, _say, advance).perform()
+        return await reaching.watch(LoadRun(load, options, say, advance).perform)
 
     shown = shows_progress() and not settings.as_json
     with progress("sending", settings.records, shown=shown) as advance:
@@ -231,7 +236,8 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: _Settin
     else:
         _print(summary, settings)
     if summary.failed or (summary.first_error and not summary.interrupted):
-        click.echo(f"triokafka: {summary.failed:,} records were not delivered: {summary.first_error}", err=True)
+        lost = f"{counted(summary.failed, 'record')} {'was' if summary.failed == 1 else 'were'}"
+        click.echo(f"triokafka: {lost} not delivered: {summary.first_error}", err=True)
         return 1
     return 128 + signal.SIGINT if summary.interrupted else 0
 
@@ -240,17 +246,17 @@ def _print(summary: Summary, settings: _Settings) -> None:
     late = summary.latency
     if summary.interrupted:
         lost = summary.sent - summary.acknowledged
-        click.echo(f"Interrupted after {summary.sent:,} records, of which {lost:,} were not acknowledged.")
+        click.echo(f"Interrupted after {counted(summary.sent, 'record')}, of which {lost:,} were not acknowledged.")
     click.echo(
-        f"{summary.acknowledged:,} records acknowledged in {summary.seconds:.2f} s:"
+        f"{counted(summary.acknowledged, 'record')} acknowledged in {summary.seconds:.2f} s:"
         f" {summary.records_per_second:,.0f} records/s, {summary.megabytes_per_second:,.1f} MB/s"
     )
     if late.measured:
         since = "the intended time" if settings.rate else "the call"
         quantiles = f"p50 {late.p50:.2f}, p95 {late.p95:.2f}, p99 {late.p99:.2f}, p99.9 {late.p999:.2f}"
         click.echo(
-            f"latency from {since}, {late.measured:,} records sampled: average {late.average:.2f} ms, {quantiles},"
-            f" worst {late.worst:.2f}"
+            f"latency from {since}, {counted(late.measured, 'record')} sampled: average {late.average:.2f} ms,"
+            f" {quantiles}, worst {late.worst:.2f}"
         )
     processor = f"processor {summary.cpu_seconds_per_million:.2f} s a million records, " if summary.acknowledged else ""
     click.echo(f"{processor}peak memory {summary.peak_mib:.0f} MiB")
@@ -269,7 +275,7 @@ def _compare(broker: Broker, settings: _Settings, rounds: int) -> int:
         if PRODUCERS[name].installed:
             clients.append(name)
         else:
-            _say(f"{name}: not installed (pip install {PRODUCERS[name].package})")
+            say(f"{name}: not installed (pip install {PRODUCERS[name].package})")
     job = Job(
         broker.bootstrap,
         settings.topic,
@@ -284,7 +290,7 @@ def _compare(broker: Broker, settings: _Settings, rounds: int) -> int:
         payload_file=settings.payload_file or "",
     )
     _make_sure_of_topic(job)
-    found = compare(clients, job, broker, rounds=rounds, say=_say)
+    found = compare(clients, job, broker, rounds=rounds, say=say)
     if settings.as_json:
         rows = [{**row._asdict(), "medians": row.medians._asdict()} for row in found]
         click.echo(json_text({"job": job._asdict(), "rounds": rounds, "clients": rows}))
@@ -299,9 +305,13 @@ def _make_sure_of_topic(job: Any) -> None:
 
     import triokafka
 
+    limit = timeout_ms(click.get_current_context())
+    options: dict[str, Any] = {"bootstrap_servers": job.bootstrap, "max_block_ms": limit}
+    reaching = hooked(options, limit)
+
     async def ask() -> None:
-        async with triokafka.Producer(bootstrap_servers=job.bootstrap, max_block_ms=_BLOCK_MS) as producer:
-            await producer.partitions_for(job.topic)
+        async with triokafka.Producer(**options) as producer:
+            await reaching.watch(lambda: producer.partitions_for(job.topic))
 
     trio.run(ask, restrict_keyboard_interrupt_to_checkpoints=True)
 
@@ -310,7 +320,9 @@ def _print_comparison(found: Sequence[Compared], rounds: int) -> None:
     from triokafka.cli.measuring.job import Latency
 
     first = found[0]
-    click.echo(f"Medians of {rounds} rounds, each client in a process of its own, all with the same settings:")
+    click.echo(
+        f"Medians of {counted(rounds, 'round')}, each client in a process of its own, all with the same settings:"
+    )
     for row in found:
         if isinstance(row.medians, Latency):
             figures = (

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.connection import TIMEOUT_MS, read_properties, setting
+from triokafka.cli.completing import group_names, topic_names
+from triokafka.cli.connection import bootstrap_option, given_profile, read_properties, setting, timeout_ms
+from triokafka.cli.counting import counted
 from triokafka.cli.measuring.documents import json_text
 from triokafka.cli.output import examples
-from triokafka.cli.progress import progress, shows_progress
+from triokafka.cli.progress import progress, say, shows_progress
+from triokafka.cli.reaching import hooked
 from triokafka.cli.values import SIZE, Number, Whole, configured
 
 if TYPE_CHECKING:
@@ -42,10 +45,12 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
         "triokafka perf consume --api arrow --json",
     ),
 )
-@click.option("--topic", help=f"Where from.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]")
 @click.option(
-    "--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="A broker; without it one is started and filled."
+    "--topic",
+    shell_complete=topic_names,
+    help=f"Where from.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]",
 )
+@bootstrap_option(timeout_names=("--broker-timeout",), without="A broker; without it one is started and filled.")
 @click.option(
     "--num-records",
     "--messages",
@@ -59,7 +64,12 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
     "--record-size", "size", type=SIZE, metavar="BYTES",
     help="What a broker of its own is filled with.  [default: 100]",
 )  # fmt: skip
-@click.option("--group", metavar="ID", help="The group to read as.  [default: perf-consumer-… with a random number]")
+@click.option(
+    "--group",
+    metavar="ID",
+    shell_complete=group_names,
+    help="The group to read as.  [default: perf-consumer-… with a random number]",
+)
 @click.option("--from-latest", is_flag=True, help="Begin with the next record instead of the oldest.")
 @click.option("--timeout", "idle_ms", type=Number(min=1), default=10_000, show_default=True, metavar="MS",
               help="End when no record has come for so long.")  # fmt: skip
@@ -127,15 +137,17 @@ def consume(
         if detailed:
             click.echo(_window_line(window, date_format))
         else:
-            click.echo(_progress(window, records), err=True)
+            say(_progress(window, records))
 
     with _broker(bootstrap, reading.topic, records, size or 100) as address:
         if detailed and not hide_header:
             click.echo(", ".join(_DETAILED_HEADER))
         shown = shows_progress(beside_output=detailed) and not wants_json
         with progress("reading", records, shown=shown) as advance:
-            run = ReadRun(reading, {"bootstrap_servers": address, **options}, report, advance)
-            summary = trio.run(run.perform)
+            options["bootstrap_servers"] = address
+            reaching = hooked(options, options["default_api_timeout_ms"])
+            run = ReadRun(reading, options, report, advance)
+            summary = trio.run(reaching.watch, run.perform)
     if wants_json:
         click.echo(json_text(summary._asdict()))
     elif as_csv:
@@ -146,7 +158,8 @@ def consume(
         _print(summary)
     if not summary.complete and not summary.interrupted:
         click.echo(
-            f"triokafka: only {summary.records:,} of {records:,} records came: none for {idle_ms:.0f} ms.", err=True
+            f"triokafka: only {summary.records:,} of {counted(records, 'record')} came: none for {idle_ms:.0f} ms.",
+            err=True,
         )
         return 1
     return 128 + signal.SIGINT if summary.interrupted else 0
@@ -164,8 +177,10 @@ def _options(
     from triokafka.client.config import ConsumerOptions
     from triokafka.world import RealWorld
 
+    ctx = click.get_current_context()
     options: dict[str, Any] = {
-        "default_api_timeout_ms": TIMEOUT_MS,
+        **given_profile(ctx).options,
+        "default_api_timeout_ms": timeout_ms(ctx),
         "enable_auto_commit": False,
         "allow_auto_create_topics": False,
         "client_id": "perf-consumer-client",
@@ -204,7 +219,7 @@ def _broker(bootstrap: str | None, topic: str, records: int, size: int) -> Itera
 
 
 def _progress(window: Window, records: int) -> str:
-    line = f"{window.all_records:,} of {records:,} records read"
+    line = f"{window.all_records:,} of {counted(records, 'record')} read"
     if not window.records:
         return f"{line}; none for {window.seconds:.0f} s"
     speed, size = window.records / window.seconds, window.size / window.seconds / 1e6
@@ -247,10 +262,11 @@ def _time(ms: int, date_format: str) -> str:
 
 def _print(summary: ReadSummary) -> None:
     if summary.interrupted:
-        click.echo(f"Interrupted after {summary.records:,} records.")
+        click.echo(f"Interrupted after {counted(summary.records, 'record')}.")
     click.echo(
-        f"{summary.records:,} records read in {summary.seconds:.2f} s: {summary.records_per_second:,.0f} records/s,"
-        f" {summary.megabytes_per_second:,.1f} MB/s; joining the group took {summary.join_seconds:.2f} s"
+        f"{counted(summary.records, 'record')} read in {summary.seconds:.2f} s:"
+        f" {summary.records_per_second:,.0f} records/s, {summary.megabytes_per_second:,.1f} MB/s;"
+        f" joining the group took {summary.join_seconds:.2f} s"
     )
     processor = f"processor {summary.cpu_seconds_per_million:.2f} s a million records, " if summary.records else ""
     click.echo(f"{processor}peak memory {summary.peak_mib:.0f} MiB")

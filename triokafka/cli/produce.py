@@ -5,16 +5,27 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from triokafka.cli.app import describe
-from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, pairs, read_properties, read_properties_text, setting
+from triokafka.cli.completing import topic_names
+from triokafka.cli.connection import (
+    bootstrap_option,
+    client_options,
+    pair,
+    pairs,
+    read_properties,
+    read_properties_text,
+    setting,
+)
+from triokafka.cli.counting import counted
 from triokafka.cli.line_reader import Item, Lines, Reader, make_reader
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, shows_progress, size_of_input
-from triokafka.cli.values import Number, Whole, configured
+from triokafka.cli.reaching import SILENCE, hooked
+from triokafka.cli.values import PARTITION, Number, Whole, configured
 from triokafka.errors import KafkaError, MessageSizeTooLargeError
 
 if TYPE_CHECKING:
@@ -24,7 +35,7 @@ _READ_BYTES: Final = 65_536
 _LONGEST_LINE: Final = 64 << 20
 """Bytes of a line that are kept, unless ``max_request_size`` lets a record be larger."""
 _SHOWN_ERRORS: Final = 10
-_PATIENCE: Final = 5  # seconds without a word about what fails
+_PATIENCE: Final = 5  # seconds between reports of what fails
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -32,11 +43,16 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "produce",
     epilog=examples(
         "triokafka produce orders < orders.txt",
+        "triokafka produce orders --key 'table 4' --value 'two coffees'",
         "triokafka produce orders --property parse.key=true --property key.separator=: < pairs.txt",
     ),
 )
-@click.argument("topic")
-@bootstrap_option
+@click.argument("topic", shell_complete=topic_names)
+@bootstrap_option(timeout_names=("--broker-timeout",))
+@click.option("-k", "--key", metavar="TEXT", help="The key of every record.")
+@click.option("--value", metavar="TEXT", help="Send one record with this value instead of standard input.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record.")
+@click.option("--partition", type=PARTITION, help="Where to send every record.  [default: by key]")
 @click.option("--key-separator", metavar="TEXT", help="What stands before it in a line is the key.")
 @click.option(
     "--property", "properties", multiple=True, metavar="NAME=VALUE", help="How lines are read: parse.key=true, …"
@@ -77,7 +93,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "--max-block-ms",
     type=Number(min=0),
     metavar="MS",
-    help=f"How long a line waits for room and for the topic.  [default: {TIMEOUT_MS}]",
+    help="How long a line waits for room and for the topic.  [default: that of --broker-timeout]",
 )
 @click.option("--request-timeout-ms", type=Number(min=1), metavar="MS", help="How long a broker may take to answer.")
 @click.option(
@@ -115,6 +131,10 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 def command(
     topic: str,
     bootstrap: str,
+    key: str | None,
+    value: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
     key_separator: str | None,
     properties: tuple[str, ...],
     reader_config: str | None,
@@ -135,16 +155,27 @@ def command(
     if key_separator is not None:
         reading.update({"parse.key": "true", "key.separator": key_separator, "ignore.error": "true"})
     reader = make_reader(line_reader, reading)
-    # A property on the command line wins over the file, a flag of its own over both (CP-04).
-    options: dict[str, Any] = {"client_id": "console-producer", "linger_ms": 20, "max_block_ms": TIMEOUT_MS}
-    options.update(read_properties(config_file))
-    options.update(setting("-X", text) for text in more)
+    if key is not None and reading.get("parse.key") == "true":
+        raise click.UsageError("--key and a key in each line exclude each other.")
     named["compression_type"] = named.pop("compression")
-    options.update({name: value for name, value in named.items() if value is not None})
-    options.setdefault("bootstrap_servers", bootstrap)
-    if click.get_current_context().get_parameter_source("bootstrap") is click.core.ParameterSource.COMMANDLINE:
-        options["bootstrap_servers"] = bootstrap
-    return trio.run(_Run(topic, options, reader, sync=sync).main)
+    # A property on the command line wins over the file, an option of this command over both.
+    options = client_options(
+        bootstrap,
+        {"client_id": "console-producer", "linger_ms": 20},
+        read_properties(config_file),
+        dict(setting("-X", text) for text in more),
+        {name: value for name, value in named.items() if value is not None},
+        timeout="max_block_ms",
+    )
+    if named["max_block_ms"] is not None:
+        options["max_block_ms"] = named["max_block_ms"]
+    common = _Common(
+        None if key is None else key.encode(),
+        tuple((name, text.encode()) for name, text in (pair("--header", header) for header in headers)),
+        partition,
+    )
+    run = _Run(topic, options, reader, common, sync=sync)
+    return trio.run(run.main, None if value is None else value.encode())
 
 
 def pairs_or_empty(option: str, texts: tuple[str, ...]) -> dict[str, str]:
@@ -152,12 +183,23 @@ def pairs_or_empty(option: str, texts: tuple[str, ...]) -> dict[str, str]:
     return pairs(option, [text if "=" in text else f"{text}=" for text in texts])
 
 
+class _Common(NamedTuple):
+    """What all records of a run have in common."""
+
+    key: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    partition: int | None
+
+
 class _Run:
     """One run of the command."""
 
-    def __init__(self, topic: str, options: Mapping[str, Any], reader: Reader, *, sync: bool) -> None:
+    def __init__(self, topic: str, options: Mapping[str, Any], reader: Reader, common: _Common, *, sync: bool) -> None:
         self._topic = topic
-        self._options = options
+        self._options = dict(options)
+        limit = self._options["max_block_ms"]
+        self._reaching = hooked(self._options, limit)
+        self._common = common
         self._reader = reader
         self._sync = sync
         self._acknowledged = 0
@@ -166,27 +208,33 @@ class _Run:
         self._signal: int | None = None
         self._problem: Exception | None = None
 
-    async def main(self) -> int:
-        """Send until the end of the input, a signal or a line that cannot be read; returns the exit status."""
+    async def main(self, value: bytes | None) -> int:
+        """Send one value, or until the end of the input, a signal or a line that cannot be read; return the status."""
         import trio
 
         import triokafka
 
         async with configured(triokafka.Producer, **self._options) as producer, trio.open_nursery() as telling:
-            telling.start_soon(self._tell_troubles, producer)
+            telling.start_soon(self._reaching.report)
+            telling.start_soon(self._report, producer)
             with trio.CancelScope() as reading, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._stop_at_signal, signals, reading)
                     try:
-                        await self._send_all(producer)
-                    except (ValueError, KafkaError) as problem:
+                        if value is None:
+                            await self._send_all(producer)
+                        else:
+                            await self._send(producer, value)
+                    except ValueError as problem:
                         self._problem = problem
+                    except KafkaError as problem:
+                        self._problem = self._reaching.failure(problem)
                     nursery.cancel_scope.cancel()
             await producer.flush()
             telling.cancel_scope.cancel()
         if self._problem is not None:
             click.echo(f"triokafka: {describe(self._problem)}", err=True)
-        click.echo(f"{self._acknowledged} records acknowledged", err=True)
+        click.echo(f"{counted(self._acknowledged, 'record')} acknowledged", err=True)
         if self._signal is not None:
             return 128 + self._signal
         return 1 if self._failed or self._problem is not None else 0
@@ -197,18 +245,25 @@ class _Run:
             reading.cancel()
             return
 
-    async def _tell_troubles(self, producer: Producer) -> None:
-        """Say what keeps records from being acknowledged; they are given up after ``delivery_timeout_ms`` only."""
+    async def _report(self, producer: Producer) -> None:
+        """Print what keeps records from being acknowledged; they are given up after ``delivery_timeout_ms`` only."""
         import trio
 
+        wait = min(SILENCE, _PATIENCE)
         while True:
-            await trio.sleep(_PATIENCE)
+            await trio.sleep(wait)
             health = producer.health()
-            if health.unacknowledged_age is None or health.unacknowledged_age < _PATIENCE:
+            age = health.unacknowledged_age
+            if age is None or age < wait or not self._reaching.answered:
+                wait = min(SILENCE, _PATIENCE)
                 continue
+            wait = _PATIENCE
             why = f": {health.troubles[0].removesuffix('.')}" if health.troubles else ""
             count = health.unacknowledged_records
-            click.echo(f"triokafka: {count} records are not acknowledged yet{why}; still trying", err=True)
+            verb = "is" if count == 1 else "are"
+            click.echo(
+                f"triokafka: {counted(count, 'record')} {verb} not acknowledged yet{why}; still trying", err=True
+            )
 
     async def _send_all(self, producer: Producer) -> None:
         import trio
@@ -262,7 +317,12 @@ class _Run:
         item = self._read(line.removesuffix(b"\r"), number)
         try:
             delivery = await producer.send(
-                self._topic, item.value, key=item.key, headers=item.headers, on_delivery=note
+                self._topic,
+                item.value,
+                key=item.key if self._common.key is None else self._common.key,
+                headers=(*item.headers, *self._common.headers),
+                partition=self._common.partition,
+                on_delivery=note,
             )
         except MessageSizeTooLargeError as error:
             note(None, error)  # the next line may be shorter

@@ -7,19 +7,25 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, Literal
 
 Unit = Literal["", "bytes"]
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_bars: Final[list[Progress]] = []
+"""The bar that is drawn now, if any."""
 Advance = Callable[[float], None]
 """Called with how much more is done."""
 
 
 def shows_progress(*, beside_output: bool = False) -> bool:
-    """Whether a bar has a place: standard error is a terminal that can draw, and output does not run through the bar.
+    """Whether to draw a bar: standard error is a terminal that can draw, rich is installed, and output goes elsewhere.
 
     ``beside_output`` is for work that prints its results while it goes on: then they must go elsewhere.
     """
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or find_spec("rich") is None:
         return False
     return not (beside_output and sys.stdout.isatty())
 
@@ -45,7 +51,19 @@ def progress(what: str, total: float | None, *, shown: bool, unit: Unit = "") ->
         redirect_stdout=False,
     ) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda more: bar.advance(task, more)
+        _bars.append(bar)
+        try:
+            yield lambda more: bar.advance(task, more)
+        finally:
+            _bars.remove(bar)
+
+
+def say(line: str) -> None:
+    """Print a line on standard error: above the bar, where one is drawn."""
+    if _bars:
+        _bars[-1].console.print(line, markup=False, highlight=False, soft_wrap=True)
+    else:
+        print(line, file=sys.stderr, flush=True)
 
 
 def size_of_input() -> int | None:

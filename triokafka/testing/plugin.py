@@ -12,6 +12,11 @@ Every worker of pytest-xdist has a broker of its own. Nothing is imported until 
 
 In a Trio test (one that pytest-trio runs), producer and consumer are `triokafka.Producer` and `triokafka.Consumer`,
 entered already; in any other they are `triokafka.blocking`'s.
+
+The plugin marks an ``async def`` test as a Trio test when its module imports trio or triokafka, or when it asks for
+``kafka_producer`` or ``kafka_consumer``. It leaves alone every test that another marker or plugin claims,
+and every module that imports asyncio, anyio, aiokafka or twisted. ``kafka_trio_tests = false`` in the configuration
+of pytest switches this off.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ import os
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib import import_module
+from inspect import iscoroutinefunction
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -30,6 +37,9 @@ if TYPE_CHECKING:
     from triokafka.testing.blocking import BlockingBroker
 
 _SCOPES: Final = ("session", "package", "module", "class", "function")
+_TRIO: Final = frozenset({"trio", "triokafka"})
+_OTHER_LOOPS: Final = frozenset({"asyncio", "anyio", "aiokafka", "twisted", "tornado"})
+_OTHER_MARKERS: Final = ("asyncio", "anyio", "asyncio_cooperative", "gen_test", "curio")
 _numbers = itertools.count(1)
 _brokers: list[BlockingBroker] = []
 
@@ -41,6 +51,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "For how long tests share the broker of the fixture kafka_broker: " + ", ".join(_SCOPES),
         default="session",
     )
+    parser.addini(
+        "kafka_trio_tests",
+        "Run async tests that use trio or triokafka, and that no other plugin runs, under Trio",
+        type="bool",
+        default=True,
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +66,47 @@ def pytest_configure(config: pytest.Config) -> None:
         "kafka_topic(partitions=1, configs={}): how many partitions the topic of the fixture kafka_topic has, and its "
         "configuration by Kafka's names",
     )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark an async test for pytest-trio when it is written for Trio and no other plugin runs it."""
+    if isinstance(item, pytest.Function) and _is_unclaimed_trio_test(item):
+        item.add_marker("trio")
+
+
+def _is_unclaimed_trio_test(item: pytest.Function) -> bool:
+    config = item.config
+    if not config.pluginmanager.hasplugin("trio") or not config.getini("kafka_trio_tests"):
+        return False
+    function = getattr(getattr(item.obj, "hypothesis", None), "inner_test", item.obj)
+    if not iscoroutinefunction(function):
+        return False
+    if any(item.get_closest_marker(name) for name in ("trio", *_OTHER_MARKERS)) or "anyio_backend" in item.fixturenames:
+        return False
+    if "auto" in (_setting(config, "asyncio_mode"), _setting(config, "anyio_mode")):
+        return False
+    imported = _imported_packages(item.module)
+    if imported & _OTHER_LOOPS:
+        return False
+    return bool(imported & _TRIO) or not {"kafka_producer", "kafka_consumer"}.isdisjoint(item.fixturenames)
+
+
+def _setting(config: pytest.Config, name: str) -> str:
+    """Return an option of another plugin, from the command line or the configuration file; empty without the plugin."""
+    try:
+        return str(config.getoption(name, None) or config.getini(name)).lower()
+    except (KeyError, ValueError):
+        return ""
+
+
+def _imported_packages(module: ModuleType) -> set[str]:
+    """Return the top-level packages of the modules, classes and functions that are names of a module."""
+    found = set()
+    for value in vars(module).values():
+        name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        if isinstance(name, str):
+            found.add(name.partition(".")[0])
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)

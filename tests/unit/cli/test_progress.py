@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from triokafka.cli.progress import progress, shows_progress, size_of_input
+from triokafka.cli.progress import progress, say, shows_progress, size_of_input
 
 
 class Terminal(io.StringIO):
@@ -84,3 +84,13 @@ def test_only_a_file_has_a_size_from_where_it_is_read(
         assert size_of_input() is None
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert size_of_input() is None
+
+
+def test_report_is_a_line_of_its_own_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = stderr_is_a_terminal(monkeypatch)
+    with progress("sending", 10, shown=True) as advance:
+        advance(4)
+        say("4 of 10 records [acknowledged]")
+    assert "\r\x1b[2K4 of 10 records [acknowledged]\n" in terminal.getvalue()
+    say("the end")
+    assert terminal.getvalue().endswith("the end\n")

@@ -236,3 +236,91 @@ def test_nothing_is_imported_until_a_test_asks_for_it(runs: pytest.Pytester) -> 
         """
     )
     run(runs).assert_outcomes(passed=1)
+
+
+@pytest.fixture
+def plain(runs: pytest.Pytester) -> pytest.Pytester:
+    """A directory whose configuration does not mention Trio, as a newcomer has it."""
+    runs.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
+    return runs
+
+
+_ASYNC_TESTS = """
+import {module}
+
+
+async def test_sleeps():
+    import trio
+    await trio.sleep(0)
+"""
+
+
+def test_async_tests_for_trio_run_without_configuration(plain: pytest.Pytester) -> None:
+    modules = ("trio", "triokafka", "triokafka.testing as testing")
+    sources = {f"test_{number}": _ASYNC_TESTS.format(module=module) for number, module in enumerate(modules)}
+    plain.makepyfile(
+        **sources,
+        test_fixtures="""
+        async def test_roundtrip(kafka_producer, kafka_consumer, kafka_topic):
+            await (await kafka_producer.send(kafka_topic, b"two coffees"))
+            async for record in kafka_consumer:
+                assert record.value == b"two coffees"
+                break
+        """,
+    )
+    run(plain).assert_outcomes(passed=4)
+
+
+_RUN_BY_ASYNCIO = """
+import asyncio
+import pytest
+
+def pytest_addoption(parser):
+    parser.addini("asyncio_mode", "as pytest-asyncio has it", default="strict")
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "asyncio: as pytest-asyncio has it")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    marked = pyfuncitem.get_closest_marker("asyncio") or pyfuncitem.config.getini("asyncio_mode") == "auto"
+    if marked and not pyfuncitem.get_closest_marker("trio"):
+        asyncio.run(pyfuncitem.obj())
+        return True
+"""
+
+
+def test_async_tests_that_another_plugin_runs_stay_its_own(plain: pytest.Pytester) -> None:
+    plain.makeconftest(_RUN_BY_ASYNCIO)
+    plain.makepyfile(
+        test_marked="""
+        import pytest
+        import triokafka
+
+        @pytest.mark.asyncio
+        async def test_marked():
+            import asyncio
+            asyncio.get_running_loop()
+        """
+    )
+    run(plain).assert_outcomes(passed=1)
+    plain.makepyfile(
+        test_unmarked="""
+        import triokafka
+
+        async def test_unmarked():
+            import asyncio
+            asyncio.get_running_loop()
+        """
+    )
+    run(plain, "-o", "asyncio_mode=auto").assert_outcomes(passed=2)
+
+
+def test_async_test_of_a_module_that_imports_asyncio_is_left_alone(plain: pytest.Pytester) -> None:
+    plain.makepyfile("import asyncio, triokafka\n\nasync def test_one():\n    pass\n")
+    run(plain).assert_outcomes(failed=1)
+
+
+def test_marking_async_tests_can_be_switched_off(plain: pytest.Pytester) -> None:
+    plain.makepyfile(_ASYNC_TESTS.format(module="triokafka"))
+    run(plain, "-o", "kafka_trio_tests=false").assert_outcomes(failed=1)

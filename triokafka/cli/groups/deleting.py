@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triokafka.cli.app import describe
-from triokafka.cli.groups.chosen import Chosen, Connection, complain, connection_options, group_options
+from triokafka.cli.completing import group_names, topic_names
+from triokafka.cli.connection import admin_options
+from triokafka.cli.counting import counted
+from triokafka.cli.groups.chosen import Chosen, Connection, complain, group_options
 from triokafka.cli.groups.positions import describe_all
 from triokafka.cli.groups.reset_plan import Scope, parse_scope
 from triokafka.cli.groups.table import Column, print_table
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     ),
 )
 @group_options
-@connection_options
+@admin_options
 @click.option("--dry-run", is_flag=True, help="Print which could be deleted.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, also with --all-groups.")
 def delete(
@@ -36,7 +39,6 @@ def delete(
     all_groups: bool,
     bootstrap: str,
     settings: Mapping[str, Any],
-    timeout: float | None,
     dry_run: bool,
     yes: bool,
 ) -> int:
@@ -53,7 +55,7 @@ def delete(
         if dry_run:
             return max(status, await _could_delete(admin, names))
         if all_groups and names and not yes:
-            click.echo(f"There are {len(names)} groups: {', '.join(names)}", err=True)
+            click.echo(f"{counted(len(names), 'group')}: {', '.join(names)}", err=True)
             confirm("Delete those without members, with their offsets?")
         for name in names:
             try:
@@ -65,7 +67,7 @@ def delete(
                 click.echo(f"Deleted group {name}.")
         return status
 
-    return Connection(bootstrap, settings, timeout).run(work)
+    return Connection(bootstrap, settings).run(work)
 
 
 async def _could_delete(admin: AdminClient, names: list[str]) -> int:
@@ -77,7 +79,8 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
         if group.state == "Empty":
             click.echo(f"Would delete group {name}.")
         else:
-            complain(f"group {name!r} is {group.state} and has {len(group.members)} members: it cannot be deleted.")
+            members = counted(len(group.members), "member")
+            complain(f"group {name!r} is {group.state} and has {members}: it cannot be deleted.")
             status = 1
     return status
 
@@ -89,17 +92,17 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
         "triokafka groups delete-offsets billing --topic orders:0,1 --topic payments",
     ),
 )
-@click.argument("group")
-@connection_options
+@click.argument("group", shell_complete=group_names)
+@admin_options
 @click.option(
-    "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]", help="A topic, or some partitions of it."
-)
+    "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]", shell_complete=topic_names,
+    help="A topic, or some partitions of it.",
+)  # fmt: skip
 @output_options
 def delete_offsets(
     group: str,
     bootstrap: str,
     settings: Mapping[str, Any],
-    timeout: float | None,
     topics: tuple[str, ...],
     output: str,
 ) -> int:
@@ -120,7 +123,7 @@ def delete_offsets(
             )
         return 1 if any(error is not None for *_, error in rows) else 0
 
-    return Connection(bootstrap, settings, timeout).run(work)
+    return Connection(bootstrap, settings).run(work)
 
 
 async def _forget(admin: AdminClient, group: str, scopes: list[Scope]) -> list[tuple[str, int | None, str | None]]:

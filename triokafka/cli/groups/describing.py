@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.connection import TIMEOUT_MS
-from triokafka.cli.groups.chosen import Chosen, Connection, complain, connection_options, group_options, note
+from triokafka.cli.completing import topic_names
+from triokafka.cli.connection import admin_options
+from triokafka.cli.groups.chosen import Chosen, Connection, complain, group_options, note
 from triokafka.cli.groups.positions import Found, Position, describe_all, named, positions_of, remarks
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
@@ -31,7 +32,7 @@ _UNKNOWN: Final = "unknown"
     ),
 )
 @group_options
-@connection_options
+@admin_options
 @click.option("--offsets", "shows_offsets", is_flag=True, help="How far they are: the default.")
 @click.option("--members", "shows_members", is_flag=True, help="Who is in them.")
 @click.option("--state", "shows_state", is_flag=True, help="Their state, coordinator and assignment strategy.")
@@ -43,7 +44,6 @@ def describe(
     all_groups: bool,
     bootstrap: str,
     settings: Mapping[str, Any],
-    timeout: float | None,
     shows_offsets: bool,
     shows_members: bool,
     shows_state: bool,
@@ -56,7 +56,7 @@ def describe(
     asked for, as while a partition has no leader.
     """
     chosen = Chosen.of(groups, more_groups, all_groups)
-    connection = Connection(bootstrap, settings, timeout)
+    connection = Connection(bootstrap, settings)
     if shows_offsets + shows_members + shows_state > 1:
         raise click.UsageError("--offsets, --members and --state exclude each other.")
     if shows_members:
@@ -74,7 +74,7 @@ def describe(
     ),
 )
 @group_options
-@connection_options
+@admin_options
 @click.option("--verbose", is_flag=True, help="What each has and is to have, and at which epoch.")
 @output_options
 def members(
@@ -83,14 +83,11 @@ def members(
     all_groups: bool,
     bootstrap: str,
     settings: Mapping[str, Any],
-    timeout: float | None,
     verbose: bool,
     output: str,
 ) -> int:
     """Print who is in GROUPS: the same as describe --members."""
-    return _members(
-        Connection(bootstrap, settings, timeout), Chosen.of(groups, more_groups, all_groups), verbose, output
-    )
+    return _members(Connection(bootstrap, settings), Chosen.of(groups, more_groups, all_groups), verbose, output)
 
 
 @click.command(
@@ -101,8 +98,10 @@ def members(
     ),
 )
 @group_options
-@connection_options
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only offsets of this topic.")
+@admin_options
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", shell_complete=topic_names, help="Only offsets of this topic."
+)
 @output_options
 def offsets(
     groups: tuple[str, ...],
@@ -110,7 +109,6 @@ def offsets(
     all_groups: bool,
     bootstrap: str,
     settings: Mapping[str, Any],
-    timeout: float | None,
     topics: tuple[str, ...],
     output: str,
 ) -> int:
@@ -142,7 +140,7 @@ def offsets(
             note("nothing is committed.")
         return status
 
-    return Connection(bootstrap, settings, timeout).run(work)
+    return Connection(bootstrap, settings).run(work)
 
 
 async def _described(admin: AdminClient, chosen: Chosen) -> tuple[Found, int]:
@@ -162,7 +160,7 @@ def _positions(connection: Connection, chosen: Chosen, verbose: bool, output: st
     async def work(admin: AdminClient) -> int:
         names, status = await chosen.resolve(admin)
         found = await describe_all(admin, names)
-        patience = (connection.timeout or TIMEOUT_MS) / _SHARE_FOR_LEADERS
+        patience = admin.options.default_api_timeout_ms / _SHARE_FOR_LEADERS
         by_group, failed, endless = await positions_of(admin, found.groups, patience)
         for error in (*found.errors.values(), *failed.values()):
             complain(error)

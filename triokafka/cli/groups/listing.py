@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import click
 
-from triokafka.cli.groups.chosen import Connection, connection_options, listings
+from triokafka.cli.connection import admin_options
+from triokafka.cli.groups.chosen import Connection, listings
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
 
@@ -25,7 +26,7 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
         "triokafka groups list --state stable,empty --type --json",
     ),
 )
-@connection_options
+@admin_options
 @click.option(
     "--state", is_flag=False, flag_value="", metavar="[STATE,…]", help="Show states; or only groups in these."
 )
@@ -37,7 +38,6 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
 def list_groups(
     bootstrap: str,
     settings: Mapping[str, Any],
-    timeout: float | None,
     state: str | None,
     kind: str | None,
     all_protocols: bool,
@@ -83,7 +83,7 @@ def list_groups(
             print_table(columns, rows)
         return status
 
-    return Connection(bootstrap, settings, timeout).run(work)
+    return Connection(bootstrap, settings).run(work)
 
 
 def _wanted(option: str, text: str | None, known: tuple[str, ...]) -> list[str]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from triokafka.cli.groups.chosen import Chosen, Connection, complain, connection_options, group_options, note
+from triokafka.cli.completing import topic_names
+from triokafka.cli.connection import admin_options
+from triokafka.cli.groups.chosen import Chosen, Connection, complain, group_options, note
 from triokafka.cli.groups.reset_plan import (
     Plan,
     Scope,
@@ -54,8 +56,11 @@ class _Way(NamedTuple):
     ),
 )
 @group_options
-@connection_options
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]", help="A topic, or some of its partitions.")
+@admin_options
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]", shell_complete=topic_names,
+    help="A topic, or some of its partitions.",
+)  # fmt: skip
 @click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets for.")
 @click.option("--to-earliest", is_flag=True, help="To where the logs begin.")
 @click.option("--to-latest", is_flag=True, help="To where the logs end.")
@@ -75,7 +80,6 @@ def reset_offsets(
     all_groups: bool,
     bootstrap: str,
     settings: Mapping[str, Any],
-    timeout: float | None,
     topics: tuple[str, ...],
     all_topics: bool,
     dry_run: bool,
@@ -113,7 +117,7 @@ def reset_offsets(
             note("nothing is changed without --execute.")
         return 1 if failed else status
 
-    return Connection(bootstrap, settings, timeout).run(work)
+    return Connection(bootstrap, settings).run(work)
 
 
 def _way(name: str, value: Any, chosen: Chosen) -> _Way:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import trio
 
 import triokafka
+from triokafka.cli.counting import counted
 from triokafka.cli.measuring.job import bytes_of
 from triokafka.cli.measuring.meter import Meter, peak_mib
 from triokafka.cli.measuring.open_loop import Schedule, Ticker
@@ -198,7 +199,7 @@ class LoadRun:
             await trio.sleep(load.progress_seconds)
             now = time.perf_counter()
             acknowledged, failed = self._settled(producer)
-            line = f"{acknowledged:,} of {load.records:,} records acknowledged"
+            line = f"{acknowledged:,} of {counted(load.records, 'record')} acknowledged"
             if acknowledged > told:
                 speed = (acknowledged - told) / (now - since)
                 line += f"; {speed:,.0f} records/s, {speed * self._average_size() / _MEGABYTE:,.1f} MB/s"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import admin_options, pairs, with_admin
 from triokafka.cli.output import examples
 from triokafka.cli.topics.chosen import listings, nothing
@@ -86,7 +87,7 @@ def create(
         "triokafka topics alter orders --partitions 24",
     ),
 )
-@click.argument("topics", metavar="TOPICS")
+@click.argument("topics", metavar="TOPICS", shell_complete=topic_names)
 @admin_options
 @click.option("--partitions", type=COUNT, required=True, help="How many there shall be in the end.")
 @click.option(

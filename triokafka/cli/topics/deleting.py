@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import admin_options, with_admin
 from triokafka.cli.output import confirm, examples
 from triokafka.cli.topics.chosen import listings, nothing, parse_id
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         'triokafka topics delete "test-.*" --dry-run',
     ),
 )
-@click.argument("topics", required=False, metavar="[TOPICS]")
+@click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
 @admin_options
 @click.option("--topic-id", metavar="ID", help="The topic with this id, instead of TOPICS.")
 @click.option("--if-exists", is_flag=True, help="Succeed when nothing matches.")

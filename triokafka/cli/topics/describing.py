@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import admin_options, with_admin
 from triokafka.cli.output import examples, output_options
 from triokafka.cli.topics.chosen import listings, nothing, parse_id
@@ -33,7 +34,7 @@ _REPORTS: Final = {
         "triokafka topics describe --under-replicated-partitions --json",
     ),
 )
-@click.argument("topics", required=False, metavar="[TOPICS]")
+@click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
 @admin_options
 @click.option("--topic-id", metavar="ID", help="The topic with this id, instead of TOPICS.")
 @click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triokafka.cli.completing import topic_names
 from triokafka.cli.connection import admin_options, with_admin
 from triokafka.cli.output import examples, output_options
 from triokafka.cli.topics.chosen import listings
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
         'triokafka topics list "orders.*,payments" --json',
     ),
 )
-@click.argument("topics", required=False, metavar="[TOPICS]")
+@click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
 @admin_options
 @click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")
 @output_options

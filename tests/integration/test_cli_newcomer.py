@@ -1,0 +1,204 @@
+"""What a newcomer tries on the command line: typos, no broker, JSON, keys, completion; against a broker process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from triokafka.cli import completing
+from triokafka.cli.app import commands
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    process = BrokerProcess(
+        None, settings={"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+    )
+    yield process.start()
+    assert process.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def orders(broker: str) -> str:
+    """A topic with one record that has a key and a header, and one that is not text."""
+    done = run(broker, "produce", "orders", "--key", "table 4", "--value", "two coffees", "-H", "trace=7")
+    assert (done.returncode, done.stderr) == (0, "1 record acknowledged\n")
+    done = run(broker, "produce", "orders", stdin=b"\xff\xfe\n")
+    assert done.returncode == 0
+    return "orders"
+
+
+def environment(broker: str) -> Mapping[str, str]:
+    return {**os.environ, "TRIOKAFKA_BOOTSTRAP_SERVERS": broker, "PYTHONPATH": str(ROOT)}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "triokafka", *arguments]
+
+
+def run(broker: str, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command(*arguments), input=stdin, capture_output=True, timeout=60, check=False, env=environment(broker)
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_consuming_an_unknown_topic_fails_with_the_nearest_name_and_creates_nothing(broker: str, orders: str) -> None:
+    done = run(broker, "consume", "ordesr", "--from-beginning")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == (
+        "triokafka: unknown topic ordesr; did you mean orders? Otherwise create it (triokafka topics create ordesr)"
+        " or wait for it (--wait-for-topic)"
+    )
+    done = run(broker, "consume", "entirely-different", "--group", "g")
+    assert done.returncode == 1 and "unknown topic entirely-different; create it (" in done.stderr
+    assert {"ordesr", "entirely-different"}.isdisjoint(run(broker, "topics", "list").stdout.split())
+
+
+def test_consuming_waits_for_a_topic_when_told_so(broker: str) -> None:
+    options = ("--wait-for-topic", "--from-beginning", "--max-messages", "1")
+    process = subprocess.Popen(
+        command("consume", "later", *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(broker)
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "waiting for topic later, which does not exist yet …\n".encode()
+    assert run(broker, "produce", "later", "--value", "at last").returncode == 0
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, b"at last\n")
+
+
+def test_consuming_says_that_it_waits_for_new_records_and_how_to_see_the_old_ones(broker: str, orders: str) -> None:
+    process = subprocess.Popen(
+        command("consume", orders), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(broker)
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == (
+        "waiting for new records of orders …; --from-beginning prints those that are there already\n"
+    )
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+
+
+def test_records_are_printed_as_lines_of_json(broker: str, orders: str) -> None:
+    done = run(broker, "consume", orders, "--from-beginning", "--max-messages", "2", "--json")
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first.pop("timestamp") > 1_600_000_000_000
+    assert first == {
+        "topic": "orders",
+        "partition": 0,
+        "offset": 0,
+        "timestamp_type": "CreateTime",
+        "key": "table 4",
+        "value": "two coffees",
+        "headers": [{"name": "trace", "value": "7"}],
+    }
+    assert second["key"] is None and second["value_base64"] == "//4=" and "value" not in second
+    options = ("--from-beginning", "--max-messages", "1", "--json", "--value-deserializer", "builtins:len")
+    assert json.loads(run(broker, "consume", orders, *options).stdout)["value"] == 11
+    done = run(broker, "consume", orders, "--json", "--formatter", "noop")
+    assert done.returncode == 2 and "--json and --formatter exclude each other" in done.stderr
+
+
+def test_key_headers_and_partition_of_the_command_line_are_those_of_every_line(broker: str) -> None:
+    assert run(broker, "topics", "create", "keyed", "--partitions", "3").returncode == 0
+    options = ("-k", "k", "--header", "a=1", "--header", "b=", "--partition", "2")
+    assert run(broker, "produce", "keyed", *options, stdin=b"one\ntwo\n").stderr == "2 records acknowledged\n"
+    done = run(broker, "consume", "keyed", "--from-beginning", "--max-messages", "2", "--json")
+    for line, value in zip(done.stdout.splitlines(), ("one", "two"), strict=True):
+        record = json.loads(line)
+        assert (record["partition"], record["key"], record["value"]) == (2, "k", value)
+        assert [header["value"] for header in record["headers"]] == ["1", ""]
+    done = run(broker, "produce", "keyed", "-k", "k", "--property", "parse.key=true")
+    assert done.returncode == 2 and "--key and a key in each line" in done.stderr
+    assert "takes NAME=VALUE, not 'x'" in run(broker, "produce", "keyed", "-H", "x").stderr
+
+
+def test_run_ends_when_the_reader_of_its_output_leaves_although_no_further_record_comes(
+    broker: str, orders: str
+) -> None:
+    shell = f"set -o pipefail; {' '.join(command('consume', orders, '--from-beginning', '--json'))} | head -1"
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, timeout=60, check=False, env=environment(broker)
+    )
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert len(done.stdout.splitlines()) == 1 and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topics", "list"),
+        ("groups", "list"),
+        ("configs", "describe", "--topic", "orders"),
+        ("consume", "orders"),
+        ("produce", "orders", "--value", "x"),
+        ("perf", "produce", "--topic", "orders"),
+        ("perf", "consume", "--topic", "orders"),
+    ],
+    ids=" ".join,
+)
+def test_unreachable_broker_is_named_and_given_up(arguments: tuple[str, ...]) -> None:
+    """A port where connections are refused: one line for what is being tried, one for the end."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        done = run("", *arguments, "-b", address, "--broker-timeout", "1100")
+    assert (done.returncode, done.stdout) == (1, "")
+    tried, *_ = lines = [line for line in done.stderr.splitlines() if line.startswith("triokafka: ")]
+    assert tried == (
+        f"triokafka: could not connect to bootstrap server {address}: Connection refused;"
+        " trying for another 0.1 s (--broker-timeout)"
+    )
+    assert lines[-1].startswith(
+        f"triokafka: no broker has answered within 1.1 s: could not connect to bootstrap server {address}"
+    )
+
+
+def completed(broker: str, words: str) -> list[str]:
+    """What a shell is offered for the last of the words, which may be empty."""
+    variables = {
+        "_TRIOKAFKA_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"triokafka {words}",
+        "COMP_CWORD": str(len(f"triokafka {words}".split(" ")) - 1),
+    }
+    program = "from triokafka.cli.app import commands; commands(prog_name='triokafka')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**environment(broker), **variables},
+    )
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+def test_shell_completes_topics_and_groups(broker: str, orders: str) -> None:
+    done = run(broker, "consume", orders, "--group", "billing", "--from-beginning", "--max-messages", "1")
+    assert done.returncode == 0
+    assert completed(broker, "consume ord") == ["orders"]
+    assert completed(broker, "topics describe x,ord") == ["x,orders"]
+    assert completed(broker, "groups describe bil") == ["billing"]
+    assert completed(broker, "consume orders --group b") == ["billing"]
+    assert completed("", f"consume -b {broker} ord") == ["orders"]
+
+
+def test_completion_without_a_broker_offers_nothing_and_prints_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert completed(f"127.0.0.1:{silent.getsockname()[1]}", "consume ord") == []
+
+
+def test_completion_waits_a_second_at_most() -> None:
+    assert completing.LIMIT <= 1 and commands.name is not None

@@ -1,0 +1,68 @@
+"""How an error becomes a sentence and an exit status. Does not need click."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from triokafka.errors import KafkaError
+
+
+def status_of(error: BaseException) -> int:
+    """Print a failed run's error as a sentence and return its exit status. Raise an error that is a defect of ours."""
+    if isinstance(error, KeyboardInterrupt):
+        return _interrupted()
+    if isinstance(error, BrokenPipeError):
+        # The reader of our output has gone: print nothing more, and keep the interpreter from doing so at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    if isinstance(error, BaseExceptionGroup):
+        return _status_of_group(error)
+    if isinstance(error, KafkaError | OSError):
+        _print(describe(error))
+        return 1
+    raise error
+
+
+def _status_of_group(group: BaseExceptionGroup[BaseException]) -> int:
+    expected, unexpected = group.split((KafkaError, OSError, KeyboardInterrupt))
+    if unexpected is not None or expected is None:
+        raise group
+    leaves = _leaves(expected)
+    if any(isinstance(error, KeyboardInterrupt) for error in leaves):
+        return _interrupted()
+    for error in leaves:
+        _print(describe(error))
+    return 1
+
+
+def _interrupted() -> int:
+    print("stopped", file=sys.stderr)
+    return 128 + signal.SIGINT
+
+
+def _print(sentence: str) -> None:
+    print(f"triokafka: {sentence}", file=sys.stderr)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+def describe(error: BaseException) -> str:
+    """Return one line for a person: what happened, and the remedy when the error knows it."""
+    if isinstance(error, OSError) and error.strerror:  # without the number
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        text = str(error) or type(error).__name__
+    advice = getattr(error, "advice", "")
+    return f"{ended(text)} {advice}" if advice and advice not in text else text
+
+
+def ended(text: str) -> str:
+    """Return the text as a whole sentence, so that another one may follow."""
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."

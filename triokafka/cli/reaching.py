@@ -1,0 +1,87 @@
+"""What a command prints while no broker has answered, and the error when it gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from triokafka.errors import KafkaError, KafkaTimeoutError
+from triokafka.hooks import Hooks
+from triokafka.structs import Node
+
+T = TypeVar("T")
+
+SILENCE: Final = 1.0
+"""Seconds without an answer after which a command prints what it is trying."""
+
+
+class Reaching(Hooks):
+    """Notes whether any broker has answered. Given to a client as ``hooks=``."""
+
+    def __init__(self, bootstrap: str, timeout_ms: float) -> None:
+        self.answered = False
+        self._bootstrap = bootstrap
+        self._timeout = timeout_ms / 1000
+        self._problem = ""
+
+    def on_connect(self, node: Node, address: str, seconds: float, error: Exception | None) -> None:
+        """Note the outcome of a connection attempt."""
+        if error is None:
+            self.answered = True  # the handshake includes a request
+        else:
+            self._problem = str(error).rstrip(".")
+
+    async def report(self) -> None:
+        """After a second without an answer, print what is being tried."""
+        import trio
+
+        await trio.sleep(min(SILENCE, self._timeout))
+        if not self.answered and self._timeout > SILENCE:
+            left = self._timeout - SILENCE
+            click.echo(f"triokafka: {self._why()}; trying for another {left:g} s (--broker-timeout)", err=True)
+
+    async def watch(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run ``work`` beside `report`; its failure is `error` as long as no broker has answered."""
+        import trio
+
+        failure: Exception | None = None
+        results: list[T] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.report)
+            try:
+                results.append(await work())
+            except Exception as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is None:
+            return results[0]
+        raise self.failure(failure)  # as itself, not in the nursery's group
+
+    def failure(self, error: Exception) -> Exception:
+        """Return what to raise for a client's error: that no broker has answered, where that is the cause."""
+        if self.answered:
+            return error
+        ours = (
+            error.split(KafkaError)[1] is None if isinstance(error, ExceptionGroup) else isinstance(error, KafkaError)
+        )
+        return self.error() if ours else error
+
+    def error(self) -> KafkaError:
+        """Return the error of a command that gives up because no broker has answered."""
+        return KafkaTimeoutError(
+            f"no broker has answered within {self._timeout:g} s: {self._why()}."
+            " Is a broker running there? --bootstrap-server names another one"
+        )
+
+    def _why(self) -> str:
+        return self._problem or f"{self._bootstrap} has not answered yet"
+
+
+def hooked(options: dict[str, Any], timeout_ms: float) -> Reaching:
+    """Add a `Reaching` to the options of a client, and return it."""
+    servers = options.get("bootstrap_servers", "")
+    reaching = Reaching(servers if isinstance(servers, str) else ",".join(map(str, servers)), timeout_ms)
+    options["hooks"] = reaching
+    return reaching
