@@ -22,7 +22,7 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRespons
 
 
 def join(shard: GroupShard, joiner: Joiner, reply: Reply[JoinGroupResponse], turn: GroupTurn) -> None:
-    """A member joins; one without an id makes the group if need be (cluster/GJN-02), also in the place of a consumer
+    """A member joins; one without an id makes the group if need be, also in the place of a consumer
     group that has no members. One that has some takes it in as it is."""
     request = joiner.request
     consumer_group = shard.consumer_groups.get(request.group_id)

@@ -78,7 +78,7 @@ class CoordinatorRuntime(Generic[S, C]):
         """This broker leads ``partition`` since ``leader_epoch``: read its log, in the background task.
 
         Requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. An epoch that is not newer than the one known is
-        ignored, so that a late call cannot undo a later one (cluster/GMD-21, cluster/GMD-22).
+        ignored, so that a late call cannot undo a later one.
         """
         if self.is_stopped:
             return
@@ -96,8 +96,7 @@ class CoordinatorRuntime(Generic[S, C]):
     def unload(self, partition: int, leader_epoch: int | None = None) -> None:
         """This broker does not lead ``partition`` any more, as of ``leader_epoch`` (None: in any case).
 
-        Whoever waits is answered NOT_COORDINATOR. Nothing is written: the next leader needs the records
-        (cluster/GMD-24).
+        Whoever waits is answered NOT_COORDINATOR. Nothing is written: the next leader needs the records.
         """
         known = self._contexts.get(partition)
         if known is None or (leader_epoch is not None and leader_epoch < known.leader_epoch):
@@ -105,7 +104,7 @@ class CoordinatorRuntime(Generic[S, C]):
         self._drop(known)
 
     def stop(self) -> None:
-        """The broker stops: as `unload` of every partition, and nothing is served any more (cluster/GSD-01)."""
+        """The broker stops: as `unload` of every partition, and nothing is served any more."""
         self.is_stopped = True
         for context in list(self._contexts.values()):
             self._drop(context)

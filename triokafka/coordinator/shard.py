@@ -161,7 +161,7 @@ class GroupShard:
         self._journal.commit(high_watermark)
 
     def loaded(self, turn: GroupTurn) -> None:
-        """Build the groups, give every member a full session, and set the timer of expiry (cluster/GMD-23)."""
+        """Build the groups, give every member a full session, and set the timer of expiry."""
         loading, self._loading = self._loading or {}, None
         for group_id, value in loading.items():
             group = self.groups[group_id] = restore_group(group_id, value)
@@ -203,7 +203,7 @@ class GroupShard:
             rounds.sync_time_over(group, self.config, turn)
 
     def unload(self) -> list[Reply[Any]]:
-        """Give up all groups: they are Dead here. Returns the requests that wait (cluster/GMD-25)."""
+        """Give up all groups: they are Dead here. Returns the requests that wait."""
         waiting: list[Reply[Any]] = []
         for group in self.groups.values():
             for member in group.members.values():

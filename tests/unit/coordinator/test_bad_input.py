@@ -140,7 +140,7 @@ def test_names_of_any_kind_are_taken_as_they_are(name: str) -> None:
 @pytest.mark.parametrize("name", ["c" * 32_767, "\N{PILE OF POO}" * 8_191, "i" * 32_740])
 @pytest.mark.parametrize("static", [False, True])
 def test_member_id_stays_writable_however_long_the_name_of_the_client_is(name: str, static: bool) -> None:
-    """`cluster/GJN-05`: the name that the id begins with is cut where a record and an answer would not hold the id."""
+    """The name that the id begins with is cut where a record and an answer would not hold the id."""
     rig = Rig()
     reply = rig.join(client_id=name, instance_id=name if static else None)
     rig.pass_time(9)
@@ -154,7 +154,7 @@ def test_member_id_stays_writable_however_long_the_name_of_the_client_is(name: s
 
 
 def test_group_too_large_for_a_record_is_told_so_and_can_shrink() -> None:
-    """`cluster/GER-01`: the assignment of nobody is taken; members that leave make room."""
+    """The assignment of nobody is taken; members that leave make room."""
     rig = Rig()
     peace = Peace(rig)
     (leader, follower), generation = rig.joined_group()
@@ -218,7 +218,6 @@ def test_rebalance_timeout_of_no_time_harms_its_owner_alone() -> None:
 
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**62])
 def test_retention_until_after_the_end_of_time_is_for_ever(retention_ms: int) -> None:
-    """`cluster/GMD-18`."""
     rig = Rig(offsets_retention_check_interval_ms=86_400_000)
     assert code(rig.commit(retention_ms=retention_ms, version=4)) == 0
     rig.restart()
@@ -240,7 +239,7 @@ def test_retention_of_less_than_nothing_is_the_default(retention_ms: int) -> Non
 @pytest.mark.parametrize("generation", [-(2**31), -1, 0, 2, 2**31 - 1])
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
 def test_lie_about_the_generation_changes_nothing(request_name: str, generation: int) -> None:
-    """`cluster/GSY-01`, `cluster/GHB-01`, `cluster/GOC-03`; and the session does not go on for it."""
+    """The request does not extend the session."""
     rig = Rig()
     peace = Peace(rig)
     (leader, follower), right = rig.stable_group()
@@ -286,7 +285,6 @@ def test_lie_about_the_instance_changes_nothing(request_name: str, instance_id: 
 
 
 def test_follower_that_poses_as_the_leader_assigns_nothing() -> None:
-    """`cluster/GSY-03`."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     stolen = rig.sync(follower, generation, {follower: b"everything"})
@@ -391,7 +389,7 @@ def test_thousands_of_groups_that_nobody_needs_are_gone_at_the_next_look_for_old
 
 
 def test_answers_of_ten_thousand_who_repeat_themselves_do_not_pile_up() -> None:
-    """`cluster/GJN-06`: one request waits per member, the last; the older ones are answered."""
+    """One request waits per member, the last; the older ones are answered."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     joins: list[Reply[JoinGroupResponse]] = [rig.join(leader) for _ in range(MANY)]
@@ -415,7 +413,7 @@ def test_commits_of_ten_thousand_who_are_nobody_leave_no_trace() -> None:
 
 
 def test_keys_and_values_of_noise_are_refused_when_they_are_read() -> None:
-    """`cluster/GMD-06`, `cluster/GMD-22`: what a record of a known kind cannot say is not guessed."""
+    """What a record of a known kind cannot say is not guessed."""
     from triokafka.coordinator.stored import decode
 
     assert decode(struct.pack(">h", 99) + b"anything", b"x") is None

@@ -31,13 +31,12 @@ from triokafka.protocol.embedded import ConsumerProtocolSubscription, OwnedTopic
     ],
 )
 def test_hash_is_that_of_java(text: str, value: int) -> None:
-    """`cluster/GMD-02`: over UTF-16 code units, in signed 32-bit arithmetic."""
+    """Over UTF-16 code units, in signed 32-bit arithmetic."""
     assert java_string_hash(text) == value
 
 
 @pytest.mark.parametrize(("group", "partition"), [("polygenelubricants", 0), ("hello", 22), ("a", 47), ("", 0)])
 def test_partition_is_the_absolute_hash_and_the_smallest_integer_counts_as_zero(group: str, partition: int) -> None:
-    """`cluster/GMD-02`."""
     assert coordinator_partition(group, 50) == partition
 
 
@@ -62,7 +61,6 @@ def key(name: str) -> TimerKey:
 
 
 def test_deadlines_fire_in_order_and_once() -> None:
-    """`cluster/GPG-01`."""
     queue = TimerQueue()
     queue.schedule(key("b"), 2.0)
     queue.schedule(key("a"), 1.0)
@@ -182,7 +180,7 @@ def test_subscriptions_of_every_version_are_read(version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_subscription_that_leaves_out_what_its_version_added_is_read_by_its_beginning(version: int) -> None:
-    """`cluster/API-02`, as Kafka's ``ClassicGroup`` reads it: an unreadable one would hold the offsets of every topic.
+    """As Kafka's ``ClassicGroup`` reads it: an unreadable one would hold the offsets of every topic.
 
     @platformatic/kafka writes version 1 without the partitions that the member owns.
     """

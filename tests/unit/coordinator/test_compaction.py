@@ -1,4 +1,4 @@
-"""The log under the groups is compacted (`cluster/GMD-30`): what is left loads into the same state.
+"""The log under the groups is compacted: what is left loads into the same state.
 
 A real log on a disk in memory, cleaned by the real cleaner, under a coordinator that runs on it.
 """
@@ -147,7 +147,7 @@ def test_group_of_many_generations_is_the_last_one() -> None:
 
 @pytest.mark.parametrize("tombstones_go", [False, True])
 def test_what_was_removed_stays_removed(tombstones_go: bool) -> None:
-    """`cluster/GMD-30`: also when the tombstones themselves are gone, and everything before them."""
+    """Also when the tombstones themselves are gone, and everything before them."""
     disk = OnDisk()
     for group_id in GROUPS:
         disk.rig.commit(group_id=group_id, offsets={("orders", p): 1 for p in range(8)})
@@ -173,7 +173,6 @@ def test_what_was_removed_stays_removed(tombstones_go: bool) -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_tombstone_and_new_record_in_both_orders(again: bool) -> None:
-    """`cluster/GMD-30`."""
     disk = OnDisk()
     disk.rig.commit()
     disk.rig.delete_group()

@@ -228,7 +228,6 @@ def test_a_step_that_could_not_be_written_does_not_prolong_the_time_to_let_go() 
 
 
 def test_after_a_restart_sessions_and_revocations_begin_anew() -> None:
-    """cluster/GMD-23"""
     rig = Rig()
     rig.beat(beat("a"))
     rig.beat(beat("b"))

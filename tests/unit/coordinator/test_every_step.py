@@ -296,7 +296,6 @@ def test_stories_are_long_enough_to_be_worth_telling() -> None:
 
 @pytest.mark.parametrize(("kind", "struck"), PLACES)
 def test_append_that_fails_at_any_step_is_survived(kind: type[Story], struck: int) -> None:
-    """`cluster/GER-01`, `cluster/GSY-04`."""
 
     def strike(rig: Rig, step: int) -> None:
         if step == struck:
@@ -329,7 +328,7 @@ def test_commit_that_is_late_at_any_step_is_survived(kind: type[Story], struck: 
 def test_records_that_are_lost_with_their_leader_at_any_step_were_never_acknowledged(
     kind: type[Story], struck: int
 ) -> None:
-    """`cluster/GMD-24`, `cluster/GMD-25`: who waited is told, and the next leader knows nothing of it."""
+    """Who waited is told, and the next leader knows nothing of it."""
     story: Story
 
     def strike(rig: Rig, step: int) -> None:

@@ -51,7 +51,6 @@ REBALANCE = RebalanceInProgressError.code
 def test_append_errors_become_the_codes_that_clients_expect(
     error: type[KafkaError], anything: int, group: int, offsets: int
 ) -> None:
-    """`cluster/GER-01`."""
     assert coordinator_error(error("x")) == anything
     assert group_append_error(error("x")) == group
     assert offsets_append_error(error("x")) == offsets
@@ -61,7 +60,6 @@ def test_append_errors_become_the_codes_that_clients_expect(
 
 
 def test_failed_commit_changes_nothing() -> None:
-    """`cluster/GMD-08`, `cluster/GMD-15`."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.log.fails_with = NotLeaderForPartitionError("moved")
@@ -90,7 +88,7 @@ def test_group_that_cannot_be_stored_does_not_exist(version: int) -> None:
 
 
 def test_assignment_that_cannot_be_stored_starts_a_new_round() -> None:
-    """`cluster/GST-07`, `cluster/GST-08`, `cluster/GSY-04`: who waits is told, and nobody has an assignment."""
+    """Who waits is told, and nobody has an assignment."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     parked = rig.sync(follower, generation)
@@ -159,7 +157,7 @@ def late_rig() -> Rig:
 
 
 def test_answer_is_held_until_the_high_watermark_passes() -> None:
-    """`cluster/GMD-13`, `cluster/GMD-15`: a commit is acknowledged only when it is replicated."""
+    """A commit is acknowledged only when it is replicated."""
     rig = late_rig()
     reply = rig.commit()
     assert not reply.is_set
@@ -221,7 +219,6 @@ def test_refusal_that_rests_on_something_uncommitted_waits_for_it() -> None:
 
 
 def test_group_is_stable_only_when_its_assignment_is_committed() -> None:
-    """`cluster/GMD-13`, `cluster/GST-07`."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     rig.log.commits_at_once = False
@@ -247,7 +244,7 @@ def test_leader_that_repeats_its_sync_does_not_store_a_second_assignment() -> No
 
 
 def test_assignment_that_is_committed_after_a_new_round_began_is_ignored() -> None:
-    """`cluster/GSY-04`: the callback of an older round."""
+    """The callback of an older round."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     rig.log.commits_at_once = False
@@ -261,7 +258,7 @@ def test_assignment_that_is_committed_after_a_new_round_began_is_ignored() -> No
 
 
 def test_assignment_of_an_older_generation_is_not_taken_for_that_of_the_newer_one() -> None:
-    """`cluster/GSY-04`: it is committed only when the next generation already waits for its own."""
+    """It is committed only when the next generation already waits for its own."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     rig.log.commits_at_once = False
@@ -289,7 +286,7 @@ def test_commit_that_takes_too_long_is_answered_as_a_timeout() -> None:
 
 
 def test_assignment_that_takes_too_long_starts_a_new_round() -> None:
-    """`cluster/GER-01`: the members only need to join again."""
+    """The members only need to join again."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     parked = rig.sync(follower, generation)
@@ -338,7 +335,7 @@ def test_answers_come_in_the_order_of_the_log() -> None:
 
 
 def test_high_watermark_that_moves_during_the_append_finds_the_records_replayed() -> None:
-    """`cluster/GMD-14`, `cluster/GLK-01`: a broker without followers tells of it from inside the append."""
+    """A broker without followers tells of it from inside the append."""
     rig = Rig()
     append = rig.log.append
 
@@ -356,7 +353,7 @@ def test_high_watermark_that_moves_during_the_append_finds_the_records_replayed(
 
 
 def test_everybody_who_waits_is_told_when_the_shard_moves() -> None:
-    """`cluster/GMD-24`, `cluster/GMD-25`: joins, syncs and held commits alike; and nothing is written."""
+    """Joins, syncs and held commits alike; and nothing is written."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     parked_sync = rig.sync(follower, generation)
@@ -385,7 +382,6 @@ def test_lost_records_are_forgotten() -> None:
 
 
 def test_group_that_is_gone_with_its_shard_is_dead() -> None:
-    """`cluster/GST-10`."""
     rig = Rig()
     rig.stable_group()
     group = rig.group()

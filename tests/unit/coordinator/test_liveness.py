@@ -11,7 +11,6 @@ REBALANCE = RebalanceInProgressError.code
 
 
 def test_silent_member_is_removed_when_its_session_ends() -> None:
-    """`cluster/GHB-05`."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(session_ms=10_000)
     rig.pass_time(5)
@@ -25,7 +24,7 @@ def test_silent_member_is_removed_when_its_session_ends() -> None:
 
 
 def test_heartbeat_that_comes_at_the_last_moment_counts() -> None:
-    """`cluster/GHB-05`, erratum E21: a deadline that has passed and not fired yet is one that can still be moved."""
+    """A deadline that has passed and not fired yet is one that can still be moved."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(session_ms=10_000)
     rig.world.clock += 10
@@ -35,7 +34,6 @@ def test_heartbeat_that_comes_at_the_last_moment_counts() -> None:
 
 
 def test_heartbeats_keep_a_member() -> None:
-    """`cluster/GHB-02`."""
     rig = Rig()
     members, generation = rig.stable_group(session_ms=6_000)
     for _ in range(20):
@@ -56,7 +54,6 @@ def test_heartbeats_keep_a_member_while_others_join() -> None:
 
 
 def test_commits_count_as_heartbeats() -> None:
-    """`cluster/GHB-03` (`client/HB-17`)."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(session_ms=10_000)
     for _ in range(5):
@@ -67,7 +64,7 @@ def test_commits_count_as_heartbeats() -> None:
 
 
 def test_waiting_members_do_not_expire() -> None:
-    """`cluster/GHB-04`: the coordinator owes them an answer."""
+    """The coordinator owes them an answer."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(session_ms=10_000, rebalance_ms=60_000)
     parked_join = rig.join(leader, rebalance_ms=60_000)
@@ -86,7 +83,7 @@ def test_waiting_members_do_not_expire() -> None:
 
 
 def test_answered_members_have_a_full_session() -> None:
-    """`cluster/GHB-03`, `cluster/GSY-06`: also when they were parked longer than that."""
+    """Also when they were parked longer than that."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group(session_ms=10_000, rebalance_ms=60_000)
     rig.sync(follower, generation)
@@ -110,7 +107,6 @@ def test_new_member_that_is_parked_for_too_long_is_told_to_start_again() -> None
 
 
 def test_leaving_makes_the_others_rejoin() -> None:
-    """`cluster/GLV-01`."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     left = rig.leave(follower)
@@ -120,7 +116,6 @@ def test_leaving_makes_the_others_rejoin() -> None:
 
 
 def test_leaving_may_complete_the_round() -> None:
-    """`cluster/GLV-01`."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     waiting = rig.join(leader)

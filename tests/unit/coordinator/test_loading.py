@@ -17,7 +17,7 @@ NOT_COORDINATOR = NotCoordinatorError.code
 
 
 def test_stable_group_is_stable_after_a_restart() -> None:
-    """`cluster/GMD-09`, `GMD-10`, `GMD-22`, `GMD-23`: with generation, members, assignments; and full sessions."""
+    """With generation, members, assignments; and full sessions."""
     rig = Rig()
     members, generation = rig.stable_group(3, session_ms=10_000)
     rig.restart()
@@ -30,7 +30,6 @@ def test_stable_group_is_stable_after_a_restart() -> None:
 
 
 def test_members_of_a_loaded_group_that_stay_silent_expire() -> None:
-    """`cluster/GMD-23`."""
     rig = Rig()
     rig.stable_group(2, session_ms=10_000)
     rig.restart()
@@ -49,7 +48,6 @@ def test_round_in_progress_is_lost_with_the_coordinator() -> None:
 
 
 def test_requests_wait_outside_while_the_shard_loads() -> None:
-    """`cluster/GMD-20`."""
     rig = Rig()
     members, generation = rig.stable_group()
     rig.runtime.unload(PARTITION)
@@ -67,7 +65,6 @@ def test_requests_wait_outside_while_the_shard_loads() -> None:
 
 
 def test_long_logs_are_read_in_steps() -> None:
-    """`cluster/GMD-21`."""
     rig = Rig()
     for _ in range(30):
         rig.commit(offsets={("orders", p): 1 for p in range(500)})
@@ -94,7 +91,7 @@ def test_shard_that_is_unloaded_while_it_loads_stays_unloaded() -> None:
 
 
 def test_late_calls_of_an_older_epoch_change_nothing() -> None:
-    """`cluster/GMD-21`, erratum E12: the epoch guards against load and unload that arrive twice or out of order."""
+    """The epoch guards against load and unload that arrive twice or out of order."""
     rig = Rig()
     rig.stable_group()
     shard = rig.shard
@@ -116,7 +113,7 @@ def test_newer_epoch_reads_the_log_again() -> None:
 
 
 def test_last_record_of_a_key_wins_in_any_order() -> None:
-    """`cluster/GMD-30`: tombstone then new, new then tombstone, on a log that is not compacted."""
+    """Tombstone then new, new then tombstone, on a log that is not compacted."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.delete_group()
@@ -129,7 +126,6 @@ def test_last_record_of_a_key_wins_in_any_order() -> None:
 
 
 def test_compacted_log_gives_the_same_state() -> None:
-    """`cluster/GMD-30`."""
     rig = Rig()
     members, generation = rig.stable_group()
     for offset in range(5):
@@ -143,7 +139,7 @@ def test_compacted_log_gives_the_same_state() -> None:
 
 
 def test_records_of_unknown_kinds_are_skipped() -> None:
-    """`cluster/GMD-06`: a newer broker may have written them."""
+    """A newer broker may have written them."""
     rig = Rig()
     rig.commit()
     rig.log.records[PARTITION].insert(0, CoordinatorRecord(struct.pack(">h", 77) + b"whatever", b"x"))
@@ -153,7 +149,7 @@ def test_records_of_unknown_kinds_are_skipped() -> None:
 
 
 def test_records_above_the_high_watermark_are_read_but_not_shown() -> None:
-    """Loading goes to the log end, so a fresh leader misses nothing that was acknowledged (`cluster/GMD-22`)."""
+    """Loading goes to the log end, so a fresh leader misses nothing that was acknowledged."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.log.commits_at_once = False
@@ -166,7 +162,7 @@ def test_records_above_the_high_watermark_are_read_but_not_shown() -> None:
 
 
 def test_log_that_cannot_be_read_is_not_served() -> None:
-    """`cluster/GMD-22`: a failed load is not ownership."""
+    """A failed load is not ownership."""
     rig = Rig()
     rig.commit()
     rig.log.records[PARTITION].append(CoordinatorRecord(struct.pack(">h", 1) + b"\x00\x09", b"x"))

@@ -217,9 +217,6 @@ CELLS = [(request, state) for request, row in MATRIX.items() for state in row]
 
 @pytest.mark.parametrize(("request_name", "state"), CELLS, ids=[f"{r}-{s.value}" for r, s in CELLS])
 def test_every_request_in_every_state_is_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
-    """`cluster/GST-01`, `GST-02`, `GST-03`, `GST-04`, `GST-06`, `GST-08`, `GST-09`; `GJN-04` to `GJN-08`; `GSY-01`,
-    `GSY-02`, `GSY-03`, `GSY-05`; `GHB-01`; `GLV-01`; `GOC-03`; erratum E11.
-    """
     scene = Scene(state)
     reply = REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == MATRIX[request_name][state]
@@ -227,7 +224,7 @@ def test_every_request_in_every_state_is_answered_as_the_table_says(request_name
 
 @pytest.mark.parametrize("state", list(GroupState), ids=[s.value for s in GroupState])
 def test_offsets_can_be_fetched_in_every_state(state: GroupState) -> None:
-    """`cluster/GMD-26`, erratum E11: also of a group that is Dead."""
+    """Also of a group that is Dead."""
     scene = Scene(state)
     group = scene.rig.group()
     group.state, kept = EMPTY, group.state
@@ -240,7 +237,6 @@ def test_offsets_can_be_fetched_in_every_state(state: GroupState) -> None:
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
 def test_a_member_that_nobody_knows_is_told_so_in_every_state(request_name: str, state: GroupState) -> None:
-    """`cluster/GSY-01`, `cluster/GHB-01`, `cluster/GOC-03`."""
     scene = Scene(state)
     ask = {
         "sync": lambda: scene.rig.sync("stranger", scene.generation),
@@ -253,7 +249,6 @@ def test_a_member_that_nobody_knows_is_told_so_in_every_state(request_name: str,
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
 def test_a_member_of_an_older_generation_is_told_so_in_every_state(request_name: str, state: GroupState) -> None:
-    """`cluster/GSY-01`, `cluster/GHB-01`, `cluster/GOC-03`."""
     scene = Scene(state)
     old = scene.generation - 1
     ask = {
@@ -266,7 +261,6 @@ def test_a_member_of_an_older_generation_is_told_so_in_every_state(request_name:
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 def test_a_member_without_a_protocol_in_common_is_refused_in_every_state(state: GroupState) -> None:
-    """`cluster/GJN-03`."""
     scene = Scene(state)
     assert code(scene.rig.join(protocols=[ROUND_ROBIN])) == 23
     assert code(scene.rig.join(protocols=[RANGE], protocol_type="connect")) == 23
@@ -357,7 +351,7 @@ STATIC_CELLS = [(request, state) for request in STATIC_MATRIX for state in Group
 
 @pytest.mark.parametrize(("request_name", "state"), STATIC_CELLS, ids=[f"{r}-{s.value}" for r, s in STATIC_CELLS])
 def test_static_members_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
-    """`cluster/GJN-05` to `GJN-08`, `GSY-01`, `GHB-01`, `GLV-01`, `GOC-03` with the static members of section 19."""
+    """KIP-345."""
     scene = Scene(state, static=True)
     reply = STATIC_REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == STATIC_MATRIX[request_name][state]
@@ -442,7 +436,7 @@ def test_tools_are_answered_as_the_table_says(request_name: str, state: GroupSta
 
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 def test_groups_are_listed_and_described_in_every_state(state: GroupState) -> None:
-    """`cluster/GMD-28`, `cluster/GMD-29`: what was assigned is shown of a stable group only."""
+    """What was assigned is shown of a stable group only."""
     scene = Scene(state)
     listed = scene.rig.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
     described = scene.rig.runtime.read(PARTITION, lambda shard: admin.describe(shard, "g", 6))
@@ -570,7 +564,7 @@ NOT_SERVED: dict[str, tuple[ServiceAsk, int, int]] = {
 
 @pytest.mark.parametrize("request_name", NOT_SERVED)
 async def test_coordinator_that_stops_is_not_available(request_name: str) -> None:
-    """`cluster/GSD-01`, `GJN-01`, `GHB-01`: nothing is served, nor loaded any more."""
+    """Nothing is served, nor loaded any more."""
     broker = Broker("stopped")
     assert await NOT_SERVED[request_name][0](broker.coordinator) == CoordinatorNotAvailableError.code
     assert broker.coordinator.runtime.active_partitions() == []
@@ -579,9 +573,6 @@ async def test_coordinator_that_stops_is_not_available(request_name: str) -> Non
 @pytest.mark.parametrize("shard", ["loading", "unreadable", "moved away", "never here"])
 @pytest.mark.parametrize("request_name", NOT_SERVED)
 async def test_what_is_not_kept_here_is_answered_as_the_table_says(request_name: str, shard: str) -> None:
-    """`cluster/GMD-20`, `GMD-24`, `GMD-26`, `GMD-28`, `GJN-01`, `GSY-01`, `GHB-01`, `GLV-01`; erratum E19.
-
-    A shard that could not be read is not served, and not owned either (`cluster/GMD-22`).
-    """
+    """A shard that could not be read is not served, and not owned either."""
     ask, loading, not_here = NOT_SERVED[request_name]
     assert await ask(Broker(shard).coordinator) == (loading if shard == "loading" else not_here)

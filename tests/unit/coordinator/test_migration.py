@@ -428,7 +428,7 @@ def test_a_new_dynamic_member_gets_its_id_first() -> None:
 
 @pytest.mark.parametrize("static", [False, True])
 def test_the_id_of_a_classic_member_stays_writable_however_long_the_name_of_the_client_is(static: bool) -> None:
-    """`cluster/GJN-05`, also in a consumer group."""
+    """Also in a consumer group."""
     rig = Rig()
     rig.beat(beat("n"))
     name = "c" * 32_767

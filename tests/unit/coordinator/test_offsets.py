@@ -44,7 +44,6 @@ WEEK = 7 * DAY
 
 
 def test_commit_is_there_after_a_restart_with_all_that_it_said() -> None:
-    """`cluster/GMD-07`, `cluster/GMD-15`."""
     rig = Rig()
     assert code(rig.commit(offsets={("orders", 2): 7}, metadata="mine", leader_epoch=4)) == 0
     rig.restart()
@@ -53,14 +52,13 @@ def test_commit_is_there_after_a_restart_with_all_that_it_said() -> None:
 
 
 def test_null_metadata_becomes_empty() -> None:
-    """`cluster/GOC-01`."""
     rig = Rig()
     rig.commit(metadata=None)
     assert rig.fetch(("orders", 0)).topics[0].partitions[0].metadata == ""
 
 
 def test_commit_without_members_makes_a_group() -> None:
-    """`cluster/GOC-02`: a consumer that assigns its partitions itself only stores positions."""
+    """A consumer that assigns its partitions itself only stores positions."""
     rig = Rig()
     assert code(rig.commit()) == 0
     assert (rig.state(), rig.group().protocol_type) == (GroupState.EMPTY, None)
@@ -68,7 +66,7 @@ def test_commit_without_members_makes_a_group() -> None:
 
 @pytest.mark.parametrize(("version", "error"), [(8, IllegalGenerationError), (9, GroupIdNotFoundError)])
 def test_commit_of_a_generation_of_an_unknown_group(version: int, error: type[IllegalGenerationError]) -> None:
-    """`cluster/GOC-02`, and its newer name since version 9."""
+    """UNKNOWN_MEMBER_ID became STALE_MEMBER_EPOCH in version 9."""
     rig = Rig()
     assert code(rig.commit("somebody", 3, version=version)) == error.code
     assert rig.shard.groups == {}
@@ -81,7 +79,7 @@ def test_commit_without_a_member_into_a_group_that_has_some_is_refused() -> None
 
 
 def test_metadata_that_is_too_long_is_refused_for_its_partition_only() -> None:
-    """`cluster/GMD-15`; the length counts as in Java."""
+    """The length counts UTF-16 code units, as in Java."""
     rig = Rig(offset_metadata_max_bytes=4)
     request = OffsetCommitRequest(
         group_id="g",
@@ -102,7 +100,6 @@ def test_metadata_that_is_too_long_is_refused_for_its_partition_only() -> None:
 
 
 def test_topics_that_do_not_exist_are_answered_without_asking_the_group() -> None:
-    """`cluster/GOC-01`."""
     rig = Rig()
     request = OffsetCommitRequest(
         topics=[
@@ -118,7 +115,7 @@ def test_topics_that_do_not_exist_are_answered_without_asking_the_group() -> Non
 
 @pytest.mark.parametrize("version", [8, 10])
 def test_partitions_that_do_not_exist_are_answered_without_asking_the_group(version: int) -> None:
-    """`cluster/GOC-01`: those beside them are committed."""
+    """Those beside them are committed."""
     rig = Rig()
     many = [OffsetCommitRequestPartition(partition_index=i) for i in (-1, 0, 3, 4, 2**31 - 1)]
     request = OffsetCommitRequest(
@@ -167,13 +164,11 @@ def test_failed_commit_answers_every_partition() -> None:
 
 
 def test_what_was_never_committed_is_minus_one_and_no_error() -> None:
-    """`cluster/GMD-26`."""
     found = Rig().fetch(("orders", 0), group_id="nobody").topics[0].partitions[0]
     assert (found.committed_offset, found.error_code, found.metadata) == (-1, 0, "")
 
 
 def test_null_topics_mean_all_of_the_group() -> None:
-    """`cluster/GMD-26`."""
     rig = Rig()
     rig.commit(offsets={("orders", 1): 4, ("orders", 0): 3, ("bills", 5): 6})
     rig.commit(offsets={("orders", 0): 99}, group_id="other")
@@ -221,7 +216,7 @@ def test_all_positions_by_id_leave_out_deleted_topics() -> None:
 
 @pytest.mark.parametrize("stable", [False, True])
 def test_positions_that_are_told_in_steps_are_those_of_one_moment(stable: bool) -> None:
-    """What is committed while others have their turn is not among them (`cluster/GMD-26`)."""
+    """What is committed while others have their turn is not among them."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 3, ("bills", 0): 4})
     asked = OffsetFetchRequestGroup(group_id="g", topics=None)
@@ -435,7 +430,7 @@ def test_offset_set_for_a_group_that_was_long_empty_has_its_full_retention() -> 
 
 
 def test_empty_group_goes_with_its_last_offset() -> None:
-    """`cluster/GMD-16`: with a tombstone, so that it is gone after a restart too."""
+    """With a tombstone, so that it is gone after a restart too."""
     rig = Rig()
     members, generation = rig.stable_group(1)
     rig.commit(members[0], generation)
@@ -457,7 +452,7 @@ def test_offsets_of_simple_consumers_count_from_their_commit() -> None:
 
 
 def test_retention_time_of_the_commit_itself_wins() -> None:
-    """`cluster/GMD-18`: up to version 4 a client could ask for its own."""
+    """Up to version 4 a client could ask for its own."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1}, retention_ms=3_600_000, version=4)
     rig.commit(offsets={("orders", 1): 1}, retention_ms=int(4 * WEEK * 1000), version=4)
@@ -469,7 +464,6 @@ def test_retention_time_of_the_commit_itself_wins() -> None:
 
 
 def test_very_many_expired_offsets_are_removed_in_several_appends() -> None:
-    """`cluster/GMD-17`."""
     rig = Rig(offsets_retention_check_interval_ms=8 * 24 * 3_600_000)
     for start in range(0, 2_500, 500):
         rig.commit(offsets={("orders", p): 1 for p in range(start, start + 500)})
@@ -501,7 +495,6 @@ def test_a_long_look_that_finds_nothing_is_done_once_an_interval() -> None:
 
 
 def test_expiry_that_cannot_be_written_is_tried_again_later() -> None:
-    """`cluster/GMD-16`, `cluster/GMD-17`."""
     rig = Rig()
     rig.commit()
     rig.log.fails_with = NonEmptyGroupError("any")

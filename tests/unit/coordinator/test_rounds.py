@@ -23,7 +23,6 @@ REBALANCE = RebalanceInProgressError.code
 @pytest.mark.parametrize("source", list(GroupState))
 @pytest.mark.parametrize("target", list(GroupState))
 def test_a_group_takes_legal_transitions_only(source: GroupState, target: GroupState) -> None:
-    """`cluster/GST-11`."""
     group = ClassicGroup("g", state=source)
     if source in PREDECESSORS[target]:
         group.transition_to(target, 7)
@@ -38,7 +37,7 @@ def test_a_group_takes_legal_transitions_only(source: GroupState, target: GroupS
 
 
 def test_first_round_waits_for_the_initial_delay_although_everybody_is_there() -> None:
-    """`cluster/GDJ-02` with KIP-134."""
+    """KIP-134."""
     rig = Rig(group_initial_rebalance_delay_ms=3_000)
     reply = rig.join()
     rig.pass_time(2.999)
@@ -107,7 +106,6 @@ def test_promised_id_is_forgotten_after_the_session_timeout() -> None:
 
 
 def test_round_waits_for_a_promised_member_until_it_joins() -> None:
-    """`cluster/GJN-10`."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     promised = rig.join(version=4).value.member_id
@@ -139,7 +137,6 @@ def test_promised_member_that_never_comes_lets_the_round_go_on() -> None:
 
 
 def test_member_id_starts_with_the_client_id_or_the_instance() -> None:
-    """`cluster/GJN-05`."""
     rig = Rig(group_initial_rebalance_delay_ms=0)
     dynamic, static = rig.join(client_id="app"), rig.join(instance_id="i-1")
     rig.pass_time(1)
@@ -148,7 +145,6 @@ def test_member_id_starts_with_the_client_id_or_the_instance() -> None:
 
 
 def test_unknown_member_of_an_unknown_group_creates_nothing() -> None:
-    """`cluster/GJN-02`."""
     rig = Rig()
     assert code(rig.join("somebody")) == UNKNOWN
     assert rig.shard.groups == {}
@@ -159,7 +155,6 @@ def test_unknown_member_of_an_unknown_group_creates_nothing() -> None:
 
 
 def test_only_the_leader_is_told_about_the_members() -> None:
-    """`cluster/GJN-11`, `cluster/GMD-11`."""
     rig = Rig()
     first, second = rig.join(), rig.join(protocols=[("range", subscription("bills"))])
     rig.pass_time(6)
@@ -176,7 +171,7 @@ def test_only_the_leader_is_told_about_the_members() -> None:
 
 
 def test_lost_join_answer_is_repeated_with_the_same_generation() -> None:
-    """`cluster/GJN-07`: a member that joins again unchanged did not get its answer."""
+    """A member that joins again unchanged did not get its answer."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     again = rig.join(leader).value
@@ -186,7 +181,6 @@ def test_lost_join_answer_is_repeated_with_the_same_generation() -> None:
 
 
 def test_follower_that_rejoins_a_stable_group_unchanged_disturbs_nobody() -> None:
-    """`cluster/GJN-08`."""
     rig = Rig()
     (_, follower), generation = rig.stable_group()
     again = rig.join(follower).value
@@ -195,7 +189,7 @@ def test_follower_that_rejoins_a_stable_group_unchanged_disturbs_nobody() -> Non
 
 
 def test_leader_that_rejoins_forces_a_new_assignment() -> None:
-    """`cluster/GJN-08`: that is how a changed topic leads to a new assignment."""
+    """That is how a changed topic leads to a new assignment."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     waiting = rig.join(leader)
@@ -205,7 +199,7 @@ def test_leader_that_rejoins_forces_a_new_assignment() -> None:
 
 
 def test_second_join_of_a_parked_member_replaces_the_first() -> None:
-    """`cluster/GJN-09`, `cluster/GJN-06`: the older request is sent back, so nobody hangs."""
+    """The older request is sent back, so nobody hangs."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     older = rig.join(leader)
@@ -219,7 +213,6 @@ def test_second_join_of_a_parked_member_replaces_the_first() -> None:
 
 
 def test_protocol_with_most_votes_among_the_common_ones_wins() -> None:
-    """`cluster/GMD-12`."""
     rig = Rig()
     replies = [
         rig.join(protocols=[("sticky", b""), RANGE, ROUND_ROBIN]),
@@ -238,7 +231,7 @@ def test_equal_votes_go_to_the_protocol_that_was_voted_for_first() -> None:
 
 
 def test_empty_group_takes_a_new_protocol_type() -> None:
-    """`cluster/GJN-03`: the first member of an empty group always fits."""
+    """The first member of an empty group always fits."""
     rig = Rig()
     members, _ = rig.stable_group()
     rig.leave(*members)
@@ -257,7 +250,7 @@ def test_join_without_protocols_is_refused_by_an_empty_group_too() -> None:
 
 
 def test_members_that_do_not_rejoin_in_time_are_out() -> None:
-    """`cluster/GDJ-03`, `cluster/GDJ-04`, `cluster/GST-04`: at the rebalance timeout those who are there are enough."""
+    """At the rebalance timeout those who are there are enough."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(rebalance_ms=20_000, session_ms=30_000)
     waiting = rig.join(leader, rebalance_ms=20_000, session_ms=30_000)
@@ -270,7 +263,7 @@ def test_members_that_do_not_rejoin_in_time_are_out() -> None:
 
 
 def test_round_has_one_deadline_whoever_comes_and_goes_meanwhile() -> None:
-    """`cluster/GST-12`: what would start a round only looks whether it completes the one in progress."""
+    """What would start a round only looks whether it completes the one in progress."""
     rig = Rig()
     members, generation = rig.stable_group(2, rebalance_ms=60_000, session_ms=1_800_000)
     waiting = rig.join(rebalance_ms=60_000, session_ms=1_800_000)
@@ -288,7 +281,7 @@ def test_round_has_one_deadline_whoever_comes_and_goes_meanwhile() -> None:
 
 
 def test_round_takes_as_long_as_its_slowest_member_asks_for() -> None:
-    """`cluster/GDJ-01` with KIP-62: the rebalance timeout, not the session timeout."""
+    """KIP-62: the rebalance timeout, not the session timeout."""
     rig = Rig()
     first, second = rig.join(rebalance_ms=20_000), rig.join(rebalance_ms=50_000, session_ms=60_000)
     rig.pass_time(6)
@@ -312,7 +305,7 @@ def test_leadership_passes_to_somebody_who_rejoined() -> None:
 
 
 def test_group_whose_last_member_goes_is_empty_and_stored_as_such() -> None:
-    """`cluster/GST-05` with the Empty state of today: the generation is counted up and kept."""
+    """The generation is counted up and kept."""
     rig = Rig()
     members, generation = rig.stable_group()
     assert code(rig.leave(*members)) == 0
@@ -328,7 +321,7 @@ def test_group_whose_last_member_goes_is_empty_and_stored_as_such() -> None:
 
 
 def test_syncs_wait_for_the_leader_and_get_their_part() -> None:
-    """`cluster/GSY-03`, `cluster/GSY-06`; members that the leader left out get an empty assignment (`GSY-04`)."""
+    """Members that the leader left out get an empty assignment."""
     rig = Rig()
     (leader, second, third), generation = rig.joined_group(3)
     parked = [rig.sync(second, generation), rig.sync(third, generation)]
@@ -347,7 +340,6 @@ def test_assignment_of_a_stranger_is_ignored() -> None:
 
 
 def test_followers_assignments_are_ignored() -> None:
-    """`cluster/GSY-03`."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     parked = rig.sync(follower, generation, {follower: b"mine"})
@@ -356,7 +348,6 @@ def test_followers_assignments_are_ignored() -> None:
 
 
 def test_lost_sync_answer_is_repeated() -> None:
-    """`cluster/GSY-05`."""
     rig = Rig()
     (_, follower), generation = rig.stable_group()
     assert rig.sync(follower, generation).value.assignment == follower.encode()
@@ -372,7 +363,6 @@ def test_sync_that_names_another_protocol_is_refused() -> None:
 
 
 def test_new_round_sends_parked_syncs_back_to_join() -> None:
-    """`cluster/GST-08`."""
     rig = Rig()
     (_, follower), generation = rig.joined_group()
     parked = rig.sync(follower, generation)

@@ -128,7 +128,7 @@ def commit_request(group_id: str = "g", **fields: Any) -> OffsetCommitRequest:
 
 
 async def test_requests_with_an_empty_group_id_are_refused_except_for_offsets() -> None:
-    """`cluster/GJN-01`. Commits and fetches of the empty group are an old habit that Kafka still serves."""
+    """Commits and fetches of the empty group are an old habit that Kafka still serves."""
     desk = Desk()
     invalid = InvalidGroupIdError.code
     assert (await desk.join(group_id="")).error_code == invalid
@@ -144,7 +144,6 @@ async def test_requests_with_an_empty_group_id_are_refused_except_for_offsets() 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2_147_483_647])
 async def test_session_timeout_outside_the_limits_is_refused(session_ms: int) -> None:
-    """`cluster/GJN-01`."""
     answer = await Desk().join("someone", session_timeout_ms=session_ms)
     assert (answer.error_code, answer.member_id) == (InvalidSessionTimeoutError.code, "someone")
 
@@ -160,7 +159,6 @@ async def test_before_version_1_the_session_timeout_serves_for_the_round() -> No
 
 
 async def test_everything_is_refused_by_a_broker_that_does_not_coordinate_the_group() -> None:
-    """`cluster/GJN-01`, `cluster/GHB-01`, `cluster/GMD-26`."""
     desk = Desk()
     desk.coordinator.unload(desk.coordinator.partition_for("g"))
     coordinator = desk.coordinator
@@ -181,7 +179,7 @@ async def test_everything_is_refused_by_a_broker_that_does_not_coordinate_the_gr
 
 
 async def test_while_loading_heartbeats_succeed_and_syncs_are_sent_back_to_join() -> None:
-    """`cluster/GHB-01`, `cluster/GSY-01`, erratum E19: so that a failover does not make everybody rejoin."""
+    """So that a failover does not make everybody rejoin."""
     desk = Desk()
     desk.coordinator.load(desk.coordinator.partition_for("g"), 1)
     coordinator, loading = desk.coordinator, CoordinatorLoadInProgressError.code
@@ -196,7 +194,6 @@ async def test_while_loading_heartbeats_succeed_and_syncs_are_sent_back_to_join(
 
 
 async def test_list_is_partial_while_a_shard_loads() -> None:
-    """`cluster/GMD-28`."""
     desk = Desk()
     await desk.coordinator.commit_offsets(commit_request("g"), version=8)
     await desk.coordinator.commit_offsets(commit_request("other"), version=8)
@@ -302,7 +299,6 @@ async def test_task_fires_deadlines_as_the_clock_passes_them(autojump_clock: tri
 
 
 async def test_end_of_the_task_leaves_nobody_waiting(autojump_clock: trio.testing.MockClock) -> None:
-    """`cluster/GSD-01`."""
     desk = Desk(world=TrioWorld())
     answers: list[JoinGroupResponse] = []
 
@@ -392,7 +388,6 @@ async def test_what_quotes_the_longest_names_can_still_be_answered() -> None:
 
 
 async def test_describe_shows_members_and_what_they_were_assigned() -> None:
-    """`cluster/GMD-29`."""
     desk = Desk()
     joined = await desk.stable()
     request = DescribeGroupsRequest(groups=["g"])
@@ -418,7 +413,7 @@ async def test_describe_shows_no_assignment_of_a_group_that_is_not_stable() -> N
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0), (6, GroupIdNotFoundError.code)])
 async def test_group_that_is_not_there_is_dead(version: int, code: int) -> None:
-    """`cluster/GMD-29`; since version 6 with an error (KIP-1043)."""
+    """Since version 6 with an error (KIP-1043)."""
     request = DescribeGroupsRequest(groups=["nobody"])
     (group,) = (await Desk().coordinator.describe_groups(request, version=version)).groups
     assert (group.group_state, group.error_code) == ("Dead", code)
@@ -524,7 +519,7 @@ async def commit_meanwhile(desk: Desk, request: OffsetCommitRequest, change: Cal
 
 
 async def test_of_very_many_positions_none_is_stored_on_a_topic_that_was_deleted_meanwhile() -> None:
-    """What removes positions on a deleted topic has come and gone when they are stored (`cluster/GMD-18`)."""
+    """What removes positions on a deleted topic has come and gone when they are stored."""
     desk = Desk()
     request = commit_of_many("many", 3_000)
     request.topics.append(
@@ -659,7 +654,6 @@ async def test_positions_on_deleted_topics_are_forgotten_everywhere() -> None:
 
 
 async def test_commit_with_nothing_left_is_answered_without_a_coordinator() -> None:
-    """`cluster/GOC-01`."""
     desk = Desk()
     desk.coordinator.unload(desk.coordinator.partition_for("g"))
     request = commit_request()
@@ -709,13 +703,12 @@ async def test_answers_by_topic_id_name_the_id() -> None:
     ],
 )
 def test_contradictory_configuration_is_refused(values: dict[str, int], message: str) -> None:
-    """`cluster/GSD-02`."""
     with pytest.raises(ConfigurationError, match=message):
         GroupCoordinatorConfig(**values)
 
 
 def test_records_are_kafkas_own_bytes() -> None:
-    """`cluster/GMD-06`: two bytes of kind before the key, two bytes of version before the value."""
+    """Two bytes of kind before the key, two bytes of version before the value."""
     rig = Rig()
     rig.commit(offsets={("orders", 2): 7}, metadata="m", leader_epoch=3, version=4, retention_ms=1_000)
     key, value = rig.log.records[3][0]

@@ -1,4 +1,4 @@
-"""The records of groups and positions, in every version that Kafka ever wrote (`cluster/GMD-06`, `cluster/GMD-07`)."""
+"""The records of groups and positions, in every version that Kafka ever wrote."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def version_of(data: bytes | None) -> int:
 @pytest.mark.parametrize("key_version", [0, 1])
 @pytest.mark.parametrize("version", range(5))
 def test_positions_of_every_version_are_read(version: int, key_version: int) -> None:
-    """`cluster/GMD-18`: those that say when they expire keep that; leader epochs and topic ids came later."""
+    """Those that say when they expire keep that; leader epochs and topic ids came later."""
     value = OffsetCommitValue(offset=42, metadata="mine", commit_timestamp=NOW)
     if version == 1:
         value.expire_timestamp = NOW + 5
@@ -92,14 +92,14 @@ def test_versions_that_are_written_are_those_of_kafka_4() -> None:
 
 @pytest.mark.parametrize("key_version", [99, 32_767, -1])
 def test_kinds_that_nobody_here_knows_are_skipped(key_version: int) -> None:
-    """`cluster/GMD-06`: a newer broker may have written them."""
+    """A newer broker may have written them."""
     assert decode(struct.pack(">h", key_version) + b"whatever", b"x") is None
 
 
 @pytest.mark.parametrize("kind", ["group", "position"])
 @pytest.mark.parametrize("version", [5, 99, -1])
 def test_value_of_a_version_that_nobody_here_knows_is_no_ownership(kind: str, version: int) -> None:
-    """`cluster/GMD-06`: it fails explicitly. What it says would otherwise be lost when the key is written anew."""
+    """It fails explicitly. What it says would otherwise be lost when the key is written anew."""
     if kind == "group":
         key = GroupMetadataKey(group="g").encode_versioned(2)
     else:
@@ -114,7 +114,6 @@ def test_value_of_a_version_that_nobody_here_knows_is_no_ownership(kind: str, ve
 
 
 def test_group_whose_leader_is_gone_is_led_by_somebody_who_is_there() -> None:
-    """`cluster/GMD-11`."""
     members = [MemberMetadata(member_id=name, session_timeout=7_000) for name in ("x", "y")]
     value = GroupMetadataValue(protocol_type="t", generation=1, protocol="p", leader="gone", members=members)
     rig = Rig()

@@ -80,7 +80,7 @@ def joined(group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
 
 
 def start_all(group: ConsumerGroup, timeout_ms: int, turn: GroupTurn) -> None:
-    """The group was just read from the log: nobody is late because of that (cluster/GMD-23).
+    """The group was just read from the log: nobody is late because of that.
 
     ``timeout_ms`` is the session of members under the consumer protocol. Whether a classic member that has joined has
     synced as well is not in the log; it is not held to that.

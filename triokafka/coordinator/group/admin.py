@@ -1,4 +1,4 @@
-"""What tools ask about groups: describe, list, delete (cluster/GMD-28, cluster/GMD-29)."""
+"""What tools ask about groups: describe, list, delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failed append to ``__consumer_offsets`` means for the client of a group (cluster/GER-01).
+"""What a failed append to ``__consumer_offsets`` means for the client of a group.
 
 The client reacts differently to each: it looks for the coordinator again, joins again, or tries the same once more.
 """

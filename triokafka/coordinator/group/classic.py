@@ -109,7 +109,7 @@ class ClassicGroup:
     # --- protocols ---
 
     def supports(self, protocol_type: str, protocols: Sequence[MemberProtocol]) -> bool:
-        """Whether a member with these protocols fits: the same type, and one in common with all (cluster/GJN-03)."""
+        """Whether a member with these protocols fits: the same type, and one in common with all."""
         if self.state is GroupState.EMPTY or not self.members:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -117,7 +117,7 @@ class ClassicGroup:
         return any(self._supporters.get(protocol.name, 0) == len(self.members) for protocol in protocols)
 
     def select_protocol(self) -> str:
-        """The candidate with most votes; of equals, the one that was voted for first (cluster/GMD-12)."""
+        """The candidate with most votes; of equals, the one that was voted for first."""
         candidates = {name for name, supporters in self._supporters.items() if supporters == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -177,7 +177,7 @@ class ClassicGroup:
         return member
 
     def add(self, member: Member, protocol_type: str, reply: Reply[JoinGroupResponse] | None = None) -> None:
-        """Take in a member; the first one decides the protocol type and leads (cluster/GMD-11)."""
+        """Take in a member; the first one decides the protocol type and leads."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader_id is None:
@@ -247,7 +247,7 @@ class ClassicGroup:
         return False
 
     def park_join(self, member: Member, reply: Reply[JoinGroupResponse]) -> Reply[JoinGroupResponse] | None:
-        """Let a join wait for the round. Returns the older one that it replaces (cluster/GJN-06)."""
+        """Let a join wait for the round. Returns the older one that it replaces."""
         older = member.join_reply
         if older is None:
             self._joins_waiting += 1
@@ -272,7 +272,7 @@ class ClassicGroup:
     # --- offsets ---
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> Member | None:
-        """Whether a commit of offsets is allowed; the member that it speaks for, if any (cluster/GOC-02, GOC-03).
+        """Whether a commit of offsets is allowed; the member that it speaks for, if any.
 
         Raises:
             UnknownMemberIdError: no such member, or a commit without a member while the group has some; also when Dead.

@@ -1,4 +1,4 @@
-"""JoinGroup: a member asks to be part of the next generation (cluster/GJN-01 to GJN-11).
+"""JoinGroup: a member asks to be part of the next generation.
 
 Dynamic members first get an id and come back with it (KIP-394); static members are known by their instance and take
 their place back without a rebalance (KIP-345).
@@ -161,7 +161,7 @@ def _join_known(
     is_leader = member.member_id == group.leader_id
     unchanged = member.protocols == joiner.protocols
     if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
-        # Its answer was lost on the way (cluster/GJN-07).
+        # Its answer was lost on the way.
         roster = rounds.member_roster(group) if is_leader else []
         turn.answer(reply, rounds.joined(group, member.member_id, roster))
         rounds.start_session(group, member, turn)

@@ -1,7 +1,4 @@
-"""Heartbeats, sessions and leaving: how the coordinator knows that a member is there.
-
-Rows cluster/GHB-01 to GHB-05 and cluster/GLV-01.
-"""
+"""Heartbeats, sessions and leaving: how the coordinator knows that a member is there."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Member:
     """A member: who it is, how long it may be silent, what it supports and what it was assigned.
 
     ``join_reply`` and ``sync_reply`` are the requests that it waits on. A pending join is also the mark that the member
-    has rejoined in this round (cluster/GJN-09). Both are soft state; the rest is stored with the group.
+    has rejoined in this round. Both are soft state; the rest is stored with the group.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the coordinator owes it an answer, so that silence is not its fault (cluster/GHB-04).
+        """Whether the coordinator owes it an answer, so that silence is not its fault.
 
         A new member is on its own clock: it has no id yet with which it could show that it is alive.
         """
@@ -92,7 +92,7 @@ class Member:
         raise IllegalStateError(f"member {self.member_id} does not support {protocol!r}")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The first of its protocols that everybody supports (cluster/GMD-12)."""
+        """The first of its protocols that everybody supports."""
         for protocol in self.protocols:
             if protocol.name in candidates:
                 return protocol.name

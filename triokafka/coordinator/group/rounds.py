@@ -58,7 +58,7 @@ def set_session(group: ClassicGroup, member_id: str, timeout_ms: int, turn: Grou
 
 
 def rebalance_or_complete(group: ClassicGroup, reason: str, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
-    """Something changed: start a round, or see whether that completes the one in progress (cluster/GST-12)."""
+    """Something changed: start a round, or see whether that completes the one in progress."""
     if group.can_rebalance:
         prepare_rebalance(group, reason, config, turn)
     else:
@@ -66,7 +66,7 @@ def rebalance_or_complete(group: ClassicGroup, reason: str, config: GroupCoordin
 
 
 def prepare_rebalance(group: ClassicGroup, reason: str, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
-    """Start a round. Syncs of the round before are sent back to join (cluster/GST-08).
+    """Start a round. Syncs of the round before are sent back to join.
 
     The first round of an empty group waits for ``group_initial_rebalance_delay_ms`` even when everybody is there, so
     that members that start together end up in one round (KIP-134).
@@ -90,7 +90,7 @@ def prepare_rebalance(group: ClassicGroup, reason: str, config: GroupCoordinator
 
 
 def maybe_complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
-    """End the first half of the round if nobody is missing; the initial delay is always waited for (cluster/GDJ-02)."""
+    """End the first half of the round if nobody is missing; the initial delay is always waited for."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -118,7 +118,7 @@ def join_time_over(group: ClassicGroup, config: GroupCoordinatorConfig, turn: Gr
 
 
 def complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
-    """End the first half: drop who did not rejoin, count up the generation, answer everybody (cluster/GDJ-03).
+    """End the first half: drop who did not rejoin, count up the generation, answer everybody.
 
     Static members keep their place although they are late. When only such members are left and none has rejoined, the
     round goes on, until their sessions expire. Without members the group is stored as empty.
@@ -194,7 +194,7 @@ def answer_waiting(group: ClassicGroup, member: Member, error_code: int, turn: G
 def member_gone(
     group: ClassicGroup, member_id: str, reason: str, config: GroupCoordinatorConfig, turn: GroupTurn
 ) -> None:
-    """A member left or died: drop it and see what that means for the round (cluster/GHB-05, GLV-01)."""
+    """A member left or died: drop it and see what that means for the round."""
     drop_member(group, member_id, turn)
     after_departure(group, reason, config, turn)
 
@@ -218,7 +218,7 @@ def fail_syncs(group: ClassicGroup, error_code: int, turn: GroupTurn) -> None:
 
 
 def answer_sync(group: ClassicGroup, member: Member, response: SyncGroupResponse, turn: GroupTurn) -> None:
-    """Answer a parked sync, if there is one, and give the member a full session (cluster/GSY-06)."""
+    """Answer a parked sync, if there is one, and give the member a full session."""
     reply, member.sync_reply = member.sync_reply, None
     if reply is not None:
         turn.answer(reply, response)
@@ -226,7 +226,7 @@ def answer_sync(group: ClassicGroup, member: Member, response: SyncGroupResponse
 
 
 def park_join(group: ClassicGroup, member: Member, reply: Reply[JoinGroupResponse], turn: GroupTurn) -> None:
-    """Let a join wait. An older one of the same member is sent back: its client has given up on it (cluster/GJN-06)."""
+    """Let a join wait. An older one of the same member is sent back: its client has given up on it."""
     older = group.park_join(member, reply)
     if older is not None:
         turn.answer(older, JoinGroupResponse(error_code=RebalanceInProgressError.code, member_id=member.member_id))
@@ -251,7 +251,7 @@ def joined(
     leader: str | None = None,
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """The answer that a member is in the current generation (cluster/GJN-11)."""
+    """The answer that a member is in the current generation."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,

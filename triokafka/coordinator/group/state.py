@@ -1,4 +1,4 @@
-"""States of a classic group and the transitions between them (cluster/GST-01 to GST-12)."""
+"""States of a classic group and the transitions between them."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ PREDECESSORS: Final[dict[GroupState, frozenset[GroupState]]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
 }
-"""From which states each state may be entered. Any other transition is a programming error (cluster/GST-11)."""
+"""From which states each state may be entered. Any other transition is a programming error."""

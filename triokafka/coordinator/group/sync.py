@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment, everybody gets their part of it (cluster/GSY-01 to GSY-06)."""
+"""SyncGroup: the leader brings the assignment, everybody gets their part of it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _store(
     counters: GroupCounters,
     turn: GroupTurn,
 ) -> None:
-    """Append the assignment; members that the leader left out get an empty one (cluster/GSY-04)."""
+    """Append the assignment; members that the leader left out get an empty one."""
     assignments = {a.member_id: bytes(a.assignment) for a in request.assignments if a.member_id in group.members}
     generation = group.generation
     group.storing_generation = generation

@@ -1,4 +1,4 @@
-"""OffsetCommit: who may commit what, and what is stored (cluster/GOC-01 to GOC-03, GMD-15, GMD-18)."""
+"""OffsetCommit: who may commit what, and what is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When committed offsets, and groups without any, are forgotten (KIP-211; cluster/GMD-17).
+"""When committed offsets, and groups without any, are forgotten (KIP-211).
 
 Offsets of a group count from the moment it became empty, or from their commit if that is later; and from their commit
 while the group lives but nobody wants the topic, or when they belong to no group protocol. A commit that asked for a

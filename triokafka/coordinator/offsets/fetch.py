@@ -1,4 +1,4 @@
-"""OffsetFetch: committed positions of groups, as of the high watermark (cluster/GMD-26).
+"""OffsetFetch: committed positions of groups, as of the high watermark.
 
 Positions can be read whether or not the group has members, or ever had any. What was never committed is offset -1 and
 no error; so is what was committed for an older topic of the same name and has not been removed yet, also where Kafka
