@@ -101,7 +101,7 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "who is silent is removed",
             "group/liveness.py",
-            '    rounds.member_gone(group, member_id, f"{member_id} was silent for too long", config, turn)\n',
+            '    rounds.member_gone(group, member_id, f"the session of {member_id} expired", config, turn)\n',
             "",
             _GROUPS,
         ),

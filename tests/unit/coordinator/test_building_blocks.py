@@ -215,7 +215,7 @@ async def test_failed_reply_raises_for_everybody_who_waits() -> None:
 
 
 def test_reply_without_an_answer_has_no_value() -> None:
-    with pytest.raises(RuntimeError, match="not answered"):
+    with pytest.raises(RuntimeError, match="has no answer yet"):
         _ = Reply[int]().value
 
 

@@ -684,7 +684,7 @@ def test_the_first_assignor_that_is_offered_is_the_default_and_no_other_is_taken
     rig = Rig(group_consumer_assignors=("range",))
     rig.beat(beat("a"))
     assert describe(rig.shard.consumer_groups["g"], rig.topics, ("range",)).assignor_name == "range"
-    with pytest.raises(UnsupportedAssignorError, match="there are range"):
+    with pytest.raises(UnsupportedAssignorError, match="use one of range"):
         check(request(server_assignor="uniform"), 1, ("range",))
 
 

@@ -71,7 +71,7 @@ def test_disk_that_fails_is_a_storage_error() -> None:
     rig = Rig()
     rig.log.fails_with = OSError(28, "No space left on device")
     reply = rig.commit()
-    with pytest.raises(KafkaStorageError, match=r"partition 3 cannot be written.*No space"):
+    with pytest.raises(KafkaStorageError, match=r"partition 3: append failed.*No space"):
         _ = reply.value
 
 

@@ -244,9 +244,9 @@ def test_members_of_an_upgraded_group_have_the_session_that_they_asked_for() -> 
         ({"group_consumer_migration_policy": "disabled"}, {}, assignment(0), "group.consumer.migration.policy"),
         ({"group_consumer_migration_policy": "downgrade"}, {}, assignment(0), "group.consumer.migration.policy"),
         ({"group_consumer_max_size": 1}, {}, assignment(0), "group.consumer.max.size is 1"),
-        ({}, {"protocol_type": "connect"}, assignment(0), "of type 'connect'"),
-        ({}, {"protocols": [("range", b"\0")]}, assignment(0), "cannot be read"),
-        ({}, {}, b"\0\1\0", "cannot be read"),
+        ({}, {"protocol_type": "connect"}, assignment(0), "protocol type is 'connect'"),
+        ({}, {"protocols": [("range", b"\0")]}, assignment(0), "is malformed"),
+        ({}, {}, b"\0\1\0", "is malformed"),
         ({}, {"protocols": [("mine", metadata())]}, assignment(0, user_data=b"mine"), "assignor"),
     ],
     ids=["disabled", "downgrade only", "too large", "no consumers", "metadata", "assignment", "custom assignor"],
@@ -900,8 +900,8 @@ def test_the_log_of_the_broker_tells_what_a_conversion_leads_to_once_it_is_writt
     assert "classic group" not in caplog.text
     rig.log.fails_with = None
     rig.last_beat("n")
-    assert "is a classic group from now on" in caplog.text
-    assert "rebalances: it was a consumer group before" in caplog.text
+    assert "became a classic group" in caplog.text
+    assert "starts a rebalance: the group was a consumer group" in caplog.text
 
 
 def test_a_downgrade_that_cannot_be_written_is_tried_again() -> None:
