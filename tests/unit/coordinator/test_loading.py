@@ -1,4 +1,4 @@
-"""Shards come and go with the leadership of their partition, and are read from the log."""
+"""Loading and unloading of shards, and the state after a load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_COORDINATOR = NotCoordinatorError.code
 
 
 def test_stable_group_is_stable_after_a_restart() -> None:
-    """With generation, members, assignments; and full sessions."""
+    """With generation, members, assignments and full sessions."""
     rig = Rig()
     members, generation = rig.stable_group(3, session_ms=10_000)
     rig.restart()
@@ -37,8 +37,8 @@ def test_members_of_a_loaded_group_that_stay_silent_expire() -> None:
     assert rig.state() is GroupState.EMPTY
 
 
-def test_round_in_progress_is_lost_with_the_coordinator() -> None:
-    """A generation that was never stored is soft state: its members join again."""
+def test_restart_loses_a_rebalance_in_progress() -> None:
+    """A generation that was not stored is soft state; its members rejoin."""
     rig = Rig()
     members, generation = rig.stable_group()
     rig.join(members[0]), rig.join(members[1])
@@ -47,7 +47,7 @@ def test_round_in_progress_is_lost_with_the_coordinator() -> None:
     assert code(rig.heartbeat(members[0], generation + 1)) == 22
 
 
-def test_requests_wait_outside_while_the_shard_loads() -> None:
+def test_loading_shard_refuses_requests() -> None:
     rig = Rig()
     members, generation = rig.stable_group()
     rig.runtime.unload(PARTITION)
@@ -64,7 +64,7 @@ def test_requests_wait_outside_while_the_shard_loads() -> None:
     assert code(rig.heartbeat(members[0], generation)) == 0
 
 
-def test_long_logs_are_read_in_steps() -> None:
+def test_long_logs_are_loaded_in_steps() -> None:
     rig = Rig()
     for _ in range(30):
         rig.commit(offsets={("orders", p): 1 for p in range(500)})
@@ -78,7 +78,7 @@ def test_long_logs_are_read_in_steps() -> None:
     assert len(rig.shard.offsets) == 500
 
 
-def test_shard_that_is_unloaded_while_it_loads_stays_unloaded() -> None:
+def test_shard_unloaded_while_loading_stays_unloaded() -> None:
     rig = Rig()
     for _ in range(12):
         rig.commit(offsets={("orders", p): 1 for p in range(500)})
@@ -91,7 +91,7 @@ def test_shard_that_is_unloaded_while_it_loads_stays_unloaded() -> None:
 
 
 def test_late_calls_of_an_older_epoch_change_nothing() -> None:
-    """The epoch guards against load and unload that arrive twice or out of order."""
+    """The leader epoch guards against duplicate and reordered calls."""
     rig = Rig()
     rig.stable_group()
     shard = rig.shard
@@ -113,7 +113,7 @@ def test_newer_epoch_reads_the_log_again() -> None:
 
 
 def test_last_record_of_a_key_wins_in_any_order() -> None:
-    """Tombstone then new, new then tombstone, on a log that is not compacted."""
+    """A tombstone before a newer record and after it, in a log that is not compacted."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.delete_group()
@@ -125,7 +125,7 @@ def test_last_record_of_a_key_wins_in_any_order() -> None:
     assert sorted(rig.shard.groups) == ["g"]
 
 
-def test_compacted_log_gives_the_same_state() -> None:
+def test_compacted_log_loads_into_the_same_state() -> None:
     rig = Rig()
     members, generation = rig.stable_group()
     for offset in range(5):
@@ -148,8 +148,8 @@ def test_records_of_unknown_kinds_are_skipped() -> None:
     assert rig.offset() == 5
 
 
-def test_records_above_the_high_watermark_are_read_but_not_shown() -> None:
-    """Loading goes to the log end, so a fresh leader misses nothing that was acknowledged."""
+def test_records_above_the_high_watermark_are_loaded_but_not_visible() -> None:
+    """A shard loads up to the log end, so a new leader misses nothing that was acknowledged."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.log.commits_at_once = False
@@ -161,8 +161,8 @@ def test_records_above_the_high_watermark_are_read_but_not_shown() -> None:
     assert rig.offset() == 2
 
 
-def test_log_that_cannot_be_read_is_not_served() -> None:
-    """A failed load is not ownership."""
+def test_shard_with_an_unreadable_log_is_not_served() -> None:
+    """The broker answers NOT_COORDINATOR for it."""
     rig = Rig()
     rig.commit()
     rig.log.records[PARTITION].append(CoordinatorRecord(struct.pack(">h", 1) + b"\x00\x09", b"x"))
@@ -174,14 +174,14 @@ def test_log_that_cannot_be_read_is_not_served() -> None:
     assert rig.offset() == 5
 
 
-def test_shard_that_is_not_here_is_not_served() -> None:
+def test_shard_hosted_elsewhere_is_not_served() -> None:
     rig = Rig()
     rig.runtime.unload(PARTITION)
     assert code(rig.join()) == NOT_COORDINATOR
     assert code(rig.join("somebody")) == NOT_COORDINATOR
 
 
-def test_group_of_version_0_metadata_takes_the_session_timeout_for_rounds() -> None:
+def test_group_from_version_0_metadata_uses_the_session_timeout_for_rebalances() -> None:
     """Records of old brokers have no rebalance timeout and no state timestamp."""
     from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 

@@ -216,7 +216,7 @@ CELLS = [(request, state) for request, row in MATRIX.items() for state in row]
 
 
 @pytest.mark.parametrize(("request_name", "state"), CELLS, ids=[f"{r}-{s.value}" for r, s in CELLS])
-def test_every_request_in_every_state_is_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
+def test_every_request_in_every_state_has_the_answer_of_the_table(request_name: str, state: GroupState) -> None:
     scene = Scene(state)
     reply = REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == MATRIX[request_name][state]
@@ -236,7 +236,7 @@ def test_offsets_can_be_fetched_in_every_state(state: GroupState) -> None:
 
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
-def test_a_member_that_nobody_knows_is_told_so_in_every_state(request_name: str, state: GroupState) -> None:
+def test_unknown_member_is_refused_in_every_state(request_name: str, state: GroupState) -> None:
     scene = Scene(state)
     ask = {
         "sync": lambda: scene.rig.sync("stranger", scene.generation),
@@ -248,7 +248,7 @@ def test_a_member_that_nobody_knows_is_told_so_in_every_state(request_name: str,
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
-def test_a_member_of_an_older_generation_is_told_so_in_every_state(request_name: str, state: GroupState) -> None:
+def test_member_of_an_older_generation_is_refused_in_every_state(request_name: str, state: GroupState) -> None:
     scene = Scene(state)
     old = scene.generation - 1
     ask = {
@@ -260,7 +260,7 @@ def test_a_member_of_an_older_generation_is_told_so_in_every_state(request_name:
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
-def test_a_member_without_a_protocol_in_common_is_refused_in_every_state(state: GroupState) -> None:
+def test_member_without_a_common_protocol_is_refused_in_every_state(state: GroupState) -> None:
     scene = Scene(state)
     assert code(scene.rig.join(protocols=[ROUND_ROBIN])) == 23
     assert code(scene.rig.join(protocols=[RANGE], protocol_type="connect")) == 23
@@ -350,7 +350,7 @@ STATIC_CELLS = [(request, state) for request in STATIC_MATRIX for state in Group
 
 
 @pytest.mark.parametrize(("request_name", "state"), STATIC_CELLS, ids=[f"{r}-{s.value}" for r, s in STATIC_CELLS])
-def test_static_members_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
+def test_static_members_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
     """KIP-345."""
     scene = Scene(state, static=True)
     reply = STATIC_REQUESTS[request_name](scene)
@@ -378,7 +378,7 @@ PROMISED_CELLS = [(request, state) for request in PROMISED_MATRIX for state in G
 
 
 @pytest.mark.parametrize(("request_name", "state"), PROMISED_CELLS, ids=[f"{r}-{s.value}" for r, s in PROMISED_CELLS])
-def test_members_that_were_promised_an_id_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
+def test_pending_members_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
     """An id alone is no membership: only joining and leaving with it mean something."""
     scene = Scene(state, promised=True)
     reply = PROMISED_REQUESTS[request_name](scene)
@@ -388,7 +388,7 @@ def test_members_that_were_promised_an_id_are_answered_as_the_table_says(request
 
 
 @pytest.mark.parametrize("state", [EMPTY, COMPLETING, STABLE], ids=lambda s: s.value)
-def test_end_of_a_promise_disturbs_nobody(state: GroupState) -> None:
+def test_expiry_of_a_pending_member_does_not_rebalance(state: GroupState) -> None:
     """The id is forgotten after the session timeout that its owner asked for."""
     scene = Scene(state, promised=True)
     before = scene.group.generation
@@ -427,7 +427,7 @@ TOOL_CELLS = [(request, state) for request in TOOL_MATRIX for state in GroupStat
 
 
 @pytest.mark.parametrize(("request_name", "state"), TOOL_CELLS, ids=[f"{r}-{s.value}" for r, s in TOOL_CELLS])
-def test_tools_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
+def test_tools_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
     """DeleteGroups and OffsetDelete (section 19)."""
     scene = Scene(state)
     reply = TOOLS[request_name](scene)
@@ -563,7 +563,7 @@ NOT_SERVED: dict[str, tuple[ServiceAsk, int, int]] = {
 
 
 @pytest.mark.parametrize("request_name", NOT_SERVED)
-async def test_coordinator_that_stops_is_not_available(request_name: str) -> None:
+async def test_stopped_coordinator_is_not_available(request_name: str) -> None:
     """Nothing is served, nor loaded any more."""
     broker = Broker("stopped")
     assert await NOT_SERVED[request_name][0](broker.coordinator) == CoordinatorNotAvailableError.code
@@ -572,7 +572,7 @@ async def test_coordinator_that_stops_is_not_available(request_name: str) -> Non
 
 @pytest.mark.parametrize("shard", ["loading", "unreadable", "moved away", "never here"])
 @pytest.mark.parametrize("request_name", NOT_SERVED)
-async def test_what_is_not_kept_here_is_answered_as_the_table_says(request_name: str, shard: str) -> None:
+async def test_requests_for_unserved_shards_have_the_answers_of_the_table(request_name: str, shard: str) -> None:
     """A shard that could not be read is not served, and not owned either."""
     ask, loading, not_here = NOT_SERVED[request_name]
     assert await ask(Broker(shard).coordinator) == (loading if shard == "loading" else not_here)
