@@ -1,8 +1,8 @@
-"""Every request in every state of a classic group: the table of the specification, with its modern errata.
+"""Every request in every state of a classic group, as a table.
 
-Against the table of Kafka 0.10: groups start and end Empty; heartbeats succeed while the assignment is awaited and keep
-the session alive while members join; new members first get an id; members can be static, and members can have only been
-promised an id (cluster section 19). What is answered where the group is not kept, or not yet, is in its own table.
+Compared with Kafka 0.10: groups start and end Empty; heartbeats succeed in CompletingRebalance and extend the session
+in PreparingRebalance; new members get an id first; members can be static or pending. Requests to a broker that does not
+serve the group's shard have a table of their own.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ CHANGED = ("range", subscription("orders", "bills"))
 
 
 class Scene:
-    """A group in some state, with a leader and a follower (their ids are stale where it has no members).
+    """A group in a given state, with a leader and a follower (whose ids are stale when the group has no members).
 
-    ``static``: they are the instances i-1 and i-2. ``promised``: a third one was given its id, and nothing else.
+    ``static``: the members are instances i-1 and i-2. ``promised``: the group also has one pending member.
     """
 
     def __init__(self, state: GroupState, *, static: bool = False, promised: bool = False) -> None:
@@ -129,7 +129,7 @@ REQUESTS: dict[str, Ask] = {
     "commit of a simple consumer": lambda s: s.rig.commit(),
 }
 
-# Request -> state -> (error code of the answer, or parked; state of the group afterwards)
+# Request -> state -> (error code of the answer, or parked; state of the group after it)
 MATRIX: dict[str, dict[GroupState, tuple[int | None, GroupState]]] = {
     "join new": {
         EMPTY: (PARKED, PREPARING),
@@ -224,7 +224,7 @@ def test_every_request_in_every_state_has_the_answer_of_the_table(request_name: 
 
 @pytest.mark.parametrize("state", list(GroupState), ids=[s.value for s in GroupState])
 def test_offsets_can_be_fetched_in_every_state(state: GroupState) -> None:
-    """Also of a group that is Dead."""
+    """Including Dead."""
     scene = Scene(state)
     group = scene.rig.group()
     group.state, kept = EMPTY, group.state
@@ -301,7 +301,7 @@ def row(
     *,
     empty_after: GroupState = EMPTY,
 ) -> dict[GroupState, tuple[int | None, GroupState]]:
-    """One row of a matrix; what is Dead knows nobody."""
+    """Return one row of a matrix. A Dead group answers UNKNOWN_MEMBER_ID."""
     return {
         EMPTY: (empty, empty_after),
         PREPARING: preparing,
@@ -312,17 +312,17 @@ def row(
 
 
 def everywhere(code: int) -> dict[GroupState, tuple[int | None, GroupState]]:
-    """A row with one answer to members, which changes nothing."""
+    """Return a row with the same error in every state with members, and no transition."""
     return row(UNKNOWN, (code, PREPARING), (code, COMPLETING), (code, STABLE))
 
 
 STATIC_MATRIX: dict[str, dict[GroupState, tuple[int | None, GroupState]]] = {
-    # The instances of an empty group are forgotten, so a restart is a first start there.
+    # An empty group has no instances, so a restart is a first start there.
     "restart of the leader": row(PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (OK, STABLE), empty_after=PREPARING),
     "restart of the follower": row(
         PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (OK, STABLE), empty_after=PREPARING
     ),
-    # Another metadata alone changes no choice of protocol: the new metadata counts in the next round.
+    # New metadata alone does not change the selected protocol; it is used from the next rebalance on.
     "restart with another choice": row(
         PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (OK, STABLE), empty_after=PREPARING
     ),
@@ -357,7 +357,7 @@ def test_static_members_have_the_answers_of_the_table(request_name: str, state: 
     assert (code(reply), scene.group.state) == STATIC_MATRIX[request_name][state]
 
 
-# --- members that were only promised an id (KIP-394) ---
+# --- pending members (KIP-394) ---
 
 PROMISED_REQUESTS: dict[str, Ask] = {
     "join": lambda s: s.rig.join(s.promised, version=4),
@@ -371,7 +371,7 @@ PROMISED_MATRIX: dict[str, dict[GroupState, tuple[int | None, GroupState]]] = {
     "sync": everywhere(UNKNOWN),
     "heartbeat": everywhere(UNKNOWN),
     "commit": everywhere(UNKNOWN),
-    # It was never part of a generation, so nobody need rebalance.
+    # The pending member was in no generation, so the group does not rebalance.
     "leave": row(OK, (OK, PREPARING), (OK, COMPLETING), (OK, STABLE)),
 }
 PROMISED_CELLS = [(request, state) for request in PROMISED_MATRIX for state in GroupState]
@@ -379,7 +379,7 @@ PROMISED_CELLS = [(request, state) for request in PROMISED_MATRIX for state in G
 
 @pytest.mark.parametrize(("request_name", "state"), PROMISED_CELLS, ids=[f"{r}-{s.value}" for r, s in PROMISED_CELLS])
 def test_pending_members_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
-    """An id alone is no membership: only joining and leaving with it mean something."""
+    """A pending member can only join or leave."""
     scene = Scene(state, promised=True)
     reply = PROMISED_REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == PROMISED_MATRIX[request_name][state]
@@ -389,7 +389,7 @@ def test_pending_members_have_the_answers_of_the_table(request_name: str, state:
 
 @pytest.mark.parametrize("state", [EMPTY, COMPLETING, STABLE], ids=lambda s: s.value)
 def test_expiry_of_a_pending_member_does_not_rebalance(state: GroupState) -> None:
-    """The id is forgotten after the session timeout that its owner asked for."""
+    """The pending member expires after its session timeout."""
     scene = Scene(state, promised=True)
     before = scene.group.generation
     for seconds in (0, 9.9, 0.2):
@@ -428,7 +428,7 @@ TOOL_CELLS = [(request, state) for request in TOOL_MATRIX for state in GroupStat
 
 @pytest.mark.parametrize(("request_name", "state"), TOOL_CELLS, ids=[f"{r}-{s.value}" for r, s in TOOL_CELLS])
 def test_tools_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
-    """DeleteGroups and OffsetDelete (section 19)."""
+    """DeleteGroups and OffsetDelete."""
     scene = Scene(state)
     reply = TOOLS[request_name](scene)
     assert code(reply) == TOOL_MATRIX[request_name][state]
@@ -436,7 +436,7 @@ def test_tools_have_the_answers_of_the_table(request_name: str, state: GroupStat
 
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 def test_groups_are_listed_and_described_in_every_state(state: GroupState) -> None:
-    """What was assigned is shown of a stable group only."""
+    """Assignments are shown for a stable group only."""
     scene = Scene(state)
     listed = scene.rig.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
     described = scene.rig.runtime.read(PARTITION, lambda shard: admin.describe(shard, "g", 6))
@@ -452,14 +452,14 @@ def test_groups_are_listed_and_described_in_every_state(state: GroupState) -> No
         assert (described.protocol_data, assignments - {b""}) == ("", set())
 
 
-# --- where the group is not kept, or not yet ---
+# --- shards that this broker does not serve ---
 
 NOT_HERE = NotCoordinatorError.code
 LOADING = CoordinatorLoadInProgressError.code
 
 
 class Broker:
-    """A coordinator whose shard of the group is loading, was never here, or could not be read."""
+    """A coordinator whose shard of the group is loading, absent, unreadable, moved away, or stopped."""
 
     def __init__(self, shard: str) -> None:
         self.log = ScriptedLog()
@@ -468,7 +468,7 @@ class Broker:
         if shard == "loading":
             self.coordinator.load(partition, 1)
         elif shard == "unreadable":
-            self.log.records[partition] = [CoordinatorRecord(None, None)]  # type: ignore[arg-type]  # what a key cannot be
+            self.log.records[partition] = [CoordinatorRecord(None, None)]  # type: ignore[arg-type]  # an invalid key
             self.coordinator.load(partition, 1)
             self.coordinator.runtime.load_all()
         elif shard == "moved away":
@@ -547,7 +547,7 @@ async def _list(coordinator: GroupCoordinator) -> int:
 
 
 NOT_SERVED: dict[str, tuple[ServiceAsk, int, int]] = {
-    # request: who asks, the answer while the shard loads, and the answer where it is not
+    # request: (function, answer while the shard loads, answer without the shard)
     "join": (_join, LOADING, NOT_HERE),
     "sync": (_sync, REBALANCE, NOT_HERE),
     "heartbeat": (_heartbeat, OK, NOT_HERE),
@@ -564,7 +564,7 @@ NOT_SERVED: dict[str, tuple[ServiceAsk, int, int]] = {
 
 @pytest.mark.parametrize("request_name", NOT_SERVED)
 async def test_stopped_coordinator_is_not_available(request_name: str) -> None:
-    """Nothing is served, nor loaded any more."""
+    """It refuses all requests and ignores later loads."""
     broker = Broker("stopped")
     assert await NOT_SERVED[request_name][0](broker.coordinator) == CoordinatorNotAvailableError.code
     assert broker.coordinator.runtime.active_partitions() == []
@@ -573,6 +573,6 @@ async def test_stopped_coordinator_is_not_available(request_name: str) -> None:
 @pytest.mark.parametrize("shard", ["loading", "unreadable", "moved away", "never here"])
 @pytest.mark.parametrize("request_name", NOT_SERVED)
 async def test_requests_for_unserved_shards_have_the_answers_of_the_table(request_name: str, shard: str) -> None:
-    """A shard that could not be read is not served, and not owned either."""
+    """A shard that could not be loaded counts as not hosted."""
     ask, loading, not_here = NOT_SERVED[request_name]
     assert await ask(Broker(shard).coordinator) == (loading if shard == "loading" else not_here)

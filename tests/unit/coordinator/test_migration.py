@@ -1,4 +1,4 @@
-"""Groups that change between the classic and the consumer protocol while their members go on (KIP-848)."""
+"""Conversion of live groups between the classic and the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RANGE = ("range", metadata())
 
 
 def stable(rig: Rig, *shares: tuple[int, ...], **arguments: Any) -> tuple[list[str], int]:
-    """A stable classic group whose members have these partitions of ``orders``."""
+    """Return a stable classic group whose members have these partitions of ``orders``."""
     arguments.setdefault("protocols", (RANGE,))
     members, generation = rig.joined_group(len(shares), **arguments)
     given = {member: assignment(*share) for member, share in zip(members, shares, strict=True)}
@@ -71,12 +71,12 @@ def consumer(rig: Rig) -> ConsumerGroup:
 
 
 def owned(rig: Rig, member_id: str) -> list[int]:
-    """What the group says that a member owns."""
+    """Return the partitions that a member owns by the group's state."""
     return sorted(consumer(rig).progress_of(member_id).assigned_partitions.get(ORDERS, ()))
 
 
 def check_replays(rig: Rig) -> None:
-    """What the log says is what is there."""
+    """Assert that the log replays into the shard's state."""
     again = GroupShard(rig.config, lambda: "none", rig.topics)
     for offset, record in enumerate(rig.log.records[PARTITION]):
         change = decode(record.key, record.value)
@@ -97,7 +97,7 @@ def check_replays(rig: Rig) -> None:
     assert not rig.shard.groups.keys() & rig.shard.consumer_groups.keys()
 
 
-# ---------------------------------------------------------------- from classic to consumer
+# --- from classic to consumer ---
 
 
 def test_the_first_consumer_heartbeat_turns_a_classic_group_into_a_consumer_group() -> None:
@@ -105,7 +105,7 @@ def test_the_first_consumer_heartbeat_turns_a_classic_group_into_a_consumer_grou
     (a, b), generation = stable(rig, (0, 1), (2, 3))
     before = len(rig.log.records[PARTITION])
     response = rig.beat(beat("n")).value
-    assert (response.member_epoch, assigned(response)) == (generation + 1, []), "it waits for the others to let go"
+    assert (response.member_epoch, assigned(response)) == (generation + 1, []), "it waits for the others to revoke"
     assert "g" not in rig.shard.groups
     group = consumer(rig)
     assert (group.epoch, group.target_epoch) == (generation + 1, generation + 1)
@@ -133,7 +133,7 @@ def test_the_first_consumer_heartbeat_turns_a_classic_group_into_a_consumer_grou
 @pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_group_is_upgraded_member_by_member_and_downgraded_again(size: int, cooperative: bool) -> None:
-    """Rolling: each classic member is replaced by a consumer one, then each of these by a classic one."""
+    """Rolling: a consumer member replaces each classic member, then a classic member replaces each of these."""
     rig = Rig(group_initial_rebalance_delay_ms=0)
     members: list[Member] = [ClassicMember(rig, f"c{i}", cooperative=cooperative) for i in range(size)]
     settle(rig, *members)
@@ -336,7 +336,7 @@ def test_group_in_its_first_rebalance_can_be_upgraded() -> None:
     member_id = first.value.member_id
     joining = rig.join(member_id, version=9, protocols=(RANGE,))
     got = assigned(rig.beat(beat("n")).value) or []
-    assert len(got) == 2, "nobody owned anything"
+    assert len(got) == 2, "no member owned anything"
     assert (code(joining), joining.value.member_id) == (0, member_id)
     assert refusal(rig.sync(member_id, joining.value.generation_id)) is RebalanceInProgressError
     joined = rig.join(member_id, version=9, protocols=(RANGE,)).value
@@ -345,11 +345,11 @@ def test_group_in_its_first_rebalance_can_be_upgraded() -> None:
     assert sorted(got + rest) == [0, 1, 2, 3]
 
 
-# ---------------------------------------------------------------- classic members in a consumer group
+# --- classic members in a consumer group ---
 
 
 def mixed(rig: Rig, **arguments: Any) -> tuple[str, str, int]:
-    """A settled group of a classic member with 0 and 1, and the consumer ``n`` with 2 and 3; and the epoch."""
+    """Return a settled group: a classic member with partitions 0 and 1, consumer ``n`` with 2 and 3, and the epoch."""
     (member_id,), generation = stable(rig, (0, 1, 2, 3), **arguments)
     instance_id = arguments.get("instance_id")
     rig.beat(beat("n"))
@@ -388,7 +388,7 @@ def test_cooperative_member_revokes_first_and_rejoins_in_the_new_epoch() -> None
 
     rig.beat(beat("n"))
     joined = rig.join(member_id, protocols=protocols(0, 1, 2, 3)).value
-    assert joined.generation_id == generation, "it stays in its epoch until it has let go"
+    assert joined.generation_id == generation, "it stays in its epoch until it has revoked"
     kept = numbers_of(rig.sync(member_id, generation).value.assignment)
     assert len(kept) == 2
     assert code(rig.heartbeat(member_id, generation)) == RebalanceInProgressError.code
@@ -404,7 +404,7 @@ def test_classic_member_is_told_to_rejoin_when_its_partitions_are_free() -> None
     joined = rig.join(protocols=(RANGE,)).value
     member_id, epoch = joined.member_id, joined.generation_id
     assert numbers_of(rig.sync(member_id, epoch).value.assignment) == []
-    assert code(rig.heartbeat(member_id, epoch)) == 0, "there is nothing to get yet"
+    assert code(rig.heartbeat(member_id, epoch)) == 0, "no partition is free yet"
     rig.beat(beat("n", 1, owned=[0, 1, 2, 3]))
     assert code(rig.heartbeat(member_id, epoch)) == 0
     rig.beat(beat("n", 1, owned=[0, 1]))
@@ -428,7 +428,7 @@ def test_a_new_dynamic_member_gets_its_id_first() -> None:
 
 @pytest.mark.parametrize("static", [False, True])
 def test_classic_member_id_fits_a_record_for_client_ids_of_any_length(static: bool) -> None:
-    """Also in a consumer group."""
+    """As in a classic group."""
     rig = Rig()
     rig.beat(beat("n"))
     name = "c" * 32_767
@@ -488,7 +488,7 @@ def test_classic_join_ignores_the_assignment_interval() -> None:
     rig.beat(beat("n"))
     joined = rig.join(protocols=(RANGE,)).value
     assert joined.generation_id == 2
-    assert code(rig.heartbeat(joined.member_id, 2)) == 0, "else it would join again and again"
+    assert code(rig.heartbeat(joined.member_id, 2)) == 0, "otherwise it would rejoin again and again"
 
 
 def test_full_group_refuses_new_classic_members_and_keeps_its_own() -> None:
@@ -575,7 +575,7 @@ def test_classic_member_that_heartbeats_but_never_rejoins_is_removed() -> None:
 
 
 def test_removed_member_leaves_no_deadlines() -> None:
-    """Deadlines that clients choose may be weeks away: they would pile up."""
+    """Clients may choose deadlines weeks away; they would accumulate."""
     rig = Rig(group_consumer_migration_policy="upgrade")
     rig.beat(beat("n", instance_id="i"))
     deadlines = len(rig.shard.timers)
@@ -591,7 +591,7 @@ def test_removed_member_leaves_no_deadlines() -> None:
 
 
 def test_failed_epoch_bump_does_not_start_the_rejoin_deadline() -> None:
-    """The epoch of which a heartbeat was to tell could not be written, and later there was no need for it."""
+    """The heartbeat's new epoch was not appended, and later heartbeats did not need one."""
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     rig.topics.set("orders", 5)
@@ -692,14 +692,14 @@ def test_failed_append_of_a_join_leaves_the_member_unchanged() -> None:
     assert rig.join(member_id, protocols=(RANGE,)).value.generation_id == epoch + 1
 
 
-# ---------------------------------------------------------------- static members
+# --- static members ---
 
 
 def test_a_static_member_changes_to_the_consumer_protocol_without_leaving() -> None:
     rig = Rig()
     (old,), generation = stable(rig, (0, 1, 2, 3), instance_id="i")
     response = rig.beat(beat("n", instance_id="i")).value
-    assert (response.member_epoch, assigned(response)) == (generation, [0, 1, 2, 3]), "nothing else has changed"
+    assert (response.member_epoch, assigned(response)) == (generation, [0, 1, 2, 3]), "the subscription is the same"
     assert consumer(rig).static_members == {"i": "n"}
     assert consumer(rig).progress["n"].previous_epoch == 0
     assert refusal(rig.heartbeat(old, generation, instance_id="i")) is FencedInstanceIdError
@@ -725,7 +725,7 @@ def test_last_consumer_member_that_rejoins_as_classic_downgrades_the_group() -> 
 
 
 def test_member_that_downgrades_a_settled_group_leads_it_if_it_can_skip_assignment() -> None:
-    """Members that were led by nobody do not look after the topics, and no round follows to tell one of them."""
+    """The other members had no leader and do not watch the topics, and no rebalance follows."""
     for version, leads in ((9, True), (5, False)):
         rig = Rig()
         (member_id,), _ = stable(rig, (0, 1, 2, 3))
@@ -756,7 +756,7 @@ def test_static_member_that_returns_as_classic_waits_while_others_must_revoke() 
     (member_id,), generation = stable(rig, (0, 1, 2, 3))
     rig.beat(beat("n", instance_id="i"))
     joining = rig.join(instance_id="i", protocols=(RANGE,))
-    assert not joining.is_set, "the other one still has what this one is to get"
+    assert not joining.is_set, "another member still owns this member's partitions"
     assert rig.state() is GroupState.PREPARING_REBALANCE
     assert rig.group().generation == generation + 1
     assert refusal(rig.heartbeat(member_id, generation)) is IllegalGenerationError
@@ -810,7 +810,7 @@ def test_static_member_that_returns_as_classic_under_its_id_starts_over() -> Non
     assert len(numbers_of(rig.sync("n", 0, instance_id="i").value.assignment)) == 2
 
 
-# ---------------------------------------------------------------- from consumer to classic
+# --- from consumer to classic ---
 
 
 def leaves(rig: Rig) -> None:
@@ -875,7 +875,7 @@ def test_group_above_group_max_size_is_not_downgraded() -> None:
 
 
 def test_downgraded_group_rebalances_after_a_restart() -> None:
-    """Else nobody would have what the member had that went."""
+    """Otherwise the partitions of the member that left would stay unassigned."""
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     rig.last_beat("n")
@@ -885,7 +885,7 @@ def test_downgraded_group_rebalances_after_a_restart() -> None:
     assert rig.join(member_id, protocols=(RANGE,)).value.generation_id == epoch + 1
     rig.sync(member_id, epoch + 1, {member_id: assignment(0, 1, 2, 3)})
     rig.restart()
-    assert rig.state() is GroupState.STABLE, "it does so once"
+    assert rig.state() is GroupState.STABLE, "it rebalances once"
 
 
 def test_broker_logs_a_conversion_once_it_is_appended(
@@ -931,11 +931,11 @@ def test_downgrade_restarts_the_members_sessions() -> None:
     assert rig.state() is GroupState.EMPTY
 
 
-# ---------------------------------------------------------------- offsets, and what tools see
+# --- offsets, and the view of tools ---
 
 
 def test_group_converted_twice_does_not_assign_held_partitions() -> None:
-    """What the first consumer member was to get is not free when the second one comes: its owner has not joined yet."""
+    """The first consumer member's target is not free for the second one, because its owner has not rejoined."""
     rig = Rig()
     (member_id,), _ = stable(rig, (0, 1, 2, 3))
     rig.beat(beat("n"))
@@ -946,7 +946,7 @@ def test_group_converted_twice_does_not_assign_held_partitions() -> None:
 
 
 def test_owned_partitions_of_a_cooperative_member_stay_held_after_a_failed_rebalance() -> None:
-    """It keeps what it has while the group finds together; that the leader's assignment was lost takes nothing away."""
+    """A cooperative member keeps its partitions during a rebalance, and keeps them when the assignment is lost."""
     rig = Rig(group_initial_rebalance_delay_ms=0)
     cooperative = [("cooperative-sticky", metadata(owned=(0, 1, 2, 3)))]
     (member_id,), _ = stable(rig, (0, 1, 2, 3), protocols=cooperative)
@@ -960,7 +960,7 @@ def test_owned_partitions_of_a_cooperative_member_stay_held_after_a_failed_rebal
 
 @pytest.mark.parametrize("happens", ["a member left", "the topic grew"])
 def test_upgrade_by_a_static_member_assigns_unowned_partitions(happens: str) -> None:
-    """Its own wants are no news; but the group owed a round, or its leader has not seen all partitions."""
+    """Its subscription is unchanged, but a rebalance was due, or the leader has not seen all partitions."""
     rig = Rig(group_initial_rebalance_delay_ms=0)
     if happens == "a member left":
         first = rig.join(protocols=(RANGE,), instance_id="i")
@@ -982,7 +982,7 @@ def test_upgrade_by_a_static_member_assigns_unowned_partitions(happens: str) -> 
 
 
 def test_static_member_that_returns_as_classic_gets_partitions_revoked_for_it() -> None:
-    """It takes the group along, which is at rest with what it gets now: no round follows that would deal it."""
+    """The join downgrades the group, which is settled with these partitions, so no rebalance follows."""
     rig = Rig()
     (member_id,), _ = stable(rig, (0, 1, 2, 3))
     rig.beat(beat("n", instance_id="i"))
@@ -1016,7 +1016,7 @@ def test_members_of_each_protocol_commit_with_their_epoch() -> None:
     assert refusal(rig.commit(member_id, epoch + 1, version=8)) is IllegalGenerationError
     assert refusal(rig.commit(member_id, epoch - 1, {("orders", 2): 1}, version=8)) is IllegalGenerationError
     assert refusal(rig.commit("nobody", epoch, version=8)) is UnknownMemberIdError
-    assert refusal(rig.commit(version=8)) is UnknownMemberIdError, "only members commit while there are some"
+    assert refusal(rig.commit(version=8)) is UnknownMemberIdError, "a commit must name a member of a group with members"
     assert code(rig.commit("n", epoch, {("orders", 2): 1}, version=9)) == 0
     assert refusal(rig.commit("n", epoch, version=8)) is UnsupportedVersionError
     assert refusal(rig.commit("n", epoch + 1, version=9)) is StaleMemberEpochError
