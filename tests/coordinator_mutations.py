@@ -101,7 +101,7 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "who is silent is removed",
             "group/liveness.py",
-            '    rounds.member_gone(group, member_id, f"{member_id} was silent for too long", config, turn)\n',
+            '    rounds.member_gone(group, member_id, f"the session of {member_id} expired", config, turn)\n',
             "",
             _GROUPS,
         ),
@@ -260,21 +260,21 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
             "consumer_group/migration.py",
             "_not_taken(claimed[member_id], taken).items()",
             "()",
-            _MIGRATION + "test_what_a_cooperative_member_had_when_it_joined_is_not_free_though_the_round_failed",
+            _MIGRATION + "test_owned_partitions_of_a_cooperative_member_stay_held_after_a_failed_rebalance",
         ),
         (
             "a group that owed a round is dealt anew",
             "consumer_group/migration.py",
             "hash_of_topics(names, topics) if is_dealt else _DEALS_ANEW",
             "hash_of_topics(names, topics)",
-            _MIGRATION + "test_a_static_member_that_takes_over_has_dealt_what_nobody_owns",
+            _MIGRATION + "test_upgrade_by_a_static_member_assigns_unowned_partitions",
         ),
         (
             "who takes a group at rest along gets what it has by now",
             "consumer_group/classic_members.py",
             "step.progress if at_rest else speaker.progress",
             "speaker.progress",
-            _MIGRATION + "test_a_static_member_that_comes_back_classic_gets_what_was_let_go_for_it_meanwhile",
+            _MIGRATION + "test_static_member_that_returns_as_classic_gets_partitions_revoked_for_it",
         ),
         (
             "an upgraded group is no classic one any more",

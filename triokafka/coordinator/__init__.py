@@ -1,8 +1,8 @@
-"""The coordinator of consumer groups, over a log that it is given.
+"""The group coordinator: consumer groups and committed offsets, stored in a log that the broker provides.
 
-State that must survive is records in ``__consumer_offsets``: an operation yields records and an answer, durable state
-changes only by replaying records, and the answer is held until they are committed. Nothing here knows of sockets
-or of how the log is kept.
+Durable state lives in records of ``__consumer_offsets``. An operation produces records and an answer; durable state
+changes only when records are replayed; the runtime holds the answer until the records are committed. This package does
+no network I/O and does not know how the log is stored.
 """
 
 from triokafka.coordinator.config import GroupCoordinatorConfig

@@ -1,4 +1,4 @@
-"""What an operator can set about groups and offsets, with Kafka's names and defaults."""
+"""Group coordinator configuration, with Kafka's names and defaults."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from triokafka.errors import ConfigurationError
 UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
 """Policies under which a classic group with members may become a consumer group."""
 DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
-"""Policies under which a consumer group may become a classic one."""
+"""Policies under which a consumer group may become a classic group."""
 POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 GroupSettings: TypeAlias = Callable[[str], Mapping[str, str]]
-"""What is configured for a group alone, by Kafka's names, given the group's id."""
+"""Maps a group id to that group's own configuration overrides, under Kafka's configuration names."""
 
 
 def no_settings(_group_id: str) -> Mapping[str, str]:
-    """No group has settings of its own."""
+    """Return no overrides, for any group."""
     return {}
 
 
@@ -29,7 +29,7 @@ class GroupCoordinatorConfig:
     """Limits and delays of the group coordinator. Names are Kafka's broker properties in snake_case.
 
     Raises:
-        ConfigurationError: at construction, when the values contradict each other.
+        ConfigurationError: at construction, when a value is out of range or two values contradict each other.
     """
 
     group_min_session_timeout_ms: int = 6_000
@@ -40,21 +40,21 @@ class GroupCoordinatorConfig:
     group_consumer_heartbeat_interval_ms: int = 5_000
     group_consumer_max_size: int = 2_147_483_647
     group_consumer_assignors: tuple[str, ...] = tuple(STRATEGIES)
-    """What members may ask for; the first is for groups of which none does."""
+    """Server-side assignors that members may request. The first is the default for groups that request none."""
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_regex_refresh_interval_ms: int = 600_000
     group_consumer_assignment_interval_ms: int = 0
-    """A group's target assignment is computed at most so often; with 0, for every change."""
+    """The minimum time between two computations of a group's target assignment; 0 computes it after every change."""
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
     offset_commit_timeout_ms: int = 5_000
     offsets_topic_num_partitions: int = 50
     new_member_join_timeout_ms: int = 300_000
-    """How long a joining member that does not know its id yet may stay parked. Fixed in Kafka."""
+    """How long the first JoinGroup of a new member may stay parked. Fixed in Kafka."""
     group_max_promised_members: int = 10_000
-    """How many ids a group may have given out to members that have not joined with them; one more, and the oldest is
-    forgotten. Not bounded in Kafka, which does not count them against ``group_max_size`` either."""
+    """The maximum number of member ids that a group has handed out and that have not joined yet (KIP-394). One more
+    evicts the oldest. Kafka has no such limit, and does not count these ids against ``group_max_size`` either."""
 
     def __post_init__(self) -> None:
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
@@ -69,13 +69,13 @@ class GroupCoordinatorConfig:
             )
         if self.group_consumer_migration_policy not in POLICIES:
             raise ConfigurationError(
-                f"group_consumer_migration_policy is {self.group_consumer_migration_policy!r}, and must be one of"
+                f"group_consumer_migration_policy is {self.group_consumer_migration_policy!r}; it must be one of"
                 f" {', '.join(POLICIES)}"
             )
         if not self.group_consumer_assignors or not set(self.group_consumer_assignors) <= STRATEGIES.keys():
             raise ConfigurationError(
-                f"group_consumer_assignors names {', '.join(self.group_consumer_assignors) or 'none'}; there are"
-                f" {', '.join(STRATEGIES)}"
+                f"group_consumer_assignors is {', '.join(self.group_consumer_assignors) or 'empty'};"
+                f" it must name one or more of {', '.join(STRATEGIES)}"
             )
         for name in (
             "group_max_size",

@@ -1,7 +1,7 @@
-"""What reads may see: the committed value behind each key that was replayed beyond the high watermark.
+"""Committed values behind a map that is ahead of the high watermark.
 
-A map keeps the newest value; the journal beside it keeps, for keys with uncommitted changes only, the values they had
-before. With nothing uncommitted it is empty and costs nothing.
+A map holds the newest value of each key. The journal beside it holds the previous values of keys that have uncommitted
+changes, so that readers see committed values only. With no uncommitted change it is empty.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ V = TypeVar("V")
 
 
 class Journal(Generic[K, V]):
-    """Values that keys had before their uncommitted changes.
+    """The values that keys had before their uncommitted changes.
 
     Args:
-        group_of: to which group a key belongs, where changes are looked up by group.
+        group_of: returns the group of a key, for lookups by group. None disables `groups` and `keys_of`.
     """
 
     __slots__ = ("_by_group", "_by_key", "_changes", "_group_of")
@@ -33,19 +33,19 @@ class Journal(Generic[K, V]):
         return len(self._changes)
 
     def __iter__(self) -> Iterator[K]:
-        """Keys with uncommitted changes."""
+        """Iterate over the keys with uncommitted changes."""
         return iter(self._by_key)
 
     def groups(self) -> Iterable[str]:
-        """Groups with uncommitted changes."""
+        """Return the groups with uncommitted changes."""
         return self._by_group.keys()
 
     def keys_of(self, group: str) -> Iterable[K]:
-        """Keys of one group with uncommitted changes."""
+        """Return the keys of one group with uncommitted changes."""
         return self._by_group.get(group, ())
 
     def note(self, offset: int, key: K, previous: V | None) -> None:
-        """The record at ``offset`` replaced ``previous`` (None: there was nothing). Offsets come in order."""
+        """Note that the record at ``offset`` replaced ``previous`` (None: the key was absent). Offsets must ascend."""
         self._changes.append((offset, key))
         before = self._by_key.get(key)
         if before is None:
@@ -55,12 +55,12 @@ class Journal(Generic[K, V]):
         before.append(previous)
 
     def committed(self, key: K, newest: V | None) -> V | None:
-        """The committed value of ``key``, given the newest one."""
+        """Return the committed value of ``key``, given its newest value."""
         before = self._by_key.get(key)
         return newest if before is None else before[0]
 
     def commit(self, high_watermark: int) -> None:
-        """Records below ``high_watermark`` are committed: forget what was there before them."""
+        """Drop the previous values that records below ``high_watermark`` replaced; those records are committed."""
         while self._changes and self._changes[0][0] < high_watermark:
             _, key = self._changes.popleft()
             before = self._by_key[key]

@@ -1,4 +1,4 @@
-"""Who is in a group, whatever its protocol, and the end of a session before its time: for tests and tools."""
+"""The members of a group under either protocol, and early expiry of a session; for tests and tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KnownMember(NamedTuple):
-    """A member as the coordinator knows it; ``instance_id`` is None unless it is a static one."""
+    """A member as the coordinator knows it; ``instance_id`` is None for a dynamic member."""
 
     member_id: str
     client_id: str
@@ -23,7 +23,7 @@ class KnownMember(NamedTuple):
 
 
 def known_members(shard: GroupShard, group_id: str) -> list[KnownMember]:
-    """The members of a group, in the order of their ids."""
+    """Return the members of a group, sorted by member id."""
     classic, consumer = shard.groups.get(group_id), shard.consumer_groups.get(group_id)
     found = []
     if classic is not None:
@@ -34,7 +34,7 @@ def known_members(shard: GroupShard, group_id: str) -> list[KnownMember]:
 
 
 def end_session(shard: GroupShard, group_id: str, member_id: str, turn: GroupTurn) -> None:
-    """Let the member's session be over as of now; its timer then does what it always does.
+    """Move the member's session deadline to now; the session timer then fires as usual.
 
     Raises:
         UnknownMemberIdError: the group has no such member.

@@ -1,4 +1,4 @@
-"""How long the shards of a coordinator took to load lately: a pure window over time."""
+"""Load times of a coordinator's shards over a sliding window. Pure: the caller passes the time."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 LOAD_WINDOW: Final = 30.0
-"""Seconds for which a load counts."""
+"""Length of the window in seconds."""
 
 
 @dataclass(slots=True)
 class LoadTimes:
-    """How long the shards took to load that have loaded lately."""
+    """The load times of the shards that finished loading within the last `LOAD_WINDOW` seconds."""
 
     _loads: deque[tuple[float, float]] = field(default_factory=deque)
 
     def record(self, now: float, seconds: float) -> None:
-        """A shard has loaded."""
+        """Record that a shard finished loading at ``now`` after ``seconds``."""
         self._forget(now)
         self._loads.append((now, seconds))
 
     def lately(self, now: float) -> list[float]:
-        """Seconds that each load of the last `LOAD_WINDOW` took."""
+        """Return the load times, in seconds, of the loads within the window."""
         self._forget(now)
         return [seconds for _, seconds in self._loads]
 

@@ -1,4 +1,4 @@
-"""The log under a coordinator and the shards over it: what each must offer, and how a shard reads its log."""
+"""Interfaces of a coordinator's log and its shards, and the replay of a log into a shard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triokafka.coordinator.turn import CoordinatorRecord, Reply, Turn
 
 C = TypeVar("C")
 
-_RECORDS_PER_STEP: Final = 1_000  # a few milliseconds of work between two chances for other tasks
+_RECORDS_PER_STEP: Final = 1_000  # a few milliseconds of work before other tasks may run
 
 LogRecord: TypeAlias = tuple[int, bytes | None, bytes | None]
 """Offset, key and value."""
@@ -19,7 +19,7 @@ LogRecord: TypeAlias = tuple[int, bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class TransactionalRecords:
-    """Records that a transaction of ``producer_id`` wrote, which count when it commits."""
+    """Records that an open transaction of ``producer_id`` wrote. They take effect when the transaction commits."""
 
     producer_id: int
     records: Sequence[LogRecord]
@@ -27,7 +27,7 @@ class TransactionalRecords:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """The marker at ``offset``: the transaction of ``producer_id`` has committed, or aborted."""
+    """The marker at ``offset`` that commits or aborts the transaction of ``producer_id``."""
 
     producer_id: int
     offset: int
@@ -35,60 +35,60 @@ class TransactionEnd:
 
 
 class CoordinatorLog(Protocol):
-    """The log under a coordinator's topic, as the broker provides it."""
+    """The log behind a coordinator's topic; the broker implements it."""
 
     def append(self, partition: int, records: Sequence[CoordinatorRecord], timestamp_ms: int) -> int:
         """Append all records as one batch and return the offset after the last one.
 
         Raises:
-            NotLeaderForPartitionError: this broker does not lead the partition.
-            KafkaError: anything else; then nothing was appended.
+            NotLeaderForPartitionError: this broker does not lead the partition; nothing was appended.
+            KafkaError: the append failed; nothing was appended.
         """
 
     def read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
-        """Offset, key and value of all records up to the log end, in pieces, in their order."""
+        """Yield all records up to the log end, in order and in chunks."""
 
     def high_watermark(self, partition: int) -> int:
-        """The offset below which everything is committed."""
+        """Return the offset below which all records are committed."""
 
 
 class Shard(Protocol[C]):
-    """The state of one partition. Durable state changes by `replay` only; the rest is soft and lost on unload."""
+    """The state of one partition. Only replayed records change durable state; unloading drops the soft state."""
 
     timers: TimerQueue
 
     def encode(self, change: C) -> CoordinatorRecord:
-        """The record that keeps a change."""
+        """Return the record of a change."""
 
     def decode(self, key: bytes | None, value: bytes | None) -> C | None:
-        """The change that a record keeps; None to skip it. Raises `ProtocolError`."""
+        """Return the change in a record, or None to skip the record. Raises `ProtocolError`."""
 
     def replay(self, change: C, offset: int, *, committed: bool) -> None:
-        """Apply a change. ``committed`` is False while readers must not see it yet."""
+        """Apply a change. ``committed`` is False while the change is above the high watermark."""
 
     def replay_pending(self, change: C, offset: int, producer_id: int) -> None:
-        """Apply a change that a transaction wrote, which counts when that commits."""
+        """Apply a change from an open transaction of ``producer_id``; it takes effect when the transaction commits."""
 
     def end_transaction(self, producer_id: int, offset: int, *, commits: bool, committed: bool) -> None:
-        """Apply the marker that ends a transaction. ``committed`` is that of the marker itself, as in `replay`."""
+        """Apply a transaction's end marker. ``committed`` says whether the marker itself is committed."""
 
     def commit(self, high_watermark: int) -> None:
-        """Everything below ``high_watermark`` is committed."""
+        """Make everything below ``high_watermark`` visible to readers."""
 
     def loaded(self, turn: Turn[C]) -> None:
-        """All records of the log are replayed: build the soft state and set the timers."""
+        """Build the soft state and set the timers, after the whole log was replayed."""
 
     def timer_fired(self, key: TimerKey, turn: Turn[C]) -> None:
-        """A deadline passed."""
+        """Handle an expired deadline."""
 
     def unload(self) -> list[Reply[Any]]:
-        """The shard moves elsewhere: drop the soft state and return whoever waits."""
+        """Drop the soft state and return the replies of all waiting requests; the partition moves to another broker."""
 
 
 def replay_log(log: CoordinatorLog, partition: int, shard: Shard[C]) -> Generator[None, None, tuple[int, int]]:
-    """Replay all records of a log, up to its end, into a shard that is new; stops now and then for others.
+    """Replay a whole log into a new shard. Yields every `_RECORDS_PER_STEP` records so that other tasks can run.
 
-    Returns the offset after the last record, and how many there were.
+    Returns the offset after the last record, and the number of records.
     """
     end = count = 0
     for piece in log.read_all(partition):

@@ -1,6 +1,6 @@
-"""What the coordinator has done since it was made, and what it holds now.
+"""Metrics of the group coordinator.
 
-Counters are kept where the work is done; what can be looked up is counted when somebody asks.
+Counters are incremented where the work is done. Group and offset totals are counted on request.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class GroupCounters:
-    """How often what happened, since the coordinator was made. Positions count one by one."""
+    """Event counters since the coordinator was created. Offsets count once per partition."""
 
     offset_commits: int = 0
     offset_expirations: int = 0
     offset_deletions: int = 0
     completed_rebalances: int = 0
-    """Rounds of classic groups of which the assignment was stored."""
+    """Rebalances of classic groups whose assignment was stored."""
     consumer_group_rebalances: int = 0
-    """Epochs that consumer groups have entered."""
+    """Epoch bumps of consumer groups."""
 
 
 class GroupCounts(NamedTuple):
-    """How many groups are in which state, and how many positions are kept, in all shards here."""
+    """Number of groups per state and number of committed offsets, over all shards of this broker."""
 
     classic: Mapping[GroupState, int]
     consumer: Mapping[ConsumerGroupState, int]
@@ -39,7 +39,7 @@ class GroupCounts(NamedTuple):
 
 
 def count_groups(shards: Iterable[GroupShard]) -> GroupCounts:
-    """Count what the shards hold, by their newest state."""
+    """Count the groups and offsets of the shards, by their newest (possibly uncommitted) state."""
     classic: Counter[GroupState] = Counter(dict.fromkeys(GroupState, 0))
     consumer: Counter[ConsumerGroupState] = Counter(dict.fromkeys(ConsumerGroupState, 0))
     offsets = 0

@@ -25,14 +25,15 @@ from triokafka.protocol.api.offset_fetch import (
 
 
 class OffsetRequests(GroupRequests):
-    """What groups have committed, one method per API."""
+    """The requests for committed offsets, one method per API."""
 
     async def commit_offsets(
         self, request: OffsetCommitRequest, *, version: int, may_read: TopicFilter = any_topic
     ) -> OffsetCommitResponse:
-        """OffsetCommit. Waits until the positions are committed, at most ``offset_commit_timeout_ms``.
+        """Handle OffsetCommit. Waits until the offsets are committed, at most ``offset_commit_timeout_ms``.
 
-        They are stored together or not at all. Of very many, others have their turn before that.
+        The offsets are stored in one batch, all or none. A very large request yields to other tasks while it prepares
+        the batch.
         """
         known, response = commits.resolve_topics(request, version, self.topics, may_read)
         if not known:
@@ -66,10 +67,10 @@ class OffsetRequests(GroupRequests):
     async def fetch_offsets(
         self, request: OffsetFetchRequest, *, version: int, may_describe: TopicFilter = any_topic
     ) -> OffsetFetchResponse:
-        """OffsetFetch, of one group or several. Waits for nothing, and answers with committed positions only; of all
-        that a group has, if these are very many, others have their turn in between.
+        """Handle OffsetFetch for one group or several. Returns committed offsets only and does not wait. With very many
+        offsets it yields to other tasks in between.
 
-        With ``require_stable`` it waits until the newest positions are committed.
+        With ``require_stable`` (KIP-447) it waits until the newest offsets are committed.
         """
         asked_groups = fetches.asked_groups(request, version)
         if request.require_stable:
@@ -116,7 +117,7 @@ class OffsetRequests(GroupRequests):
     async def delete_offsets(
         self, request: OffsetDeleteRequest, *, may_read: TopicFilter = any_topic
     ) -> OffsetDeleteResponse:
-        """OffsetDelete. Waits until the removal is committed."""
+        """Handle OffsetDelete. Waits until the removal is committed."""
         try:
             check_group_id(request.group_id)
             reply: Reply[OffsetDeleteResponse] = Reply()

@@ -1,6 +1,7 @@
-"""What each membership request does to the shard that keeps its group: find or make the group, and pass the request on.
+"""Group membership requests on a shard: find or create the group, and dispatch by its protocol.
 
-The operations on offsets have the same shape and are in ``offsets/``; those of tools are in ``group/admin.py``.
+The operations on offsets have the same shape and are in ``offsets/``; those for administrators are in
+``group/admin.py``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRespons
 
 
 def join(shard: GroupShard, joiner: Joiner, reply: Reply[JoinGroupResponse], turn: GroupTurn) -> None:
-    """A member joins; one without an id makes the group if need be (cluster/GJN-02), also in the place of a consumer
-    group that has no members. One that has some takes it in as it is."""
+    """Handle JoinGroup. A join without a member id creates the group if it does not exist, and replaces a consumer
+    group that has no members. A consumer group with members takes the classic member in."""
     request = joiner.request
     consumer_group = shard.consumer_groups.get(request.group_id)
     if consumer_group is not None:
@@ -34,14 +35,14 @@ def join(shard: GroupShard, joiner: Joiner, reply: Reply[JoinGroupResponse], tur
             turn.write(change)
     group = shard.groups.get(request.group_id)
     if group is None and request.member_id:
-        raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
+        raise UnknownMemberIdError(f"group {request.group_id!r} does not exist")
     if group is None or not shard.is_stored(request.group_id):
         group = shard.create(request.group_id, turn)
     joins.join(group, joiner, reply, config=shard.config, new_id=shard.new_id, turn=turn)
 
 
 def sync(shard: GroupShard, request: SyncGroupRequest, reply: Reply[SyncGroupResponse], turn: GroupTurn) -> None:
-    """A member wants its assignment, or brings everybody's."""
+    """Handle SyncGroup: return the member's assignment; the leader's request carries the assignment of all members."""
     consumer_group = shard.consumer_groups.get(request.group_id)
     if consumer_group is not None:
         classic_members.sync(shard, consumer_group, request, reply, turn)
@@ -50,7 +51,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, reply: Reply[SyncGroupRes
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest, reply: Reply[HeartbeatResponse], turn: GroupTurn) -> None:
-    """A member is alive."""
+    """Handle Heartbeat."""
     consumer_group = shard.consumer_groups.get(request.group_id)
     if consumer_group is not None:
         classic_members.heartbeat(shard, consumer_group, request, reply, turn)
@@ -66,7 +67,7 @@ def leave(
     reply: Reply[list[MemberResponse]],
     turn: GroupTurn,
 ) -> None:
-    """Members leave, or are removed."""
+    """Handle LeaveGroup: remove the given members."""
     consumer_group = shard.consumer_groups.get(group_id)
     if consumer_group is not None:
         turn.answer(reply, classic_members.leave(shard, consumer_group, leavers, turn))
@@ -77,5 +78,5 @@ def leave(
 def _group(shard: GroupShard, group_id: str) -> ClassicGroup:
     group = shard.groups.get(group_id)
     if group is None:
-        raise UnknownMemberIdError(f"there is no group {group_id!r}")
+        raise UnknownMemberIdError(f"group {group_id!r} does not exist")
     return group

@@ -1,7 +1,7 @@
-"""Answers on their way out: few at a time, so that a round of a large group does not keep everybody else waiting.
+"""A queue of outgoing answers that releases a few at a time, so that one large rebalance does not starve other groups.
 
-Each answer wakes the task of a connection, which encodes and sends it; all that are woken together run before anybody
-else is served.
+Each answer wakes the task of a connection, which encodes and sends it. Tasks that are woken together all run before any
+other task.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 from triokafka.coordinator.turn import Reply
 
 AT_ONCE: Final = 50
-"""Answers between two chances for other tasks: about two milliseconds of encoding and sending."""
+"""Answers released before other tasks may run: about two milliseconds of encoding and sending."""
 
 
 class Outbox:
-    """Answers that may be given, and have not been."""
+    """Answers that are ready to send and not yet released."""
 
     def __init__(self) -> None:
         self._left: deque[tuple[Reply[Any], Any]] = deque()
@@ -26,18 +26,19 @@ class Outbox:
         return len(self._left)
 
     def give(self, answers: Sequence[tuple[Reply[Any], Any]]) -> None:
-        """Give these, the first few at once; the others wait for `give_more`. Few answers overtake many that wait."""
+        """Release the first `AT_ONCE` answers now and queue the rest for `give_more`. New answers may overtake queued
+        ones."""
         for reply, value in answers[:AT_ONCE]:
             reply.set(value)
         self._left.extend(answers[AT_ONCE:])
 
     def give_more(self) -> None:
-        """Give the next few."""
+        """Release the next `AT_ONCE` answers."""
         for _ in range(min(AT_ONCE, len(self._left))):
             reply, value = self._left.popleft()
             reply.set(value)
 
     def give_all(self) -> None:
-        """Give whatever is left."""
+        """Release all queued answers."""
         while self._left:
             self.give_more()

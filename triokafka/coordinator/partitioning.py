@@ -1,4 +1,4 @@
-"""Which partition of a coordinator's topic keeps a group: the hash that every Kafka broker and tool agrees on."""
+"""The mapping from a group (or transactional id) to a partition of the coordinator's topic, as in Kafka."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 _MIN_INT: Final = -(2**31)
 _REMEMBERED: Final = 1_000
-_LONGEST_REMEMBERED: Final = 256  # characters: what is longer is not worth the memory
+_LONGEST_REMEMBERED: Final = 256  # characters; caching longer keys is not worth the memory
 
 
 def java_string_hash(text: str) -> int:
-    """Java's ``String.hashCode``: over UTF-16 code units, in signed 32-bit arithmetic."""
+    """Return Java's ``String.hashCode``: over UTF-16 code units, in signed 32-bit arithmetic."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(units), 2):
@@ -20,14 +20,14 @@ def java_string_hash(text: str) -> int:
 
 
 _remembered_hash = lru_cache(_REMEMBERED)(java_string_hash)
-"""Every request of a group asks for it: members ask for the same few again and again."""
+"""The cached hash: every request of a group computes it, for the same few keys."""
 
 
 def coordinator_partition(key: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` (or ``__transaction_state``) that keeps ``key``.
+    """Return the partition of ``__consumer_offsets`` (or ``__transaction_state``) that stores ``key``.
 
-    The absolute value of Java's hash modulo the number of partitions. The smallest integer has no absolute value and
-    counts as zero, which is not what masking the sign bit would give.
+    It is the absolute value of Java's string hash modulo the number of partitions. As in Kafka, ``Integer.MIN_VALUE``
+    counts as zero; masking the sign bit would give another result.
     """
     value = _remembered_hash(key) if len(key) <= _LONGEST_REMEMBERED else java_string_hash(key)
     return (0 if value == _MIN_INT else abs(value)) % partitions

@@ -1,4 +1,4 @@
-"""What all of the group coordinator's requests share: the shards, and how a request gets to the one it is for."""
+"""The shared base of the group coordinator's request handlers: the shards, and routing of a request to its shard."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LONGEST_MESSAGE: Final = 1_000
 
 
 class Operation(Protocol):
-    """What a request does to the shard that keeps its group."""
+    """What a request does to the shard of its group."""
 
     def __call__(self, *, shard: GroupShard, turn: GroupTurn) -> None:
-        """Decide, without waiting."""
+        """Run the operation on ``shard``, without waiting."""
 
 
 class GroupRequests:
-    """The shards of one broker, and the way there for requests; arguments as `GroupCoordinator`'s."""
+    """The shards of one broker and the routing to them. Takes the arguments of `GroupCoordinator`."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class GroupRequests:
     ) -> None:
         self.config = config
         self.partitions = self.config.offsets_topic_num_partitions
-        """How many partitions ``__consumer_offsets`` has; the broker corrects it where the topic was made otherwise."""
+        """The number of partitions of ``__consumer_offsets``; the broker sets it when the topic has another number."""
         self.counters = GroupCounters()
-        """What has happened since the coordinator was made."""
+        """Event counters since the coordinator was created."""
         self.world = world
         self.topics = topics
         self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
@@ -57,24 +57,24 @@ class GroupRequests:
         )
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that keeps the group; its leader is the group's coordinator."""
+        """Return the partition of ``__consumer_offsets`` that stores the group; its leader coordinates the group."""
         return coordinator_partition(group_id, self.partitions)
 
     def begin(self, group_id: str, operation: Operation) -> None:
-        """Run an operation on the shard that keeps the group; what it answers comes later. Raises as
+        """Run an operation on the shard of the group. The operation's reply arrives later. Raises like
         `CoordinatorRuntime.write`.
         """
         self.runtime.write(self.partition_for(group_id), lambda shard, turn: operation(shard=shard, turn=turn))
 
     async def ask(self, group_id: str, operation: Operation, reply: Reply[T]) -> T:
-        """As `begin`, and wait for the answer, or raise the error that is it."""
+        """Run an operation as `begin` does, wait for its reply, and return the reply's value or raise its error."""
         self.begin(group_id, operation)
         return await reply.wait()
 
 
 async def in_turns(steps: Generator[None, None, T]) -> T:
-    """Do all steps, with others having their turn in between, and return what they lead to. Cancelled, the rest is not
-    done."""
+    """Run all steps, with a checkpoint after each, and return the generator's result. Cancelling skips the remaining
+    steps."""
     while True:
         try:
             next(steps)
@@ -85,11 +85,11 @@ async def in_turns(steps: Generator[None, None, T]) -> T:
 
 
 def check_group_id(group_id: str) -> None:
-    """Raise `InvalidGroupIdError` for an empty one."""
+    """Raise `InvalidGroupIdError` if the group id is empty."""
     if not group_id:
         raise InvalidGroupIdError("the group id is empty")
 
 
 def told(error: KafkaError) -> str:
-    """What a client is told of an error, which may quote what the client has sent, however long that was."""
+    """Return the error message for a client, cut to `_LONGEST_MESSAGE` characters: it may quote the client's input."""
     return str(error)[:_LONGEST_MESSAGE]

@@ -1,12 +1,12 @@
 """Coordinator shards over the partitions of a log: append, replay, and hold the answer until the records are committed.
 
-One shard owns the state of one partition of a coordinator's topic (``__consumer_offsets``). An operation runs on it
-without waiting and writes what it decided into a `Turn`. The runtime appends the records, replays them into the
-shard, and gives the answers once the high watermark has passed them; answers of turns without records wait for what
-they may have seen. A failed append changes nothing; what cannot be kept (leadership lost) is dropped and read again
-from the log.
+One shard owns the state of one partition of a coordinator's topic (``__consumer_offsets``). An operation runs on the
+shard without waiting and writes its decisions into a `Turn`. The runtime appends the turn's records, replays them into
+the shard, and releases the answers once the high watermark has passed the records. A turn without records waits for the
+uncommitted state that it may have read. A failed append changes nothing. When the broker loses leadership, the runtime
+drops the shard; the next leader reads it again from the log.
 
-All methods but `CoordinatorRuntime.run` are plain calls: the broker tells what happened, from one thread.
+All methods except `CoordinatorRuntime.run` are synchronous; the broker calls them from one thread.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 C = TypeVar("C")
 T = TypeVar("T")
 
-_TOLERANCE: Final = 1e-6  # seconds; a wake-up that rounding puts just before its deadline must not be waited for again
+_TOLERANCE: Final = 1e-6  # seconds; fires a deadline at a wake-up that rounding put just before it
 
 
 S = TypeVar("S", bound=Shard[Any])
@@ -51,9 +51,9 @@ class CoordinatorRuntime(Generic[S, C]):
     """The shards of one coordinator on one broker.
 
     Args:
-        new_shard: makes the empty shard of a partition.
-        commit_timeout_ms: how long an answer is held for its records to be committed; then it is
-            `RequestTimedOutError`, while the records may still be committed later.
+        new_shard: returns an empty shard for a partition.
+        commit_timeout_ms: how long an answer waits for its records to be committed; afterwards the request fails with
+            `RequestTimedOutError`. The records may still be committed later.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class CoordinatorRuntime(Generic[S, C]):
         self._commit_timeout = commit_timeout_ms / 1000
         self.is_stopped = False
         self.load_times = LoadTimes()
-        """From being told to load until serving, of the shards that loaded lately."""
+        """Seconds between the call of `load` and service, for the shards that loaded recently."""
         self._contexts: dict[int, ShardContext[S, C]] = {}
         self._loads: deque[tuple[ShardContext[S, C], Iterator[None]]] = deque()
         self._outbox = Outbox()
@@ -75,10 +75,10 @@ class CoordinatorRuntime(Generic[S, C]):
     # --- moving shards ---
 
     def load(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads ``partition`` since ``leader_epoch``: read its log, in the background task.
+        """Read the log of ``partition`` in the background task; this broker leads it since ``leader_epoch``.
 
-        Requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. An epoch that is not newer than the one known is
-        ignored, so that a late call cannot undo a later one (cluster/GMD-21, cluster/GMD-22).
+        Until the log is read, requests fail with COORDINATOR_LOAD_IN_PROGRESS. Ignores an epoch that is not newer than
+        the known one, so that a late call cannot undo a newer one.
         """
         if self.is_stopped:
             return
@@ -94,10 +94,9 @@ class CoordinatorRuntime(Generic[S, C]):
         self._wake.set()
 
     def unload(self, partition: int, leader_epoch: int | None = None) -> None:
-        """This broker does not lead ``partition`` any more, as of ``leader_epoch`` (None: in any case).
+        """Drop ``partition``: as of ``leader_epoch`` (None: unconditionally) this broker no longer leads it.
 
-        Whoever waits is answered NOT_COORDINATOR. Nothing is written: the next leader needs the records
-        (cluster/GMD-24).
+        Waiting requests fail with NOT_COORDINATOR. Writes nothing: the next leader needs the records.
         """
         known = self._contexts.get(partition)
         if known is None or (leader_epoch is not None and leader_epoch < known.leader_epoch):
@@ -105,21 +104,21 @@ class CoordinatorRuntime(Generic[S, C]):
         self._drop(known)
 
     def stop(self) -> None:
-        """The broker stops: as `unload` of every partition, and nothing is served any more (cluster/GSD-01)."""
+        """Unload every partition and refuse all later requests; the broker is shutting down."""
         self.is_stopped = True
         for context in list(self._contexts.values()):
             self._drop(context)
         self._outbox.give_all()
 
     def state(self, partition: int) -> ShardState | None:
-        """How far the shard of ``partition`` is; None when it is not here."""
+        """Return the state of the shard of ``partition``; None when this broker does not host it."""
         context = self._contexts.get(partition)
         return None if context is None else context.state
 
     def high_watermark_changed(self, partition: int, offset: int) -> None:
-        """Everything below ``offset`` is committed: give the answers that waited for it."""
+        """Note that everything below ``offset`` is committed, and release the answers that waited for it."""
         context = self._contexts.get(partition)
-        # During an append the records are not replayed yet; the append looks at the high watermark itself afterwards.
+        # During an append the records are not replayed yet; `_carry_out` reads the high watermark after the append.
         if context is not None and context.state is ShardState.ACTIVE and not context.appending:
             self._advance(context, offset)
             self._wake_for(context)
@@ -127,18 +126,18 @@ class CoordinatorRuntime(Generic[S, C]):
     # --- operations ---
 
     def write(self, partition: int, operation: Callable[[S, Turn[C]], None]) -> None:
-        """Run an operation on a shard and carry out what it decided. Answers arrive in the operation's own replies.
+        """Run an operation on a shard and carry out its turn. Answers arrive through the operation's own replies.
 
         Raises:
-            NotCoordinatorError: the shard is not here.
-            CoordinatorNotAvailableError: the broker stops.
-            CoordinatorLoadInProgressError: it is still loading.
-            KafkaError: the operation refused, before it changed anything.
+            NotCoordinatorError: this broker does not host the shard.
+            CoordinatorNotAvailableError: the broker is shutting down.
+            CoordinatorLoadInProgressError: the shard is still loading.
+            KafkaError: the operation refused the request; nothing changed.
         """
         self._run(self._active(partition), operation)
 
     def write_everywhere(self, operation: Callable[[S, Turn[C]], None]) -> None:
-        """Run an operation that nobody waits for on every shard; on those that are loading as soon as they have."""
+        """Run an operation without a waiting client on every shard; on a loading shard, once it has loaded."""
         for context in list(self._contexts.values()):
             if context.state is ShardState.LOADING:
                 context.once_loaded.append(operation)
@@ -152,45 +151,44 @@ class CoordinatorRuntime(Generic[S, C]):
         self._wake_for(context)
 
     def read(self, partition: int, operation: Callable[[S], T]) -> T:
-        """Look at a shard's committed state. Raises as `write`."""
+        """Run a read-only operation on a shard. The operation must read committed state. Raises like `write`."""
         return operation(self._active(partition).shard)
 
     def active_partitions(self) -> list[int]:
-        """Partitions whose shards serve requests, in order."""
+        """Return the partitions whose shards serve requests, sorted."""
         return sorted(p for p, context in self._contexts.items() if context.state is ShardState.ACTIVE)
 
     def check_running(self) -> None:
-        """Raise `CoordinatorNotAvailableError` when the broker stops."""
+        """Raise `CoordinatorNotAvailableError` when the broker is shutting down."""
         if self.is_stopped:
             raise CoordinatorNotAvailableError("this broker is shutting down")
 
     def count(self, state: ShardState) -> int:
-        """How many shards are in ``state``."""
+        """Return the number of shards in ``state``."""
         return sum(context.state is state for context in self._contexts.values())
 
     def held_turns(self) -> int:
-        """How many operations wait for what they rest on to be committed."""
+        """Return the number of operations that wait for the high watermark."""
         return sum(len(context.held) for context in self._contexts.values())
 
     @property
     def is_loading(self) -> bool:
-        """Whether any shard is still loading."""
+        """Whether any shard is loading."""
         return any(context.state is ShardState.LOADING for context in self._contexts.values())
 
     def _active(self, partition: int) -> ShardContext[S, C]:
         self.check_running()
         context = self._contexts.get(partition)
         if context is None or context.state is ShardState.FAILED:
-            raise NotCoordinatorError(f"this broker does not coordinate partition {partition}")
+            raise NotCoordinatorError(f"partition {partition}: this broker is not its coordinator")
         if context.state is ShardState.LOADING:
-            raise CoordinatorLoadInProgressError(f"partition {partition} is still being read")
+            raise CoordinatorLoadInProgressError(f"partition {partition}: the coordinator is still reading its log")
         return context
 
     # --- time ---
 
     async def run(self) -> None:
-        """Load shards, fire deadlines and give what is left of many answers, until cancelled. The only task of a
-        coordinator."""
+        """Load shards, fire deadlines and release queued answers, until cancelled. A coordinator runs this one task."""
         while True:
             if self._loads or self._outbox:
                 self.load_step()
@@ -205,17 +203,16 @@ class CoordinatorRuntime(Generic[S, C]):
             self._sleeps_until = -inf
 
     def clock_jumped(self) -> None:
-        """The world's clock was put forward: deadlines that have passed are not waited for any longer."""
+        """Wake the task after the world's clock was advanced, so that it fires deadlines that have passed."""
         self._wake.set()
 
     def next_deadline(self) -> float:
-        """When `fire_due` has something to do next, in seconds on the world's clock: infinity for never, and minus
-        infinity for at once."""
+        """Return when `fire_due` next has work, in seconds on the world's clock: infinity for never, minus infinity for
+        immediately."""
         return -inf if self._outbox else min(map(self._deadline_of, self._contexts.values()), default=inf)
 
     def fire_due(self) -> None:
-        """Fire every deadline that has passed: the shards' own, and those of commits that take too long. Give a few of
-        the answers that wait for that."""
+        """Fire every expired deadline, of the shards and of held commits, and release the next queued answers."""
         self._outbox.give_more()
         now = self._world.now() + _TOLERANCE
         for context in list(self._contexts.values()):
@@ -246,7 +243,7 @@ class CoordinatorRuntime(Generic[S, C]):
     # --- loading ---
 
     def load_step(self) -> None:
-        """Do a bounded part of the loading that is due."""
+        """Do a bounded part of the pending loading."""
         if not self._loads:
             return
         context, steps = self._loads[0]
@@ -258,12 +255,14 @@ class CoordinatorRuntime(Generic[S, C]):
         except StopIteration:
             self._loads.popleft()
         except Exception:
-            logger.exception("partition %d (leader epoch %d) cannot be read", context.partition, context.leader_epoch)
+            logger.exception(
+                "partition %d (leader epoch %d): reading its log failed", context.partition, context.leader_epoch
+            )
             self._loads.popleft()
             context.state = ShardState.FAILED
 
     def load_all(self) -> None:
-        """Do all the loading that is due, at once: for brokers that start with little, and for tests."""
+        """Finish all pending loading now. For brokers that start with little data, and for tests."""
         while self._loads:
             self.load_step()
 
@@ -296,9 +295,9 @@ class CoordinatorRuntime(Generic[S, C]):
     # --- carrying out ---
 
     def _carry_out(self, context: ShardContext[S, C], turn: Turn[C], *, committed: bool = False) -> None:
-        """Append and replay the turn's records, and give or hold its answers.
+        """Append and replay the turn's records, and release or hold its answers.
 
-        ``committed``: the turn follows from something committed, so that without records it need not wait.
+        ``committed``: the turn depends on committed state only, so without records its answers need not wait.
         """
         if turn.records:
             context.appending = True
@@ -312,7 +311,7 @@ class CoordinatorRuntime(Generic[S, C]):
             finally:
                 context.appending = False
             turn.appended = True
-            # With one replica the append has committed already: then there is no older state for readers to remember.
+            # With one replica the append is committed at once, so the shard need not remember an older state.
             committed_now = end <= self._log.high_watermark(context.partition)
             replay = context.shard.replay
             for offset, change in enumerate(turn.records, end - len(records)):
@@ -331,9 +330,9 @@ class CoordinatorRuntime(Generic[S, C]):
         if isinstance(cause, KafkaError):
             error = cause
         else:
-            error = KafkaStorageError(f"partition {context.partition} cannot be written: {cause}")
+            error = KafkaStorageError(f"partition {context.partition}: append failed: {cause}")
         self._log_notes(turn)
-        logger.warning("partition %d: %d records were not appended: %r", context.partition, len(turn.records), error)
+        logger.warning("partition %d: %d records not appended: %r", context.partition, len(turn.records), error)
         self._fail(context, turn, error)
 
     def _fail(self, context: ShardContext[S, C], turn: Turn[C], error: KafkaError) -> None:
@@ -343,7 +342,7 @@ class CoordinatorRuntime(Generic[S, C]):
             later = self._new_turn(context)
             hook, turn.on_failed = turn.on_failed, None
             self._guarded(context, partial(hook, error, later))
-            # What follows from a failure need not wait for what is held: it tells of no uncommitted state.
+            # The answers to a failure depend on no uncommitted state, so they need not wait for the high watermark.
             self._carry_out(context, later, committed=True)
 
     def _advance(self, context: ShardContext[S, C], high_watermark: int) -> None:
@@ -359,7 +358,7 @@ class CoordinatorRuntime(Generic[S, C]):
 
     def _time_out(self, context: ShardContext[S, C], held: Held[C]) -> None:
         seconds = self._commit_timeout
-        error = RequestTimedOutError(f"partition {context.partition}: not committed within {seconds:g} seconds")
+        error = RequestTimedOutError(f"partition {context.partition}: records not committed within {seconds:g} seconds")
         self._fail(context, held.turn, error)
 
     @staticmethod
@@ -374,8 +373,8 @@ class CoordinatorRuntime(Generic[S, C]):
 
     @staticmethod
     def _guarded(context: ShardContext[S, C], step: Callable[[], None]) -> None:
-        """A defect in one group must not stop the task that serves all of them."""
+        """Run a step and log its exception: a defect in one group must not stop the task that serves all groups."""
         try:
             step()
         except Exception:
-            logger.exception("partition %d: a step of the coordinator failed", context.partition)
+            logger.exception("partition %d: a coordinator step failed", context.partition)

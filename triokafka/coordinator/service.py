@@ -1,8 +1,8 @@
 """The group coordinator of one broker: one method per API, from protocol message to protocol message.
 
-Membership is here; what is asked about offsets is in `offset_requests`, and what tools ask in `tool_requests`.
-Requests are checked here as far as that needs no group, sent to the shard that keeps the group, and what the shard
-could not do is turned into the API's own error answer.
+Membership is here; requests for offsets are in `offset_requests`, those for administrators in `tool_requests`. A method
+validates what needs no group, sends the request to the shard of the group, and turns errors into the API's own error
+response.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _FIRST_SYNC_WITH_PROTOCOL: Final = 5
 class GroupCoordinator(OffsetRequests, ToolRequests):
     """Groups and their offsets, on the partitions of ``__consumer_offsets`` that this broker leads.
 
-    The broker calls `load` and `unload` as leadership comes and goes, `high_watermark_changed` as records are
-    committed, and runs `run` in its nursery. Every answer is held until what it rests on is committed.
+    The broker calls `load` and `unload` when leadership changes and `high_watermark_changed` when records are
+    committed, and runs `run` in its nursery. Every answer waits until the state behind it is committed.
 
-    Cancelling a request that waits (its client hung up) takes nothing back: a member that joined has joined, and its
-    session decides what becomes of it.
+    Cancelling a waiting request (its client disconnected) undoes nothing: a member that has joined stays in the group
+    until its session expires.
 
     Args:
         log: the partitions of ``__consumer_offsets``.
-        topics: names, ids and sizes of topics, as of now.
-        own_settings: what is configured for a group alone, by Kafka's names.
+        topics: the current names, ids and partition counts of topics.
+        own_settings: configuration overrides per group, under Kafka's names.
     """
 
     def __init__(
@@ -88,21 +88,23 @@ class GroupCoordinator(OffsetRequests, ToolRequests):
         self.runtime.high_watermark_changed(partition, offset)
 
     def members(self, group_id: str) -> list[KnownMember]:
-        """Who is in a group now, in the order of their ids; nobody when there is no such group.
+        """Return the members of a group, sorted by member id; an empty list when the group does not exist.
 
         Raises:
-            NotCoordinatorError, CoordinatorLoadInProgressError: the group is not kept here, or not yet.
+            NotCoordinatorError: this broker does not coordinate the group.
+            CoordinatorLoadInProgressError: the group's partition is still loading.
         """
         return self.runtime.read(self.partition_for(group_id), lambda shard: known_members(shard, group_id))
 
     def expire_member(self, group_id: str, member_id: str) -> None:
-        """End a member's session now, as if it had been silent for its session timeout; for tests.
+        """Expire a member's session now, as if the member had been silent for its session timeout; for tests.
 
-        One whose JoinGroup is waiting for an answer is not dead, and gets a new session, as always.
+        A member whose JoinGroup waits for an answer counts as alive and gets a new session, as on a real expiry.
 
         Raises:
             UnknownMemberIdError: the group has no such member.
-            NotCoordinatorError, CoordinatorLoadInProgressError: the group is not kept here, or not yet.
+            NotCoordinatorError: this broker does not coordinate the group.
+            CoordinatorLoadInProgressError: the group's partition is still loading.
         """
         self.runtime.write(
             self.partition_for(group_id), lambda shard, turn: end_session(shard, group_id, member_id, turn)
@@ -110,7 +112,7 @@ class GroupCoordinator(OffsetRequests, ToolRequests):
         self.runtime.fire_due()
 
     async def run(self) -> None:
-        """Load shards and fire deadlines until cancelled; then nobody who waits is left without an answer."""
+        """Load shards and fire deadlines until cancelled; then fail all waiting requests."""
         try:
             await self.runtime.run()
         finally:
@@ -121,11 +123,11 @@ class GroupCoordinator(OffsetRequests, ToolRequests):
         self.runtime.stop()
 
     def topics_deleted(self, topics: Mapping[UUID, str]) -> None:
-        """Topics are gone, by id and name: remove all positions on them; of shards that load, once they have."""
+        """Remove all committed offsets of deleted topics, given by id and name. A loading shard does so once loaded."""
         self.runtime.write_everywhere(lambda shard, turn: deleted_topics.topics_deleted(shard, topics, turn))
 
     def count_groups(self) -> GroupCounts:
-        """Groups by state, and positions, in the shards here. Takes as long as there are groups."""
+        """Count groups by state, and offsets, in the shards of this broker. Takes time linear in the groups."""
         partitions = self.runtime.active_partitions()
         return count_groups([self.runtime.read(partition, lambda shard: shard) for partition in partitions])
 
@@ -134,13 +136,13 @@ class GroupCoordinator(OffsetRequests, ToolRequests):
     async def join_group(
         self, request: JoinGroupRequest, *, version: int, client_id: str = "", client_host: str = ""
     ) -> JoinGroupResponse:
-        """JoinGroup. Waits until the round is complete: at most the rebalance timeout of its slowest member."""
+        """Handle JoinGroup. Waits until the rebalance completes: at most the largest rebalance timeout of a member."""
         try:
             check_group_id(request.group_id)
             limits = self.config.group_min_session_timeout_ms, self.config.group_max_session_timeout_ms
             if not limits[0] <= request.session_timeout_ms <= limits[1]:
                 raise InvalidSessionTimeoutError(
-                    f"a session timeout of {request.session_timeout_ms} ms is not within {limits[0]} to {limits[1]}"
+                    f"session timeout {request.session_timeout_ms} ms is not within {limits[0]} to {limits[1]} ms"
                 )
             joiner = Joiner.of(request, version=version, client_id=client_id, client_host=client_host)
             reply: Reply[JoinGroupResponse] = Reply()
@@ -151,21 +153,22 @@ class GroupCoordinator(OffsetRequests, ToolRequests):
     async def sync_group(
         self, request: SyncGroupRequest, *, version: int = _FIRST_SYNC_WITH_PROTOCOL - 1
     ) -> SyncGroupResponse:
-        """SyncGroup. Waits for the leader's assignment to be stored: at most the rebalance timeout."""
+        """Handle SyncGroup. Waits until the leader's assignment is stored: at most the rebalance timeout."""
         try:
             check_group_id(request.group_id)
             if version >= _FIRST_SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
-                raise InconsistentGroupProtocolError("since version 5 a member says which protocol it is to sync")
+                raise InconsistentGroupProtocolError("SyncGroup v5 and later must name protocol_type and protocol_name")
             reply: Reply[SyncGroupResponse] = Reply()
             return await self.ask(request.group_id, partial(operations.sync, request=request, reply=reply), reply)
         except CoordinatorLoadInProgressError:
-            # The round was soft state and is lost: the member only needs to join again, here.
+            # The rebalance was soft state and is lost. The member only needs to rejoin, on this broker.
             return SyncGroupResponse(error_code=RebalanceInProgressError.code)
         except KafkaError as error:
             return SyncGroupResponse(error_code=group_append_error(error))
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Heartbeat. While the shard loads it succeeds blindly, so that a failover does not make everybody rejoin."""
+        """Handle Heartbeat. While the shard loads, every heartbeat succeeds, so that members need not rejoin after a
+        failover."""
         try:
             check_group_id(request.group_id)
             reply: Reply[HeartbeatResponse] = Reply()
@@ -177,7 +180,7 @@ class GroupCoordinator(OffsetRequests, ToolRequests):
             return HeartbeatResponse(error_code=coordinator_error(error))
 
     async def leave_group(self, request: LeaveGroupRequest, *, version: int) -> LeaveGroupResponse:
-        """LeaveGroup. Before v3 one member leaves, and its error is that of the response."""
+        """Handle LeaveGroup. Before v3 one member leaves, and the response carries its error."""
         batched = version >= _FIRST_BATCHED_LEAVE
         leavers = request.members if batched else [MemberIdentity(member_id=request.member_id)]
         try:
@@ -200,7 +203,7 @@ class GroupCoordinator(OffsetRequests, ToolRequests):
         client_host: str = "",
         may_describe: TopicFilter = any_topic,
     ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat (KIP-848). Waits until what it changed is committed."""
+        """Handle ConsumerGroupHeartbeat (KIP-848). Waits until its changes are committed."""
         try:
             heartbeats.check(request, version, self.config.group_consumer_assignors)
             reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()

@@ -1,8 +1,9 @@
-"""The groups and offsets of one partition of ``__consumer_offsets``: what is replayed, and which timers fire where.
+"""The groups and offsets of one partition of ``__consumer_offsets``: replay of records, and dispatch of timers.
 
-Durable: which groups exist, their stored metadata, and the offsets. Soft: the `ClassicGroup` objects with the round in
-progress, the requests that wait, the timers. A group that was only ever committed to has an object but no metadata.
-A `ConsumerGroup` is all durable but for its timers. ``groups`` and ``consumer_groups`` have no id in common.
+Durable: which groups exist, their stored metadata, and the offsets. Soft: the `ClassicGroup` objects with their current
+rebalance, waiting requests and timers. A group that only has committed offsets has a `ClassicGroup` object and no
+metadata. All of a `ConsumerGroup` is durable except its timers. A group id is never in both ``groups`` and
+``consumer_groups``.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from triokafka.protocol.stored.group_metadata import GroupMetadataValue
 
 
 class GroupShard:
-    """State of one partition's groups.
+    """The groups of one partition.
 
     Args:
-        new_id: the random part of a new member id.
-        topics: names, ids and sizes of topics, as of now.
-        own_settings: what is configured for a group alone, by Kafka's names.
-        counters: what happens is counted there; the coordinator's shards share them.
+        new_id: returns the random part of a new member id.
+        topics: the current names, ids and partition counts of topics.
+        own_settings: configuration overrides per group, under Kafka's names.
+        counters: event counters, shared by all shards of the coordinator.
     """
 
     def __init__(
@@ -60,28 +61,28 @@ class GroupShard:
         self.timers = TimerQueue()
         self.offsets = OffsetStore()
         self.deleted_topics: dict[UUID, str] = {}
-        """Topics that are gone while positions on them may not be, by id. Soft."""
+        """Deleted topics, by id, whose offsets may not all be removed yet. Soft."""
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self._stored: dict[str, str] = {}
-        """Protocol type by group, of the groups with metadata in the log; by the newest state."""
+        """Protocol type of each group with metadata in the log, committed or not."""
         self._journal: Journal[str, str] = Journal()
         self.not_looked_at: list[str] = []
-        """Soft: the groups to which the look for expired offsets that is under way has still to come."""
+        """Soft: the groups that the expiry scan in progress has still to visit."""
         self._loading: dict[str, GroupMetadataValue] | None = {}
 
     # --- what the runtime calls ---
 
     def encode(self, change: Change) -> CoordinatorRecord:
-        """The record of a change."""
+        """Return the record of a change."""
         return encode(change)
 
     def decode(self, key: bytes | None, value: bytes | None) -> Change | None:
-        """The change of a record; None for kinds that this broker does not know."""
+        """Return the change in a record; None for an unknown kind of record."""
         return decode(key, value)
 
     def replay(self, change: Change, offset: int, *, committed: bool) -> None:
-        """Apply a change that is in the log."""
+        """Apply a change from the log."""
         if isinstance(change, OffsetChange):
             self.offsets.replay(change.key, change.value, offset, committed=committed)
             group_id = change.key.group_id
@@ -105,9 +106,9 @@ class GroupShard:
             self._loading[group_id] = value
 
     def replay_pending(self, change: Change, offset: int, producer_id: int) -> None:
-        """Apply a change that belongs to an open transaction: a position that does not count yet.
+        """Apply a change of an open transaction: an offset that takes effect when the transaction commits.
 
-        A tombstone removes at once, and other kinds of records are not written in transactions.
+        A tombstone removes the offset at once. No other kind of record is written in a transaction.
         """
         if isinstance(change, OffsetChange) and change.value is not None:
             self.offsets.pending.put(producer_id, change.key, change.value, offset)
@@ -117,7 +118,7 @@ class GroupShard:
             self.replay(change, offset, committed=False)
 
     def end_transaction(self, producer_id: int, offset: int, *, commits: bool, committed: bool) -> None:
-        """Apply the marker that ends a transaction."""
+        """Apply a transaction's end marker."""
         for group_id in self.offsets.end_transaction(producer_id, offset, commits=commits, committed=committed):
             if self._loading is None:
                 self._drop_if_hollow(group_id)
@@ -151,17 +152,17 @@ class GroupShard:
             self._stored[group_id] = protocol_type
 
     def _keep_place(self, group_id: str) -> None:
-        """Positions are kept for the group: it is there, whether or not it has metadata."""
+        """Create the group's object if it does not exist: a group with committed offsets exists without metadata."""
         if group_id not in self.groups and group_id not in self.consumer_groups:
             self.groups[group_id] = ClassicGroup(group_id)
 
     def commit(self, high_watermark: int) -> None:
-        """Readers may see everything below ``high_watermark``."""
+        """Make everything below ``high_watermark`` visible to readers."""
         self.offsets.commit(high_watermark)
         self._journal.commit(high_watermark)
 
     def loaded(self, turn: GroupTurn) -> None:
-        """Build the groups, give every member a full session, and set the timer of expiry (cluster/GMD-23)."""
+        """Build the groups, start a full session for every member, and set the expiry timer."""
         loading, self._loading = self._loading or {}, None
         for group_id, value in loading.items():
             group = self.groups[group_id] = restore_group(group_id, value)
@@ -173,13 +174,14 @@ class GroupShard:
             sessions.start_all(consumer_group, self.session_timeout_ms(consumer_group.group_id), turn)
         for group in list(self.groups.values()):
             if len(group.members) > self.config.group_max_size:
-                rounds.prepare_rebalance(group, "it is larger than group_max_size allows", self.config, turn)
+                rounds.prepare_rebalance(group, "the group has more members than group_max_size", self.config, turn)
             elif group.members and group.state_timestamp_ms == OWES_A_ROUND:
-                rounds.prepare_rebalance(group, "it was a consumer group before", self.config, turn)
+                rounds.prepare_rebalance(group, "the group was a consumer group", self.config, turn)
         expiry.schedule(turn, self.config)
 
     def timer_fired(self, key: TimerKey, turn: GroupTurn) -> None:
-        """A deadline passed: a session, a half of a round, or the time between two looks for offsets that are to go."""
+        """Handle an expired timer: a session, a rebalance step, the offset expiry scan, or the removal of offsets of
+        deleted topics."""
         if key.kind == expiry.EXPIRY:
             expiry.expire(self, turn)
             if self.deleted_topics:
@@ -203,7 +205,7 @@ class GroupShard:
             rounds.sync_time_over(group, self.config, turn)
 
     def unload(self) -> list[Reply[Any]]:
-        """Give up all groups: they are Dead here. Returns the requests that wait (cluster/GMD-25)."""
+        """Mark all groups Dead, drop them, and return the replies of waiting requests."""
         waiting: list[Reply[Any]] = []
         for group in self.groups.values():
             for member in group.members.values():
@@ -220,26 +222,26 @@ class GroupShard:
     # --- settings of single groups ---
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """How long a member under the consumer protocol may be silent."""
+        """Return the session timeout of members under the consumer protocol."""
         own = self._own_settings(group_id).get("consumer.session.timeout.ms")
         return self.config.group_consumer_session_timeout_ms if own is None else int(own)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """How often such a member is to be heard of."""
+        """Return the heartbeat interval of members under the consumer protocol."""
         own = self._own_settings(group_id).get("consumer.heartbeat.interval.ms")
         return self.config.group_consumer_heartbeat_interval_ms if own is None else int(own)
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """How often at most the target assignment of such a group is computed."""
+        """Return the minimum interval between two computations of the group's target assignment."""
         own = self._own_settings(group_id).get("consumer.assignment.interval.ms")
         return self.config.group_consumer_assignment_interval_ms if own is None else int(own)
 
     # --- groups ---
 
     def create(self, group_id: str, turn: GroupTurn) -> ClassicGroup:
-        """Make and store a group of which the log has no metadata; it may have been committed to already.
+        """Create a group and store its metadata; the group may already have committed offsets.
 
-        If it cannot be stored, nobody is in it, and those who wait are told.
+        If the append fails, the group is discarded and waiting requests are answered with the error.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -254,20 +256,20 @@ class GroupShard:
         return group
 
     def exists_committed(self, group_id: str) -> bool:
-        """Whether readers may know of the group."""
+        """Whether the group exists in committed state."""
         return self.committed_protocol_type(group_id) is not None or self.offsets.read_has(group_id)
 
     def committed_protocol_type(self, group_id: str) -> str | None:
-        """The protocol type in the group's committed metadata; None when it has none."""
+        """Return the protocol type in the group's committed metadata; None without metadata."""
         return self._journal.committed(group_id, self._stored.get(group_id))
 
     def committed_groups(self) -> list[str]:
-        """Groups that readers may know of, in order of their names."""
+        """Return the groups that exist in committed state, sorted by id."""
         names = {*self._stored, *self._journal, *self.offsets.groups(), *self.offsets.changing_groups()}
         return sorted(name for name in names if self.exists_committed(name))
 
     def is_stored(self, group_id: str) -> bool:
-        """Whether the group's metadata is in the log, committed or not."""
+        """Whether the log has metadata of the group, committed or not."""
         return group_id in self._stored
 
     def _discard(self, group: ClassicGroup, error: KafkaError, turn: GroupTurn) -> None:
@@ -284,7 +286,7 @@ class GroupShard:
             self._keep_place(group.group_id)
 
     def _drop_if_hollow(self, group_id: str) -> None:
-        """Forget a group of which neither the log nor anybody alive knows any more."""
+        """Remove a group that has no metadata, no offsets, no members and no pending members."""
         group = self.groups.get(group_id)
         if group is None or group_id in self._stored or self.offsets.has(group_id):
             return

@@ -1,4 +1,4 @@
-"""What the runtime keeps of one shard: how far it is, what it holds back, what it is to do once it is loaded."""
+"""The runtime's bookkeeping for one shard: its load state, held turns, and operations to run after loading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S", bound=Shard[Any])
 
 
 class ShardState(Enum):
-    """Where a shard is between log and service."""
+    """The lifecycle of a shard."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -25,7 +25,7 @@ class ShardState(Enum):
 
 @dataclass(slots=True)
 class Held(Generic[C]):
-    """A turn whose outcome waits for the high watermark to reach ``end``."""
+    """A turn whose answers wait until the high watermark reaches ``end``."""
 
     end: int
     deadline: float
@@ -34,7 +34,7 @@ class Held(Generic[C]):
 
 @dataclass(slots=True)
 class ShardContext(Generic[S, C]):
-    """A shard between log and service: how far its log is replayed, and what is held until that is committed."""
+    """A shard with its replay position (``end``) and the turns that wait for the high watermark."""
 
     partition: int
     leader_epoch: int

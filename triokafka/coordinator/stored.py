@@ -1,7 +1,7 @@
-"""Keys and values of ``__consumer_offsets``, exactly as Kafka writes them.
+"""Keys and values of ``__consumer_offsets``, byte for byte as Kafka writes them.
 
-A key starts with two bytes that say what kind of record it is; a value starts with two bytes of its version. Kinds that
-are not known are for the caller to skip.
+A key starts with two bytes for the kind of record; a value starts with two bytes for its version. The caller skips
+unknown kinds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_TOPIC_ID: Final = UUID(int=0)
 
 
 class OffsetKey(NamedTuple):
-    """Whose position on which partition; the fields of `OffsetCommitKey`."""
+    """The key of a committed offset; the fields of `OffsetCommitKey`."""
 
     group_id: str
     topic: str
@@ -32,10 +32,10 @@ class OffsetKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """A committed position; the fields of `OffsetCommitValue`. Timestamps are milliseconds; -1 for none.
+    """A committed offset; the fields of `OffsetCommitValue`. Timestamps are in milliseconds; -1 means none.
 
-    ``expire_timestamp`` is only there when the committing client asked for a retention time of its own (up to version 4
-    of OffsetCommit). ``topic_id`` tells a topic from an older one of the same name; the zero id when unknown.
+    ``expire_timestamp`` is set only when the client requested its own retention time (OffsetCommit up to v4).
+    ``topic_id`` distinguishes a topic from a deleted topic of the same name; the zero id means unknown.
     """
 
     offset: int
@@ -47,30 +47,30 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetChange(NamedTuple):
-    """A position was committed, or (None) removed."""
+    """An offset commit, or (with value None) the removal of a committed offset."""
 
     key: OffsetKey
     value: CommittedOffset | None
 
 
 class GroupChange(NamedTuple):
-    """A classic group's metadata is now this, or (None) the group is gone."""
+    """New metadata of a classic group, or (with value None) the removal of the group."""
 
     group_id: str
     value: GroupMetadataValue | None
 
 
 Change: TypeAlias = OffsetChange | GroupChange | ConsumerGroupChange
-"""What a record of ``__consumer_offsets`` says, decoded."""
+"""A decoded record of ``__consumer_offsets``."""
 
 GroupTurn: TypeAlias = Turn[Change]
 
 
 def encode(change: Change) -> CoordinatorRecord:
-    """The record of a change, in the newest version that brokers of all ages can read.
+    """Encode a change as a record, in the newest version that every broker can read.
 
-    A group's metadata is version 3, the last without tagged fields. A commit is version 3 too, but 4 when it has a
-    topic id, and 1 when it has an expiry time, which no other version carries.
+    Group metadata uses version 3, the last without tagged fields. An offset commit uses version 3 too, version 4 with a
+    topic id, and version 1 with an expiry time, which no other version carries.
     """
     if not isinstance(change, (OffsetChange, GroupChange)):
         return consumer_group_changes.encode(change)
@@ -81,16 +81,16 @@ def encode(change: Change) -> CoordinatorRecord:
     committed = change.value
     if committed is None:
         return CoordinatorRecord(key, None)
-    # Its number, because comparing ids is a Python call.
+    # ``.int``, because comparing UUIDs is a Python call.
     version = 1 if committed.expire_timestamp >= 0 else 4 if committed.topic_id.int else 3
     return CoordinatorRecord(key, OffsetCommitValue.encode_values(committed, version))
 
 
 def decode(key: bytes | None, value: bytes | None) -> Change | None:
-    """What a record says; None for kinds that this broker does not know, which a newer one may have written.
+    """Decode a record; returns None for an unknown kind, which a newer broker may have written.
 
     Raises:
-        ProtocolError: the record is of a known kind and cannot be read.
+        ProtocolError: the record is of a known kind and malformed.
     """
     if key is None:
         raise ProtocolError("a record without a key", path="OffsetCommitKey", offset=0)

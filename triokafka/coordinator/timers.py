@@ -1,6 +1,6 @@
-"""Points in time and the deadlines of one shard: a pure queue that is told what time it is.
+"""The deadlines of one shard: a pure queue; the caller passes the current time.
 
-Nothing here waits or reads a clock. A deadline is soft state: it is never a record, and is set anew when a shard loads.
+Deadlines are soft state: they are never stored, and a shard sets them again when it loads.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """One instant as both clocks show it: seconds on the monotonic clock, and milliseconds since the Unix epoch."""
+    """One instant on both clocks: seconds on the monotonic clock, and milliseconds since the Unix epoch."""
 
     now: float
     wall_ms: int
 
 
 class TimerKey(NamedTuple):
-    """What a deadline is for. Setting the same key again moves the deadline."""
+    """The identity of a deadline. Scheduling a key again moves its deadline."""
 
     kind: str
     group_id: str = ""
@@ -25,10 +25,10 @@ class TimerKey(NamedTuple):
 
 
 class TimerQueue:
-    """Deadlines by key, each fired at most once.
+    """Deadlines by key; each fires at most once.
 
-    The heap holds at most one entry per deadline that moved earlier, plus one per key: a deadline that moves later (a
-    heartbeat) only changes the table, and its heap entry is put back when it surfaces.
+    A deadline that moves earlier gets a second heap entry. One that moves later (a heartbeat) only changes the table;
+    its stale heap entry is pushed back when it reaches the top.
     """
 
     __slots__ = ("_deadlines", "_heap", "_sequence")
@@ -45,35 +45,35 @@ class TimerQueue:
         return key in self._deadlines
 
     def deadline(self, key: TimerKey) -> float | None:
-        """When ``key`` fires, in seconds on the monotonic clock; None when it is not set."""
+        """Return the deadline of ``key`` in seconds on the monotonic clock; None when it is not set."""
         return self._deadlines.get(key)
 
     def schedule(self, key: TimerKey, at: float) -> None:
-        """Let ``key`` fire at ``at``, instead of when it would have fired before."""
+        """Set or move the deadline of ``key`` to ``at``."""
         current = self._deadlines.get(key)
         self._deadlines[key] = at
         if current is None or at < current:
             self._push(at, key)
 
     def cancel(self, key: TimerKey) -> None:
-        """Forget a deadline; one that is not set is fine."""
+        """Remove a deadline; does nothing when it is not set."""
         if self._deadlines.pop(key, None) is not None and len(self._heap) > 64 + 2 * len(self._deadlines):
             self._heap = []
             for other, at in self._deadlines.items():
                 self._push(at, other)
 
     def clear(self) -> None:
-        """Forget all deadlines."""
+        """Remove all deadlines."""
         self._deadlines.clear()
         self._heap.clear()
 
     def next_deadline(self) -> float | None:
-        """The earliest point at which something may be due; None when nothing is set."""
+        """Return the earliest deadline; None when none is set."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> TimerKey | None:
-        """Take the earliest deadline that is not after ``now``; None when there is none."""
+        """Remove and return the key of the earliest deadline at or before ``now``; None when there is none."""
         self._settle()
         if not self._heap or self._heap[0][0] > now:
             return None
@@ -86,7 +86,7 @@ class TimerQueue:
         heapq.heappush(self._heap, (at, self._sequence, key))
 
     def _settle(self) -> None:
-        """Bring an entry that still holds to the top: drop cancelled ones, put back those that moved later."""
+        """Bring a valid entry to the top of the heap: drop cancelled entries, push back those that moved later."""
         while self._heap:
             at, _, key = self._heap[0]
             deadline = self._deadlines.get(key)

@@ -1,4 +1,4 @@
-"""The group coordinator's requests of tools: DescribeGroups, ConsumerGroupDescribe, ListGroups, DeleteGroups."""
+"""The group coordinator's requests from administrators: describe, list and delete groups."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroup
 from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 
 _GROUPS_AT_ONCE: Final = 100
-"""Groups that are described before others are served."""
+"""Groups to describe before other tasks may run."""
 
 
 class ToolRequests(GroupRequests):
-    """What administrators ask about groups, one method per API."""
+    """DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups, one method per API."""
 
     async def describe_groups(self, request: DescribeGroupsRequest, *, version: int) -> DescribeGroupsResponse:
-        """DescribeGroups. Waits for nothing; with very many groups, others are served in between."""
+        """Handle DescribeGroups. Does not wait; with very many groups it yields to other tasks in between."""
         response = DescribeGroupsResponse()
         for group_id in request.groups:
             response.groups.append(self._describe(group_id, version))
@@ -49,7 +49,7 @@ class ToolRequests(GroupRequests):
             return DescribedGroup(group_id=group_id, error_code=coordinator_error(error))
 
     async def consumer_group_describe(self, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-        """ConsumerGroupDescribe (KIP-848). Waits until what it shows is committed."""
+        """Handle ConsumerGroupDescribe (KIP-848). Waits until the described state is committed."""
         replies: list[Reply[DescribedConsumerGroup] | DescribedConsumerGroup] = []
         for group_id in request.group_ids:
             reply: Reply[DescribedConsumerGroup] = Reply()
@@ -69,8 +69,8 @@ class ToolRequests(GroupRequests):
         return response
 
     async def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
-        """ListGroups: those of the shards here. With a shard still loading the list is partial and says so. Waits for
-        nothing; with very many groups, others are served in between."""
+        """Handle ListGroups for the shards of this broker. While a shard is loading, the list is partial and the
+        response says COORDINATOR_LOAD_IN_PROGRESS. Does not wait; with very many groups it yields in between."""
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
         response = ListGroupsResponse()
@@ -83,7 +83,7 @@ class ToolRequests(GroupRequests):
             try:
                 found = self.runtime.read(partition, lambda shard: admin.list_groups(shard, states, types))
             except KafkaError:
-                continue  # it has gone meanwhile
+                continue  # the shard moved away meanwhile
             response.groups.extend(found)
             if len(response.groups) - told_of >= _GROUPS_AT_ONCE:
                 told_of = len(response.groups)
@@ -93,8 +93,8 @@ class ToolRequests(GroupRequests):
         return response
 
     async def delete_groups(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-        """DeleteGroups, with one append per shard, or several for very many positions; others are served in between.
-        Waits until every removal is committed or refused. Cancelled, it may leave a group with a part of its positions.
+        """Handle DeleteGroups, with one append per shard, or several for very many offsets; it yields in between.
+        Waits until every removal is committed or refused. Cancelling may leave a group with part of its offsets.
         """
         replies: dict[str, Reply[DeletableGroupResult]] = {name: Reply() for name in request.groups_names}
         by_partition: dict[int, list[str]] = {}
@@ -122,7 +122,7 @@ class ToolRequests(GroupRequests):
             try:
                 self.runtime.write(partition, delete)
             except KafkaError as error:
-                # Not for those before them: they are gone, and their answers may be on the way.
+                # Only the remaining groups fail: earlier groups are deleted, and their answers may be on the way.
                 for group_id in left:
                     replies[group_id].fail(error)
             await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""What the coordinator needs to know about topics, as the broker provides it from its metadata image."""
+"""The topic metadata that the coordinator needs; the broker implements it on its metadata image."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Protocol, TypeAlias
 from uuid import UUID
 
 TopicFilter: TypeAlias = Callable[[str], bool]
-"""Whether the client that asks may do what it asks with a topic, by name."""
+"""Whether the client of a request may perform its operation on the topic of this name."""
 
 
 def any_topic(name: str) -> bool:
-    """No restriction."""
+    """Allow every topic."""
     return True
 
 
 class TopicsView(Protocol):
-    """Topic names and ids, both ways, and sizes, as of now."""
+    """The current names, ids and partition counts of topics."""
 
     @property
     def version(self) -> int:
-        """Another number whenever any topic has changed."""
+        """A number that changes whenever any topic changes."""
 
     def topic_id(self, name: str) -> UUID | None:
-        """The id of a topic; None when there is no such topic."""
+        """Return the id of a topic; None when it does not exist."""
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic; None when there is no such topic."""
+        """Return the name of a topic; None when it does not exist."""
 
     def names(self) -> Iterable[str]:
-        """Every topic."""
+        """Return the names of all topics."""
 
     def partition_count(self, name: str) -> int:
-        """How many partitions a topic has; 0 when there is no such topic."""
+        """Return the number of partitions of a topic; 0 when it does not exist."""

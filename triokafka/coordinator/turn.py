@@ -1,8 +1,8 @@
-"""One turn of a coordinator: what an operation may see, and what it decided.
+"""One turn of a coordinator: the input of one operation and its decisions.
 
-An operation runs without waiting. It reads the shard's state, and writes down in its `Turn` the records to append,
-the answers to give, and what to do once the records are committed or lost. The runtime carries it out. A `Reply` is
-the slot that a waiting request listens on; the operation that parked it may be long over when another one answers.
+An operation runs without waiting. It reads the shard's state and writes into its `Turn` the records to append, the
+answers to give, and callbacks for when the records are committed or lost. The runtime carries out the turn. A waiting
+request listens on a `Reply`; often a later operation than the one that parked it sets the reply.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 class Reply(Generic[T]):
-    """The answer to one request: empty until it is set, once, to a value or an error."""
+    """The answer to one request. It is set once, to a value or an error."""
 
     __slots__ = ("_arrived", "_error", "_value")
 
@@ -39,34 +39,34 @@ class Reply(Generic[T]):
 
     @property
     def is_set(self) -> bool:
-        """Whether an answer is there."""
+        """Whether the reply has a value or an error."""
         return self._arrived.is_set()
 
     @property
     def value(self) -> T:
-        """The answer. Raises the error that was set instead of one."""
+        """The value. Raises the error if the reply was set to one, and RuntimeError while it is not set."""
         if self._error is not None:
             raise self._error.fresh_copy()
         if not self._arrived.is_set():
-            raise RuntimeError("this request is not answered yet")
+            raise RuntimeError("this request has no answer yet")
         return self._value  # type: ignore[return-value]  # set together with the event
 
     def set(self, value: T) -> None:
-        """Answer. Only the first answer counts."""
+        """Set the value. Only the first call of `set` or `fail` counts."""
         if not self._arrived.is_set():
             self._value = value
             self._arrived.set()
 
     def fail(self, error: KafkaError) -> None:
-        """Answer with an error. Only the first answer counts."""
+        """Set an error. Only the first call of `set` or `fail` counts."""
         if not self._arrived.is_set():
             self._error = error.fresh_copy()
             self._arrived.set()
 
     async def wait(self) -> T:
-        """Wait for the answer, without a limit: whoever parks a request has a timer that answers it.
+        """Wait for the answer, without a timeout: the operation that parks a request also sets a timer that answers it.
 
-        Cancelling the wait changes nothing in the group; the answer then goes nowhere.
+        Cancelling the wait changes nothing in the group; the answer is discarded.
         """
         if not self._arrived.is_set():
             await self._arrived.wait()
@@ -75,13 +75,14 @@ class Reply(Generic[T]):
 
 @dataclass(slots=True)
 class Turn(Generic[C]):
-    """The time, the deadlines, and what one operation decided. ``C`` is the coordinator's kind of change.
+    """The time, the timers, and the decisions of one operation. ``C`` is the coordinator's type of change.
 
-    With records, the answers are held until those are committed. ``on_appended`` runs with this same turn once they are
-    in the log and replayed, and must not write any; what it answers is held with the rest. ``on_committed`` runs when
-    they are committed; ``on_failed`` runs when the append raised, or when the commit took too long: then ``appended``
-    is True, and the records may be committed later. These two get a turn of their own. The answers of a turn that
-    failed are replaced by the error. ``encoded`` has the records of the first changes, where they were made ahead.
+    With records, the runtime holds the answers until the records are committed. ``on_appended`` runs with this same
+    turn after the records are appended and replayed; it must not write records, and its answers are held with the rest.
+    ``on_committed`` runs when the records are committed. ``on_failed`` runs when the append raised, or when the commit
+    took too long; in the second case ``appended`` is True and the records may still be committed later. These two
+    callbacks get a new turn. When a turn fails, its answers are replaced by the error. ``encoded`` holds the encoded
+    records of the first changes, where they were encoded before the turn.
     """
 
     at: Moment
@@ -96,17 +97,17 @@ class Turn(Generic[C]):
     on_failed: Callable[[KafkaError, Turn[C]], None] | None = None
 
     def write(self, record: C) -> None:
-        """Append a change as a record, together with the others of this turn or not at all."""
+        """Add a change. The changes of a turn are appended together or not at all."""
         self.records.append(record)
 
     def write_encoded(self, changes: Sequence[C], encoded: Sequence[CoordinatorRecord]) -> None:
-        """As `write`, of changes that come before all others and whose records were made ahead of the turn.
+        """Add changes whose records were encoded before the turn. They must come before all other changes.
 
         Raises:
-            IllegalStateError: others were written: the records would be taken for theirs.
+            IllegalStateError: `write` was called before; the records would be paired with the wrong changes.
         """
         if len(self.records) > len(self.encoded):
-            raise IllegalStateError("records made ahead must be written before all others of a turn")
+            raise IllegalStateError("encoded records must be added before all other changes of a turn")
         self.records.extend(changes)
         self.encoded.extend(encoded)
 
@@ -115,5 +116,5 @@ class Turn(Generic[C]):
         self.answers.append((reply, value))
 
     def note(self, text: str) -> None:
-        """Say what happened, for the broker's log."""
+        """Add a message for the broker's log."""
         self.notes.append(text)

@@ -1,6 +1,6 @@
 """How much of what is there one micro-batch takes: the shares of partitions, and when to wait for more. No I/O.
 
-The rules and their rounding are the connector's (`spark/3.1`), so that a query that moves here makes the same batches.
+The rules and their rounding are the connector's, so that a query that moves here makes the same batches.
 """
 
 from __future__ import annotations

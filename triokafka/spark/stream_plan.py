@@ -1,6 +1,6 @@
 """What one micro-batch reads, and whether the brokers still have it: the driver's decisions. No I/O.
 
-Losses are named by the connector's classes (`spark/3.4`); option ``failOnDataLoss`` says what is done about them. Gaps
+Losses are named by the connector's classes; option ``failOnDataLoss`` says what is done about them. Gaps
 inside a range (compaction, aborted and control records) are none, and not seen here.
 """
 

@@ -47,36 +47,32 @@ def held(**partitions: str) -> dict[TopicPartition, str]:
 
 
 def test_range_gives_the_first_members_the_extra_partitions_of_each_topic() -> None:
-    """(`client/ASG-7`, `client/ASG-9`)"""
     assigned = assign_range(group(c0="t0 t1", c1="t0 t1"), {"t0": 3, "t1": 3})
     assert named(assigned) == {"c0": "t0p0 t0p1 t1p0 t1p1", "c1": "t0p2 t1p2"}
 
 
 def test_round_robin_deals_over_topic_borders() -> None:
-    """(`client/ASG-8`, `client/ASG-9`)"""
     assigned = assign_round_robin(group(c0="t0 t1", c1="t0 t1"), {"t0": 3, "t1": 3})
     assert named(assigned) == {"c0": "t0p0 t0p2 t1p1", "c1": "t0p1 t1p0 t1p2"}
 
 
 def test_round_robin_passes_over_members_that_did_not_subscribe() -> None:
-    """Java's documented example of unequal subscriptions (`client/ASG-8`)."""
+    """Java's documented example of unequal subscriptions."""
     assigned = assign_round_robin(group(c0="t0", c1="t0 t1", c2="t0 t1 t2"), {"t0": 1, "t1": 2, "t2": 3})
     assert named(assigned) == {"c0": "t0p0", "c1": "t1p0", "c2": "t1p1 t2p0 t2p1 t2p2"}
 
 
 def test_range_leaves_the_last_members_empty_when_partitions_run_out() -> None:
-    """(`client/ASG-7`)"""
     assert named(assign_range(group(c2="t", c0="t", c1="t"), {"t": 2})) == {"c0": "tp0", "c1": "tp1", "c2": ""}
 
 
 def test_topics_without_metadata_are_left_out_and_every_member_has_an_entry() -> None:
-    """(`client/ASG-2`, `client/ASG-6`)"""
     for assign in (assign_range, assign_round_robin):
         assert assign(group(c0="gone", c1="t gone"), {"t": 1, "empty": 0}) == {"c0": [], "c1": [TopicPartition("t", 0)]}
 
 
 def test_static_members_come_first_in_the_order_of_their_instance_ids() -> None:
-    """Java's MemberInfo order (`client/ASG-10`, `client/MOD-18`)."""
+    """Java's MemberInfo order."""
     members = {
         "a": MemberSubscription(["t"]),
         "b": MemberSubscription(["t"], group_instance_id="i2"),
@@ -86,7 +82,7 @@ def test_static_members_come_first_in_the_order_of_their_instance_ids() -> None:
 
 
 def test_members_are_in_javas_order() -> None:
-    """By UTF-16 code unit, so that leaders in both languages agree (`client/ASG-10`)."""
+    """By UTF-16 code unit, so that leaders in both languages agree."""
     members = {name: MemberSubscription(["t"]) for name in ("\uff5e", "\U0001f600", "b", "B")}
     assert in_member_order(members) == ["B", "b", "\U0001f600", "\uff5e"]
 
@@ -132,7 +128,6 @@ def test_the_newer_generation_owns_and_equal_claims_cancel() -> None:
 
 
 def test_strategies_are_named_given_as_class_or_as_object() -> None:
-    """(`client/ASG-11`, `client/CO-7`)"""
 
     class Everything(PartitionAssignor):
         name = "everything"
@@ -157,7 +152,7 @@ def test_an_unknown_strategy_names_the_nearest_known_one() -> None:
 
 
 def test_a_strategy_is_an_entry_point_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The class, or an object that is made by the package itself (`client/ASG-11`)."""
+    """The class, or an object that is made by the package itself."""
     install(tmp_path, monkeypatch, "weighted = weighing:Weighted\nshared = weighing:ready\n")
     by_class, by_object = resolve_assignors(["weighted", "shared"])
     assert [by_class.name, by_object.name] == ["weighted", "ready-made"]

@@ -54,7 +54,6 @@ def test_cooperative_user_data_is_the_generation() -> None:
 
 
 def test_cooperative_deals_a_moving_partition_only_after_its_owner_gave_it_up() -> None:
-    """(`client/MOD-17`)"""
     assignor = CooperativeStickyAssignor()
     owner = MemberSubscription(["t"], None, [T0, T1], None, 3)
     dealt = assignor.assign({"a": owner, "b": MemberSubscription(["t"])}, {"t": 2})

@@ -1,4 +1,4 @@
-"""Members of either protocol for tests of mixed groups: each does what real clients do with the answers it gets."""
+"""Simulated members of both protocols for tests of mixed groups; each reacts to responses as a real client does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ANEW = (UnknownMemberIdError.code, IllegalGenerationError.code)
 
 
 def metadata(*topics: str, owned: tuple[int, ...] | None = None, version: int | None = None) -> bytes:
-    """What a classic consumer says of itself; with ``owned`` partitions of ``orders`` it is a cooperative one."""
+    """Encode a classic consumer's subscription; with ``owned`` partitions of ``orders`` the member is cooperative."""
     said = ConsumerProtocolSubscription(
         topics=list(topics or ("orders",)),
         owned_partitions=[OwnedTopic(topic="orders", partitions=list(owned))] if owned else [],
@@ -37,13 +37,13 @@ def metadata(*topics: str, owned: tuple[int, ...] | None = None, version: int | 
 
 
 def assignment(*numbers: int, topic: str = "orders", user_data: bytes | None = None) -> bytes:
-    """What a leader gives to a member."""
+    """Encode a leader's assignment for one member."""
     assigned = [AssignedTopic(topic=topic, partitions=list(numbers))] if numbers else []
     return ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=user_data).encode_versioned(1)
 
 
 def numbers_of(data: bytes) -> list[int]:
-    """The partitions in an assignment."""
+    """Return the partition numbers in an assignment."""
     if not data:
         return []
     found = ConsumerProtocolAssignment.decode_versioned(data).assigned_partitions
@@ -51,8 +51,8 @@ def numbers_of(data: bytes) -> list[int]:
 
 
 class ClassicMember:
-    """A consumer under the classic protocol; ``step`` lets it do the next thing. A cooperative one keeps what it has
-    while it joins, and joins again once it has given something up."""
+    """A classic consumer; ``step`` performs its next action. A cooperative one keeps its partitions while it joins, and
+    rejoins after it has revoked some."""
 
     def __init__(self, rig: Rig, name: str, *, cooperative: bool = False, instance_id: str | None = None) -> None:
         self.rig = rig
@@ -72,7 +72,7 @@ class ClassicMember:
         return [(name, metadata(owned=tuple(sorted(self.owned)) if self.cooperative else None))]
 
     def step(self) -> None:
-        """Join, sync, or heartbeat: whatever is next."""
+        """Join, sync or heartbeat, whichever is next."""
         if self.is_stable:
             self._heartbeat()
         elif self.joining is None:
@@ -130,7 +130,7 @@ class ClassicMember:
         self.is_stable = True
 
     def _take(self) -> None:
-        """Use what the sync brought."""
+        """Apply the response to the SyncGroup."""
         reply = self._synced
         if reply is None or not reply.is_set:
             return
@@ -167,13 +167,13 @@ class ClassicMember:
         return False
 
     def leave(self) -> None:
-        """Go, and say so."""
+        """Leave the group."""
         self.owned.clear()
         self.rig.leave(self.member_id)
 
 
 class ConsumerMember:
-    """A consumer under the consumer protocol."""
+    """A consumer of the consumer protocol."""
 
     def __init__(self, rig: Rig, name: str, *, instance_id: str | None = None) -> None:
         self.rig = rig
@@ -183,7 +183,7 @@ class ConsumerMember:
         self.owned: set[int] = set()
 
     def step(self) -> None:
-        """One heartbeat."""
+        """Send one heartbeat."""
         response = self.rig.beat(
             Beat(
                 member_id=self.member_id,
@@ -204,7 +204,7 @@ class ConsumerMember:
             self.owned = {number for topic in response.assignment.topic_partitions for number in topic.partitions}
 
     def leave(self) -> None:
-        """Go, and say so."""
+        """Leave the group."""
         self.owned.clear()
         self.rig.last_beat(self.member_id, instance_id=self.instance_id)
 
@@ -213,18 +213,18 @@ Member = ClassicMember | ConsumerMember
 
 
 def settle(rig: Rig, *members: Member, rounds: int = 12) -> None:
-    """Let every member do a few things in turn; no partition ever has two users."""
+    """Let every member act in turn, and check that no partition ever has two owners."""
     for _ in range(rounds):
         for member in members:
             member.step()
             owners: dict[int, Member] = {}
             for one in members:
                 for number in one.owned:
-                    assert number not in owners, f"{number} has two users"
+                    assert number not in owners, f"partition {number} has two owners"
                     owners[number] = one
         rig.pass_time(1)
 
 
 def held(progress_assigned: dict[UUID, dict[int, int]]) -> list[int]:
-    """Partition numbers of ``orders`` that a member's progress says it owns."""
+    """Return the partition numbers of ``orders`` in a member's stored progress."""
     return sorted(progress_assigned.get(ORDERS, {}))

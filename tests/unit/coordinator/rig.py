@@ -1,6 +1,6 @@
-"""A coordinator without a broker: clocks that stand still until told, a log that fails or lags on demand, and members.
+"""A coordinator without a broker: manual clocks, a log that fails or lags on demand, and requests of members.
 
-Everything is a plain call: requests return their `Reply`, which is set once the coordinator has answered.
+All calls are synchronous: a request returns its `Reply`, which is set once the coordinator has answered.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ TOPIC_IDS = {"orders": uuid.UUID(int=11), "bills": uuid.UUID(int=12)}
 
 
 class StillWorld(World):
-    """A world whose clocks move only when told to. It has no network, no storage and no threads."""
+    """A world whose clocks move only on request. It has no network, no storage and no threads."""
 
     def __init__(self) -> None:
         self.random = random.Random(0)
@@ -101,10 +101,10 @@ class StillWorld(World):
 
 
 class ScriptedLog:
-    """A log in memory. Without ``commits_at_once`` the high watermark waits.
+    """A log in memory. Without ``commits_at_once`` the high watermark stays where it is.
 
-    ``fails_with`` makes appends raise: the next ``failures_left`` of them, or (None) all. ``unreadable`` makes reading
-    raise. ``ends`` are the offsets after each batch; ``compacted`` are those whose records are not there any more.
+    ``fails_with`` makes appends raise: the next ``failures_left`` of them, or all (None). ``unreadable`` makes reads
+    raise. ``ends`` are the offsets after each batch; ``compacted`` are the offsets of removed records.
     """
 
     def __init__(self) -> None:
@@ -137,13 +137,13 @@ class ScriptedLog:
         return self.fails_with is not None and self.failures_left != 0
 
     def lose_uncommitted(self, partition: int) -> None:
-        """Another leader has never seen what is beyond the high watermark."""
+        """Drop the records above the high watermark, as a leader change does."""
         high_watermark = self.high_watermark(partition)
         del self.records.setdefault(partition, [])[high_watermark:]
         self.ends = [end for end in self.ends if end <= high_watermark]
 
     def compact(self, partition: int) -> None:
-        """Keep the last record of each key, and no tombstones, of what is committed."""
+        """Keep the last record of each key without tombstones, below the high watermark."""
         committed = self.records.get(partition, [])[: self.high_watermark(partition)]
         last = {record.key: offset for offset, record in enumerate(committed)}
         for offset, record in enumerate(committed):
@@ -163,7 +163,7 @@ class ScriptedLog:
 
 
 class Topics:
-    """The topics that exist. Tests make, grow and delete them."""
+    """The existing topics. Tests create, grow and delete them."""
 
     def __init__(self, ids: dict[str, uuid.UUID] | None = None) -> None:
         self.ids = dict(TOPIC_IDS if ids is None else ids)
@@ -171,13 +171,13 @@ class Topics:
         self.version = 1
 
     def set(self, name: str, partitions: int) -> None:
-        """Make a topic, or give it more partitions."""
+        """Create a topic, or set its number of partitions."""
         self.version += 1
         self.ids.setdefault(name, uuid.UUID(int=1_000 + self.version))
         self.partitions[name] = partitions
 
     def delete(self, name: str) -> None:
-        """Delete a topic; one of the same name is another one later."""
+        """Delete a topic. A recreated topic of the same name gets another id."""
         self.version += 1
         del self.ids[name], self.partitions[name]
 
@@ -195,7 +195,7 @@ class Topics:
 
 
 class LargeTopics:
-    """The same topics, with as many partitions as anybody commits to."""
+    """The same topics with 100,000 partitions each, so that commits on any partition are valid."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -208,7 +208,7 @@ class LargeTopics:
 
 
 def subscription(*topics: str, version: int = 0) -> bytes:
-    """A consumer's metadata: version, topics, no user data."""
+    """Encode a consumer's subscription: version, topics, no user data."""
     names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
     return version.to_bytes(2, "big") + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
@@ -218,7 +218,7 @@ ROUND_ROBIN = ("roundrobin", subscription("orders"))
 
 
 class Rig:
-    """One loaded shard under a runtime, and what members and tools ask of it."""
+    """One loaded shard under a runtime, and the requests of members and tools."""
 
     def __init__(self, **config: Any) -> None:
         self.world = StillWorld()
@@ -228,7 +228,7 @@ class Rig:
         self.epoch = 0
         self.new_reply: Callable[[], Reply[Any]] = Reply
         self.settings: dict[str, dict[str, str]] = {}
-        """What is configured for single groups."""
+        """Configuration overrides by group."""
         self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
             self.world,
             self.log,
@@ -245,23 +245,23 @@ class Rig:
     # --- the broker's side ---
 
     def load(self) -> None:
-        """Lead the partition in a new epoch, reading its log."""
+        """Load the partition from its log, in a new leader epoch."""
         self.epoch += 1
         self.runtime.load(PARTITION, self.epoch)
         self.runtime.load_all()
 
     def restart(self) -> None:
-        """Lose everything that is not in the log."""
+        """Unload and load the partition, which drops everything that is not in the log."""
         self.runtime.unload(PARTITION)
         self.load()
 
     def commit_log(self) -> None:
-        """Let the high watermark catch up with the log end."""
+        """Advance the high watermark to the log end."""
         self.log.high_watermarks[PARTITION] = len(self.log.records.get(PARTITION, []))
         self.runtime.high_watermark_changed(PARTITION, self.log.high_watermarks[PARTITION])
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass; every deadline fires at its own moment."""
+        """Advance the clock; every deadline fires at its own time."""
         end = self.world.clock + seconds
         while (due := self.runtime.next_deadline()) <= end:
             self.world.clock = max(self.world.clock, due)
@@ -279,13 +279,13 @@ class Rig:
         return self.group(group_id).state
 
     def changes(self) -> list[Change | None]:
-        """What the log says, decoded."""
+        """Return the decoded records of the log."""
         return [decode(record.key, record.value) for record in self.log.records.get(PARTITION, [])]
 
-    # --- what clients ask ---
+    # --- requests of clients ---
 
     def ask(self, operation: Callable[..., None], reply: Reply[T], **arguments: Any) -> Reply[T]:
-        """Run an operation; one that refuses fails the reply."""
+        """Run an operation; if it raises, fail the reply with the error."""
         bound = partial(operation, reply=reply, **arguments)
         try:
             self.runtime.write(PARTITION, lambda shard, turn: bound(shard=shard, turn=turn))
@@ -306,7 +306,7 @@ class Rig:
         version: int = 3,
         client_id: str = "client",
     ) -> Reply[JoinGroupResponse]:
-        """JoinGroup. Version 3 needs no second step for the member id."""
+        """Send JoinGroup. Version 3 does not require a known member id."""
         request = JoinGroupRequest(
             group_id=group_id,
             session_timeout_ms=session_ms,
@@ -330,7 +330,7 @@ class Rig:
         protocol_type: str | None = None,
         protocol_name: str | None = None,
     ) -> Reply[SyncGroupResponse]:
-        """SyncGroup."""
+        """Send SyncGroup."""
         request = SyncGroupRequest(
             group_id=group_id,
             generation_id=generation,
@@ -348,7 +348,7 @@ class Rig:
     def heartbeat(
         self, member_id: str, generation: int, *, group_id: str = "g", instance_id: str | None = None
     ) -> Reply[HeartbeatResponse]:
-        """Heartbeat."""
+        """Send Heartbeat."""
         request = HeartbeatRequest(
             group_id=group_id, member_id=member_id, generation_id=generation, group_instance_id=instance_id
         )
@@ -357,7 +357,7 @@ class Rig:
     def beat(
         self, beat: Beat, *, group_id: str = "g", may_describe: TopicFilter = any_topic
     ) -> Reply[ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat of a member that stays."""
+        """Send ConsumerGroupHeartbeat of a member that stays."""
         return self.ask(
             consumer_groups.heartbeat, self.new_reply(), group_id=group_id, beat=beat, may_describe=may_describe
         )
@@ -365,18 +365,18 @@ class Rig:
     def last_beat(
         self, member_id: str, epoch: int = -1, *, instance_id: str | None = None, group_id: str = "g"
     ) -> Reply[ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat of a member that goes."""
+        """Send ConsumerGroupHeartbeat of a member that leaves."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=group_id, member_id=member_id, member_epoch=epoch, instance_id=instance_id
         )
         return self.ask(consumer_groups.leave, self.new_reply(), request=request)
 
     def describe_consumer_group(self, group_id: str = "g") -> Reply[DescribedConsumerGroup]:
-        """ConsumerGroupDescribe, of one."""
+        """Send ConsumerGroupDescribe for one group."""
         return self.ask(consumer_groups.describe, self.new_reply(), group_id=group_id)
 
     def leave(self, *leavers: str | tuple[str, str], group_id: str = "g") -> Reply[list[MemberResponse]]:
-        """LeaveGroup, of member ids or of pairs of member id and instance."""
+        """Send LeaveGroup for member ids or pairs of member id and instance id."""
         identities = [
             MemberIdentity(member_id=leaver)
             if isinstance(leaver, str)
@@ -398,7 +398,7 @@ class Rig:
         retention_ms: int = -1,
         version: int = 8,
     ) -> Reply[OffsetCommitResponse]:
-        """OffsetCommit; by default of offset 5 of partition 0 of ``orders``."""
+        """Send OffsetCommit; by default offset 5 on partition 0 of ``orders``."""
         request = OffsetCommitRequest(
             group_id=group_id,
             generation_id_or_member_epoch=generation,
@@ -426,7 +426,7 @@ class Rig:
     def commit_request(
         self, request: OffsetCommitRequest, version: int, topics: TopicsView | None = None
     ) -> Reply[OffsetCommitResponse]:
-        """OffsetCommit, of topics as the rig has them."""
+        """Send OffsetCommit; ``topics`` defaults to the rig's own."""
         known, response = commits.resolve_topics(request, version, topics or self.topics)
         steps = commits.prepare(
             request, known, metadata_max_bytes=self.config.offset_metadata_max_bytes, now_ms=self.world.wall_ms()
@@ -442,7 +442,7 @@ class Rig:
         )
 
     def delete_offsets(self, *keys: tuple[str, int], group_id: str = "g") -> Reply[OffsetDeleteResponse]:
-        """OffsetDelete."""
+        """Send OffsetDelete."""
         request = OffsetDeleteRequest(
             group_id=group_id,
             topics=[
@@ -455,19 +455,19 @@ class Rig:
         return self.ask(deletes.delete_offsets, self.new_reply(), request=request, topics=self.topics)
 
     def delete_group(self, group_id: str = "g") -> Reply[DeletableGroupResult]:
-        """DeleteGroups, of one."""
+        """Send DeleteGroups for one group."""
         return self.ask(admin.delete, self.new_reply(), group_id=group_id)
 
     def describe(self, group_id: str = "g", version: int = 5) -> DescribedGroup:
-        """DescribeGroups, of one."""
+        """Send DescribeGroups for one group."""
         return self.runtime.read(PARTITION, lambda shard: admin.describe(shard, group_id, version))
 
     def list_groups(self) -> list[ListedGroup]:
-        """ListGroups."""
+        """Send ListGroups."""
         return self.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
 
     def fetch(self, *keys: tuple[str, int], group_id: str = "g", version: int = 8) -> OffsetFetchResponseGroup:
-        """OffsetFetch of some partitions, or without any of all."""
+        """Send OffsetFetch for the given partitions, or for all when none is given."""
         topics = [
             OffsetFetchRequestTopics(
                 name=topic,
@@ -480,17 +480,17 @@ class Rig:
         return self.runtime.read(PARTITION, lambda shard: done(fetches.fetch_group(shard, asked, version, self.topics)))
 
     def offset(self, topic: str = "orders", partition: int = 0, *, group_id: str = "g") -> int:
-        """One committed offset; -1 when there is none."""
+        """Return one committed offset; -1 when there is none."""
         return self.fetch((topic, partition), group_id=group_id).topics[0].partitions[0].committed_offset
 
     def newest(self, topic: str = "orders", partition: int = 0, group_id: str = "g") -> CommittedOffset | None:
-        """One offset as the shard keeps it, committed or not."""
+        """Return one offset in the shard's newest state, committed or not."""
         return dict(self.shard.offsets.newest(group_id)).get(OffsetKey(group_id, topic, partition))
 
-    # --- whole stories ---
+    # --- groups in a given state ---
 
     def joined_group(self, size: int = 2, *, group_id: str = "g", **arguments: Any) -> tuple[list[str], int]:
-        """A group in CompletingRebalance: its members, leader first, and its generation."""
+        """Return the members (leader first) and the generation of a new group in CompletingRebalance."""
         replies = [self.join(group_id=group_id, **arguments) for _ in range(size)]
         for _ in range(size + 1):
             self.pass_time(self.config.group_initial_rebalance_delay_ms / 1000)
@@ -500,7 +500,8 @@ class Rig:
         return [answer.member_id for answer in answers], answers[0].generation_id
 
     def stable_group(self, size: int = 2, *, group_id: str = "g", **arguments: Any) -> tuple[list[str], int]:
-        """A group in Stable: its members, leader first, and its generation. Each is assigned its own id, as bytes."""
+        """Return the members (leader first) and the generation of a new stable group. Each member's assignment is its
+        own id, as bytes."""
         members, generation = self.joined_group(size, group_id=group_id, **arguments)
         leader = members[0]
         replies = [self.sync(member, generation, group_id=group_id) for member in members[1:]]
@@ -512,7 +513,7 @@ class Rig:
 
 
 def code(reply: Reply[Any]) -> int | None:
-    """The error code of an answer; None while there is none. Errors that were raised count by their code."""
+    """Return the error code of an answer, or of a raised error; None without an answer."""
     if not reply.is_set:
         return None
     try:

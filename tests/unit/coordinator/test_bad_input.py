@@ -1,6 +1,6 @@
-"""Members and tools that lie, talk nonsense or ask for the absurd: the right error, bounded state, and others in peace.
+"""Malformed and malicious requests: the right error, bounded state, and no effect on other groups.
 
-State is counted, not weighed: members, promised ids, parked requests, timers, groups, positions.
+State is counted: members, pending members, parked requests, timers, groups, offsets.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ ILLEGAL = IllegalGenerationError.code
 MANY = 10_000
 
 MALFORMED = [
-    pytest.param(b"", id="nothing"),
+    pytest.param(b"", id="empty"),
     pytest.param(b"\x00", id="half a version"),
     pytest.param(b"\xff\xff" + subscription("orders")[2:], id="negative version"),
-    pytest.param(b"\x7f\xff" + subscription("orders")[2:], id="version of the far future"),
-    pytest.param(subscription("orders")[:-3], id="cut short"),
-    pytest.param(b"\x00\x00\x7f\xff\xff\xff", id="two thousand million topics"),
-    pytest.param(b"\x00\x00\xff\xff\xff\xfe", id="fewer topics than none"),
-    pytest.param(b"\x00\x00\x00\x00\x00\x01\x00\x02\xc3\x28" + b"\xff" * 4, id="a topic that is no UTF-8"),
-    pytest.param(b"\x00\x01" + subscription("orders")[2:] + b"\x7f\xff\xff\xff", id="owning without an end"),
+    pytest.param(b"\x7f\xff" + subscription("orders")[2:], id="unknown version"),
+    pytest.param(subscription("orders")[:-3], id="truncated"),
+    pytest.param(b"\x00\x00\x7f\xff\xff\xff", id="two billion topics"),
+    pytest.param(b"\x00\x00\xff\xff\xff\xfe", id="negative number of topics"),
+    pytest.param(b"\x00\x00\x00\x00\x00\x01\x00\x02\xc3\x28" + b"\xff" * 4, id="topic that is not UTF-8"),
+    pytest.param(b"\x00\x01" + subscription("orders")[2:] + b"\x7f\xff\xff\xff", id="two billion owned topics"),
     pytest.param(b"\xde\xad\xbe\xef" * 1_000, id="noise"),
 ]
 
 
 class Peace:
-    """A steady group beside the one that is tried; at the end nothing has happened to it."""
+    """A stable group beside the group under test; `check` asserts that it is unaffected."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -53,7 +53,7 @@ class Peace:
         assert code(rig.commit(self.members[0], self.generation, group_id="steady")) == 0
 
     def check(self) -> None:
-        """The members are what they were, and are served."""
+        """Assert that the group is unchanged and its members are served."""
         group = self.rig.group("steady")
         assert (list(group.members), group.generation, group.state) == (
             self.members,
@@ -66,7 +66,7 @@ class Peace:
 
 
 def timers_of(rig: Rig, group_id: str) -> int:
-    """How many deadlines a group has."""
+    """Return the number of deadlines of a group."""
     return sum(key.group_id == group_id for key in rig.shard.timers._deadlines)
 
 
@@ -74,8 +74,8 @@ def timers_of(rig: Rig, group_id: str) -> int:
 
 
 @pytest.mark.parametrize("metadata", MALFORMED)
-def test_malformed_subscriptions_are_the_members_business(metadata: bytes) -> None:
-    """The coordinator hands them to the leader as they came, keeps them, and forgets no position on their account."""
+def test_coordinator_passes_malformed_subscriptions_to_the_leader(metadata: bytes) -> None:
+    """The coordinator stores them unchanged and does not expire offsets because of them."""
     rig = Rig()
     peace = Peace(rig)
     replies = [rig.join(protocols=[("range", metadata)]), rig.join()]
@@ -95,7 +95,7 @@ def test_malformed_subscriptions_are_the_members_business(metadata: bytes) -> No
 
 
 @pytest.mark.parametrize("assignment", MALFORMED)
-def test_malformed_assignments_go_to_whom_they_are_for(assignment: bytes) -> None:
+def test_coordinator_passes_malformed_assignments_to_their_members(assignment: bytes) -> None:
     rig = Rig()
     peace = Peace(rig)
     (leader, follower), generation = rig.joined_group()
@@ -107,7 +107,7 @@ def test_malformed_assignments_go_to_whom_they_are_for(assignment: bytes) -> Non
     peace.check()
 
 
-def test_assignments_for_very_many_strangers_leave_no_trace() -> None:
+def test_assignments_for_unknown_members_are_not_stored() -> None:
     rig = Rig()
     (leader, _), generation = rig.joined_group()
     written = len(rig.log.records[PARTITION])
@@ -116,8 +116,8 @@ def test_assignments_for_very_many_strangers_leave_no_trace() -> None:
     assert record.value is not None and len(record.value) < 1_000
 
 
-def test_one_protocol_many_times_counts_once() -> None:
-    """A member cannot vote for a protocol twice, nor vouch for the others."""
+def test_repeated_protocol_of_a_member_counts_once() -> None:
+    """A member cannot vote twice for a protocol, nor stand in for the support of others."""
     rig = Rig()
     rig.join(protocols=[RANGE] * 50)
     other = rig.join(protocols=[("roundrobin", b""), RANGE])
@@ -129,7 +129,7 @@ def test_one_protocol_many_times_counts_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 32_767, "no\x00good", "\N{PILE OF POO}" * 8_000])
-def test_names_of_any_kind_are_taken_as_they_are(name: str) -> None:
+def test_protocol_names_of_any_content_are_accepted(name: str) -> None:
     rig = Rig()
     members, generation = rig.stable_group(protocols=[(name, b"")], protocol_type="t" * 32_767)
     rig.restart()
@@ -139,8 +139,8 @@ def test_names_of_any_kind_are_taken_as_they_are(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["c" * 32_767, "\N{PILE OF POO}" * 8_191, "i" * 32_740])
 @pytest.mark.parametrize("static", [False, True])
-def test_member_id_stays_writable_however_long_the_name_of_the_client_is(name: str, static: bool) -> None:
-    """`cluster/GJN-05`: the name that the id begins with is cut where a record and an answer would not hold the id."""
+def test_member_id_fits_a_record_for_client_ids_of_any_length(name: str, static: bool) -> None:
+    """The coordinator cuts the client id or instance id at the start of the member id."""
     rig = Rig()
     reply = rig.join(client_id=name, instance_id=name if static else None)
     rig.pass_time(9)
@@ -153,8 +153,8 @@ def test_member_id_stays_writable_however_long_the_name_of_the_client_is(name: s
     assert list(rig.group().members) == [member_id]
 
 
-def test_group_too_large_for_a_record_is_told_so_and_can_shrink() -> None:
-    """`cluster/GER-01`: the assignment of nobody is taken; members that leave make room."""
+def test_group_too_large_for_a_record_gets_an_error_and_can_shrink() -> None:
+    """Its members can still leave, and the smaller group gets an assignment."""
     rig = Rig()
     peace = Peace(rig)
     (leader, follower), generation = rig.joined_group()
@@ -172,7 +172,7 @@ def test_group_too_large_for_a_record_is_told_so_and_can_shrink() -> None:
 
 
 def test_change_that_no_record_can_hold_fails_like_an_append(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a request says, its group goes on."""
+    """A record that cannot be encoded fails the assignment and starts a rebalance."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     rig.group().members[follower].client_host = "h" * 40_000
@@ -185,8 +185,8 @@ def test_change_that_no_record_can_hold_fails_like_an_append(monkeypatch: pytest
 # --- timeouts ---
 
 
-def test_longest_rebalance_timeout_does_not_keep_silent_members() -> None:
-    """Their sessions end all the same; the limit of those is ``group.max.session.timeout.ms``."""
+def test_longest_rebalance_timeout_does_not_extend_sessions() -> None:
+    """``group.max.session.timeout.ms`` bounds them instead."""
     rig = Rig()
     rig.joined_group(3, rebalance_ms=2**31 - 1, session_ms=6_000)
     rig.pass_time(6)
@@ -195,14 +195,14 @@ def test_longest_rebalance_timeout_does_not_keep_silent_members() -> None:
 
 
 @pytest.mark.parametrize("rebalance_ms", [-1, -(2**31)])
-def test_rebalance_timeout_of_less_than_nothing_is_the_session_timeout(rebalance_ms: int) -> None:
+def test_negative_rebalance_timeout_defaults_to_the_session_timeout(rebalance_ms: int) -> None:
     rig = Rig()
     rig.stable_group(2, rebalance_ms=rebalance_ms, session_ms=20_000)
     assert rig.group().rebalance_timeout_ms == 20_000
 
 
-def test_rebalance_timeout_of_no_time_harms_its_owner_alone() -> None:
-    """A round waits as long as its slowest member asks for; one that has no time at all has none to sync."""
+def test_zero_rebalance_timeout_affects_its_member_only() -> None:
+    """Other members' timeouts bound the rebalance; a member with a timeout of zero has no time to sync."""
     rig = Rig()
     peace = Peace(rig)
     (alone,), generation = rig.joined_group(1, rebalance_ms=0)
@@ -217,8 +217,7 @@ def test_rebalance_timeout_of_no_time_harms_its_owner_alone() -> None:
 
 
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**62])
-def test_retention_until_after_the_end_of_time_is_for_ever(retention_ms: int) -> None:
-    """`cluster/GMD-18`."""
+def test_retention_beyond_the_largest_timestamp_never_expires(retention_ms: int) -> None:
     rig = Rig(offsets_retention_check_interval_ms=86_400_000)
     assert code(rig.commit(retention_ms=retention_ms, version=4)) == 0
     rig.restart()
@@ -227,20 +226,20 @@ def test_retention_until_after_the_end_of_time_is_for_ever(retention_ms: int) ->
 
 
 @pytest.mark.parametrize("retention_ms", [-2, -(2**63)])
-def test_retention_of_less_than_nothing_is_the_default(retention_ms: int) -> None:
+def test_negative_retention_uses_the_default(retention_ms: int) -> None:
     rig = Rig()
     assert code(rig.commit(retention_ms=retention_ms, version=4)) == 0
     rig.pass_time(6 * 86_400.0)
     assert rig.offset() == 5
 
 
-# --- lies ---
+# --- wrong identities ---
 
 
 @pytest.mark.parametrize("generation", [-(2**31), -1, 0, 2, 2**31 - 1])
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
-def test_lie_about_the_generation_changes_nothing(request_name: str, generation: int) -> None:
-    """`cluster/GSY-01`, `cluster/GHB-01`, `cluster/GOC-03`; and the session does not go on for it."""
+def test_request_with_a_wrong_generation_changes_nothing(request_name: str, generation: int) -> None:
+    """The request does not extend the session."""
     rig = Rig()
     peace = Peace(rig)
     (leader, follower), right = rig.stable_group()
@@ -263,7 +262,7 @@ def session_of(rig: Rig, member_id: str) -> float | None:
 
 @pytest.mark.parametrize("request_name", ["join", "sync", "heartbeat", "commit", "leave"])
 @pytest.mark.parametrize(("instance_id", "error"), [("i-2", FENCED), ("nobody", UNKNOWN), ("", UNKNOWN)])
-def test_lie_about_the_instance_changes_nothing(request_name: str, instance_id: str, error: int) -> None:
+def test_request_with_a_wrong_instance_id_changes_nothing(request_name: str, instance_id: str, error: int) -> None:
     rig = Rig()
     peace = Peace(rig)
     joins = [rig.join(instance_id=name) for name in ("i-1", "i-2")]
@@ -285,8 +284,7 @@ def test_lie_about_the_instance_changes_nothing(request_name: str, instance_id: 
     peace.check()
 
 
-def test_follower_that_poses_as_the_leader_assigns_nothing() -> None:
-    """`cluster/GSY-03`."""
+def test_assignments_from_a_follower_are_not_applied() -> None:
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     stolen = rig.sync(follower, generation, {follower: b"everything"})
@@ -294,7 +292,7 @@ def test_follower_that_poses_as_the_leader_assigns_nothing() -> None:
     assert stolen.value.assignment == b"f"
 
 
-def test_member_of_one_group_is_nobody_in_another() -> None:
+def test_member_of_one_group_is_unknown_in_another() -> None:
     rig = Rig()
     peace = Peace(rig)
     (leader, _), generation = rig.stable_group()
@@ -309,12 +307,12 @@ def test_member_of_one_group_is_nobody_in_another() -> None:
     peace.check()
 
 
-# --- very many ---
+# --- large numbers ---
 
 
-def test_ten_thousand_members_that_never_sync_are_gone_after_the_rebalance_timeout() -> None:
-    """Each has one entry among the members, two deadlines at most with the group's, and no request that waits; then
-    the group is empty, with one record that says so.
+def test_ten_thousand_members_that_never_sync_are_removed_after_the_rebalance_timeout() -> None:
+    """Each has one member entry, at most two deadlines including the group's, and no parked request. Afterwards the
+    group is empty, with one record.
     """
     rig = Rig(group_initial_rebalance_delay_ms=3_000)
     peace = Peace(rig)
@@ -336,8 +334,8 @@ def test_ten_thousand_members_that_never_sync_are_gone_after_the_rebalance_timeo
     peace.check()
 
 
-def test_group_of_a_size_takes_no_more_of_ten_thousand() -> None:
-    """``group.max.size``: the others are told, and leave no trace."""
+def test_group_max_size_bounds_the_members_among_ten_thousand_joins() -> None:
+    """The refused joins leave no state behind."""
     rig = Rig(group_max_size=10)
     peace = Peace(rig)
     codes = [code(rig.join()) for _ in range(MANY)]
@@ -346,7 +344,7 @@ def test_group_of_a_size_takes_no_more_of_ten_thousand() -> None:
     peace.check()
 
 
-def test_ten_thousand_promised_ids_that_nobody_joins_with_are_forgotten() -> None:
+def test_ten_thousand_unused_pending_members_are_bounded_and_expire() -> None:
     """At most ``group_max_promised_members`` at a time, and none after the session timeout."""
     rig = Rig(group_max_promised_members=500)
     peace = Peace(rig)
@@ -360,8 +358,8 @@ def test_ten_thousand_promised_ids_that_nobody_joins_with_are_forgotten() -> Non
     assert (rig.group().pending_members if "g" in rig.shard.groups else {}, timers_of(rig, "g")) == ({}, 0)
 
 
-def test_members_whose_clients_hang_up_and_come_again_without_an_id_are_gone_in_time() -> None:
-    """Before version 4 each join without an id makes a member: it goes after five minutes without an answer."""
+def test_members_of_disconnected_clients_expire_after_the_new_member_timeout() -> None:
+    """Before version 4 each join without a member id creates a member; it expires after five minutes."""
     rig = Rig()
     peace = Peace(rig)
     (leader,), generation = rig.stable_group(1, session_ms=1_800_000, rebalance_ms=1_800_000)
@@ -375,8 +373,8 @@ def test_members_whose_clients_hang_up_and_come_again_without_an_id_are_gone_in_
     peace.check()
 
 
-def test_thousands_of_groups_that_nobody_needs_are_gone_at_the_next_look_for_old_ones() -> None:
-    """Each was a group of a promised id: it is removed with a tombstone, and nothing of it is left."""
+def test_expiry_scan_removes_thousands_of_unused_groups() -> None:
+    """Each had one pending member. A tombstone removes the group, and no timer remains."""
     rig = Rig(offsets_retention_check_interval_ms=60_000)
     peace = Peace(rig)
     for i in range(3_000):
@@ -390,8 +388,8 @@ def test_thousands_of_groups_that_nobody_needs_are_gone_at_the_next_look_for_old
     assert list(rig.shard.groups) == ["steady"]
 
 
-def test_answers_of_ten_thousand_who_repeat_themselves_do_not_pile_up() -> None:
-    """`cluster/GJN-06`: one request waits per member, the last; the older ones are answered."""
+def test_repeated_requests_of_a_member_do_not_accumulate() -> None:
+    """Each member has one parked request; an older one is answered when a newer one arrives."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     joins: list[Reply[JoinGroupResponse]] = [rig.join(leader) for _ in range(MANY)]
@@ -402,7 +400,7 @@ def test_answers_of_ten_thousand_who_repeat_themselves_do_not_pile_up() -> None:
     assert [reply.is_set for reply in syncs] == [True] * (MANY - 1) + [False]
 
 
-def test_commits_of_ten_thousand_who_are_nobody_leave_no_trace() -> None:
+def test_ten_thousand_requests_of_unknown_members_create_no_groups() -> None:
     rig = Rig()
     peace = Peace(rig)
     written = len(rig.log.records[PARTITION])
@@ -414,8 +412,8 @@ def test_commits_of_ten_thousand_who_are_nobody_leave_no_trace() -> None:
     peace.check()
 
 
-def test_keys_and_values_of_noise_are_refused_when_they_are_read() -> None:
-    """`cluster/GMD-06`, `cluster/GMD-22`: what a record of a known kind cannot say is not guessed."""
+def test_malformed_keys_and_values_are_rejected() -> None:
+    """A malformed record of a known kind raises; a record of an unknown kind is skipped."""
     from triokafka.coordinator.stored import decode
 
     assert decode(struct.pack(">h", 99) + b"anything", b"x") is None

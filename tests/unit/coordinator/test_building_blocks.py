@@ -1,4 +1,4 @@
-"""The small parts: Java's hash, deadlines, the journal of uncommitted values, subscriptions, replies."""
+"""Small parts: Java's string hash, timers, the journal, subscriptions, replies, turns."""
 
 from __future__ import annotations
 
@@ -30,26 +30,25 @@ from triokafka.protocol.embedded import ConsumerProtocolSubscription, OwnedTopic
         ("\N{GRINNING FACE}", 55_357 * 31 + 56_832),
     ],
 )
-def test_hash_is_that_of_java(text: str, value: int) -> None:
-    """`cluster/GMD-02`: over UTF-16 code units, in signed 32-bit arithmetic."""
+def test_hash_equals_javas_string_hash(text: str, value: int) -> None:
+    """Over UTF-16 code units, in signed 32-bit arithmetic."""
     assert java_string_hash(text) == value
 
 
 @pytest.mark.parametrize(("group", "partition"), [("polygenelubricants", 0), ("hello", 22), ("a", 47), ("", 0)])
 def test_partition_is_the_absolute_hash_and_the_smallest_integer_counts_as_zero(group: str, partition: int) -> None:
-    """`cluster/GMD-02`."""
     assert coordinator_partition(group, 50) == partition
 
 
 @pytest.mark.parametrize("length", [1, 256, 257, 32_767])
-def test_partition_does_not_depend_on_how_long_an_id_is_or_how_often_it_was_asked_for(length: int) -> None:
+def test_partition_is_the_same_for_cached_and_uncached_ids(length: int) -> None:
     group = "g" * length
     expected = abs(java_string_hash(group)) % 50
     assert [coordinator_partition(group, 50) for _ in range(2)] == [expected, expected]
 
 
 def test_negative_hashes_are_not_masked() -> None:
-    """Masking the sign bit, as the producer's partitioner does, would send clients to another broker."""
+    """Masking the sign bit, as the producer's partitioner does, would select another broker."""
     negative = next(name for name in (f"group-{i}" for i in range(1_000)) if java_string_hash(name) < 0)
     assert coordinator_partition(negative, 50) == -java_string_hash(negative) % 50
 
@@ -62,7 +61,6 @@ def key(name: str) -> TimerKey:
 
 
 def test_deadlines_fire_in_order_and_once() -> None:
-    """`cluster/GPG-01`."""
     queue = TimerQueue()
     queue.schedule(key("b"), 2.0)
     queue.schedule(key("a"), 1.0)
@@ -72,7 +70,7 @@ def test_deadlines_fire_in_order_and_once() -> None:
     assert queue.next_deadline() is None
 
 
-def test_deadline_that_is_set_again_moves() -> None:
+def test_rescheduled_deadline_moves() -> None:
     queue = TimerQueue()
     queue.schedule(key("a"), 1.0)
     queue.schedule(key("a"), 3.0)
@@ -91,7 +89,7 @@ def test_cancelled_deadline_does_not_fire() -> None:
     assert (queue.pop_due(9), key("a") in queue) == (None, False)
 
 
-def test_heartbeats_do_not_make_the_heap_grow() -> None:
+def test_heartbeats_do_not_grow_the_heap() -> None:
     queue = TimerQueue()
     for beat in range(10_000):
         queue.schedule(key("a"), float(beat))
@@ -124,7 +122,7 @@ def test_queue_behaves_like_a_table_of_deadlines(steps: list[tuple[str, int | No
     st.lists(st.tuples(st.sampled_from("ab"), st.one_of(st.none(), st.integers())), max_size=20),
     st.lists(st.integers(0, 20), max_size=5),
 )
-def test_journal_shows_what_the_map_was_at_the_high_watermark(
+def test_journal_returns_the_values_at_the_high_watermark(
     changes: list[tuple[str, int | None]], watermarks: list[int]
 ) -> None:
     journal: Journal[str, int] = Journal()
@@ -145,7 +143,7 @@ def test_journal_shows_what_the_map_was_at_the_high_watermark(
     assert (len(journal), list(journal)) == (0, [])
 
 
-def test_journal_finds_the_changes_of_a_group_without_looking_at_the_others() -> None:
+def test_journal_indexes_changes_by_group() -> None:
     journal: Journal[tuple[str, int], int] = Journal(lambda key: key[0])
     for offset, key in enumerate([("a", 1), ("b", 1), ("a", 2), ("a", 1)]):
         journal.note(offset, key, None)
@@ -163,7 +161,7 @@ def test_journal_finds_the_changes_of_a_group_without_looking_at_the_others() ->
 # --- subscriptions ---
 
 
-def test_subscriptions_of_all_members_are_joined() -> None:
+def test_subscribed_topics_is_the_union_over_members() -> None:
     assert subscribed_topics([subscription("a", "b"), subscription("b", "c")]) == {"a", "b", "c"}
     assert subscribed_topics([]) == frozenset()
 
@@ -181,10 +179,10 @@ def test_subscriptions_of_every_version_are_read(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_subscription_that_leaves_out_what_its_version_added_is_read_by_its_beginning(version: int) -> None:
-    """`cluster/API-02`, as Kafka's ``ClassicGroup`` reads it: an unreadable one would hold the offsets of every topic.
+def test_subscription_without_the_fields_of_its_version_is_readable(version: int) -> None:
+    """As in Kafka's ``ClassicGroup``: an unreadable subscription would block the expiry of all offsets.
 
-    @platformatic/kafka writes version 1 without the partitions that the member owns.
+    @platformatic/kafka writes version 1 without owned partitions.
     """
     said = ConsumerProtocolSubscription(topics=["a"], user_data=b"x").encode(0)
     assert subscribed_topics([version.to_bytes(2, "big") + said]) == frozenset({"a"})
@@ -193,7 +191,7 @@ def test_subscription_that_leaves_out_what_its_version_added_is_read_by_its_begi
 @pytest.mark.parametrize(
     "metadata", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\x7f\xff\xff\xff", b"\0\0\0\0\0\x01\0\x05ab"]
 )
-def test_unreadable_subscription_says_nothing(metadata: bytes) -> None:
+def test_unreadable_subscription_makes_the_topics_unknown(metadata: bytes) -> None:
     assert subscribed_topics([subscription("a"), metadata]) is None
 
 
@@ -208,7 +206,7 @@ async def test_only_the_first_answer_counts() -> None:
     assert await reply.wait() == 1
 
 
-async def test_failed_reply_raises_for_everybody_who_waits() -> None:
+async def test_failed_reply_raises_its_error() -> None:
     reply: Reply[int] = Reply()
     reply.fail(NotCoordinatorError("gone"))
     reply.set(1)
@@ -217,15 +215,15 @@ async def test_failed_reply_raises_for_everybody_who_waits() -> None:
 
 
 def test_reply_without_an_answer_has_no_value() -> None:
-    with pytest.raises(RuntimeError, match="not answered"):
+    with pytest.raises(RuntimeError, match="has no answer yet"):
         _ = Reply[int]().value
 
 
 # --- turns ---
 
 
-def test_records_made_ahead_are_refused_behind_others() -> None:
-    """They are told apart by how many there are."""
+def test_encoded_records_after_other_records_are_rejected() -> None:
+    """The turn pairs them with its first changes by position."""
     turn: Turn[str] = Turn(Moment(0.0, 0), TimerQueue())
     turn.write_encoded(["a", "b"], [CoordinatorRecord(b"a", None), CoordinatorRecord(b"b", None)])
     turn.write_encoded(["c"], [CoordinatorRecord(b"c", None)])

@@ -1,6 +1,6 @@
-"""The log under the groups is compacted (`cluster/GMD-30`): what is left loads into the same state.
+"""A compacted log loads into the same state.
 
-A real log on a disk in memory, cleaned by the real cleaner, under a coordinator that runs on it.
+A real log on a memory disk, compacted by the real cleaner, under a running coordinator.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from triokafka.coordinator.stored import CommittedOffset, OffsetChange, OffsetKe
 from triokafka.structs import TopicPartition
 from triokafka.world_memory import MemoryStorage
 
-RETENTION_MS = 60_000  # of tombstones, as the log is configured
+RETENTION_MS = 60_000  # delete.retention.ms of the log: how long tombstones stay
 GROUPS = ("a", "b", "c")
 
 
 class OnDisk:
-    """A coordinator on a log of small segments, of which everything is committed at once."""
+    """A coordinator on a log of small segments; every append is committed at once."""
 
     def __init__(self, **config: int) -> None:
         self.rig = Rig(**config)
@@ -46,7 +46,7 @@ class OnDisk:
         return info.last_offset + 1
 
     def clean(self) -> int:
-        """Compact everything that may be: not what an open transaction wrote. Returns how many records went."""
+        """Compact the log up to the last stable offset. Returns the number of removed records."""
         before = self.records()
         now_ms = self.rig.world.wall_ms()
         self.log.roll(now_ms=now_ms)
@@ -57,12 +57,12 @@ class OnDisk:
         return before - self.records()
 
     def records(self) -> int:
-        """Records in the log."""
+        """Return the number of records in the log."""
         pieces = self.rig.runtime._log.read_all(PARTITION)
         return sum(len(getattr(piece, "records", piece)) if not hasattr(piece, "commits") else 1 for piece in pieces)
 
     def loaded(self) -> dict[str, Any]:
-        """All that is durable, of a shard that has just read the log."""
+        """Restart the shard and return its durable state."""
         self.rig.restart()
         shard = self.rig.shard
         return {
@@ -82,14 +82,14 @@ class OnDisk:
             base_sequence=self.next_sequence(producer_id), transactional=True)  # fmt: skip
 
     def next_sequence(self, producer_id: int) -> int:
-        """One batch after the other."""
+        """Return the next sequence number of a producer."""
         sequences = self.__dict__.setdefault("sequences", {})
         sequences[producer_id] = sequences.get(producer_id, -1) + 1
         return int(sequences[producer_id])
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         end_transaction(self.log, producer_id, commit=commit, now_ms=self.rig.world.wall_ms())
-        self.rig.runtime.unload(PARTITION)  # the coordinator of transactions would tell it; here it reads
+        self.rig.runtime.unload(PARTITION)  # stands for the transaction coordinator's call: the shard reloads the log
         self.rig.load()
 
 
@@ -98,7 +98,7 @@ def offsets(shard: Any, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]
 
 
 def durable(group: ClassicGroup) -> dict[str, Any]:
-    """What a record says of a group."""
+    """Return the state of a group that its record holds."""
     return {
         "protocol": (group.protocol_type, group.protocol),
         "generation": group.generation,
@@ -114,7 +114,7 @@ def durable(group: ClassicGroup) -> dict[str, Any]:
 
 
 def heartbeat(member_id: str, epoch: int = 0) -> Beat:
-    """A member of a consumer group that joins."""
+    """Return the first heartbeat of a member of a consumer group."""
     return Beat(
         member_id=member_id, member_epoch=epoch, instance_id=None, rack_id=None, rebalance_timeout_ms=5_000,
         topic_names=frozenset({"orders"}), pattern=None, server_assignor=None, owned={}, client_id="c",
@@ -122,8 +122,8 @@ def heartbeat(member_id: str, epoch: int = 0) -> Beat:
     )  # fmt: skip
 
 
-def test_offsets_that_were_committed_a_hundred_times_are_there_once() -> None:
-    """Of every key the last record stays."""
+def test_compaction_keeps_the_last_record_of_each_offset() -> None:
+    """A hundred commits of five offsets."""
     disk = OnDisk()
     for offset in range(100):
         disk.rig.commit(offsets={("orders", partition): offset for partition in range(5)})
@@ -133,8 +133,8 @@ def test_offsets_that_were_committed_a_hundred_times_are_there_once() -> None:
     assert disk.rig.offset("orders", 4) == 99
 
 
-def test_group_of_many_generations_is_the_last_one() -> None:
-    """With its members, their assignments, and its static members."""
+def test_compaction_keeps_the_last_generation_of_a_group() -> None:
+    """The members, their assignments and static members survive."""
     disk = OnDisk()
     for _ in range(20):
         disk.rig.leave(*disk.rig.stable_group(3)[0])
@@ -146,8 +146,8 @@ def test_group_of_many_generations_is_the_last_one() -> None:
 
 
 @pytest.mark.parametrize("tombstones_go", [False, True])
-def test_what_was_removed_stays_removed(tombstones_go: bool) -> None:
-    """`cluster/GMD-30`: also when the tombstones themselves are gone, and everything before them."""
+def test_removed_state_stays_removed_after_compaction(tombstones_go: bool) -> None:
+    """With the tombstones in the log, and after the cleaner has removed them."""
     disk = OnDisk()
     for group_id in GROUPS:
         disk.rig.commit(group_id=group_id, offsets={("orders", p): 1 for p in range(8)})
@@ -172,8 +172,7 @@ def test_what_was_removed_stays_removed(tombstones_go: bool) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_tombstone_and_new_record_in_both_orders(again: bool) -> None:
-    """`cluster/GMD-30`."""
+def test_tombstone_and_new_record_survive_compaction_in_both_orders(again: bool) -> None:
     disk = OnDisk()
     disk.rig.commit()
     disk.rig.delete_group()
@@ -187,8 +186,8 @@ def test_tombstone_and_new_record_in_both_orders(again: bool) -> None:
 
 
 @pytest.mark.parametrize(("commit", "offset"), [(True, 8), (False, 3)])
-def test_transactions_that_ended_are_what_they_were(commit: bool, offset: int) -> None:
-    """A marker stays as long as a record of its transaction; what an aborted one wrote goes."""
+def test_ended_transactions_keep_their_outcome_after_compaction(commit: bool, offset: int) -> None:
+    """A marker stays as long as a record of its transaction; records of an aborted transaction are removed."""
     disk = OnDisk()
     disk.rig.commit(group_id="a", offsets={("orders", 0): 3})
     for position in range(5, 9):
@@ -209,8 +208,8 @@ def test_transactions_that_ended_are_what_they_were(commit: bool, offset: int) -
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_history_loads_into_the_same_state_after_it_was_cleaned(seed: int) -> None:
-    """Commits, deletions, generations, members of both protocols and transactions; cleaned now and then."""
+def test_random_history_loads_into_the_same_state_after_compaction(seed: int) -> None:
+    """Commits, deletions, generations, members of both protocols and transactions, with compaction every 40 steps."""
     dice = random.Random(seed)
     disk = OnDisk()
     rig = disk.rig

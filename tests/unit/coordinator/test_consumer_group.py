@@ -1,4 +1,4 @@
-"""Groups under the new consumer protocol (KIP-848): each rule by itself. Random lives are in ``tests/property``."""
+"""Groups of the consumer protocol (KIP-848), rule by rule. Randomized tests are in ``tests/property``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ORDERS = TOPIC_IDS["orders"]
 
 
 def beat(member_id: str, epoch: int = 0, owned: Any = None, **said: Any) -> Beat:
-    """A heartbeat; one that joins says everything, others only what they are given."""
+    """Return a heartbeat; one with epoch 0 is complete, others have only the given fields."""
     joining = {"topic_names": frozenset({"orders"}), "rebalance_timeout_ms": 5_000, "owned": {}} if epoch == 0 else {}
     everything = {
         "instance_id": None,
@@ -76,14 +76,14 @@ def beat(member_id: str, epoch: int = 0, owned: Any = None, **said: Any) -> Beat
 
 
 def assigned(response: ConsumerGroupHeartbeatResponse) -> list[int] | None:
-    """The partitions of ``orders`` in an answer; None when it says nothing about the assignment."""
+    """Return the partitions of ``orders`` in a response; None without an assignment."""
     if response.assignment is None:
         return None
     return [number for topic in response.assignment.topic_partitions for number in topic.partitions]
 
 
 def durable(rig: Rig) -> dict[str, Any]:
-    """The group, but for what is looked up again."""
+    """Return the group's state except the soft topics version."""
     return {
         name: str(value) for name, value in vars(rig.shard.consumer_groups["g"]).items() if name != "topics_version"
     }
@@ -102,13 +102,13 @@ def test_the_first_member_gets_everything_at_once() -> None:
     assert response.heartbeat_interval_ms == 5_000
 
 
-def test_a_second_member_waits_until_the_first_has_let_go() -> None:
+def test_second_member_waits_until_the_first_has_revoked() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     waiting = rig.beat(beat("b")).value
     assert (waiting.member_epoch, assigned(waiting)) == (2, [])
     told = rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value
-    assert (told.member_epoch, assigned(told)) == (1, [0, 1]), "it stays in its epoch until it has let go"
+    assert (told.member_epoch, assigned(told)) == (1, [0, 1]), "it stays in its epoch until it has revoked"
     still = rig.beat(beat("b", 2, owned=[])).value
     assert assigned(still) is None
     done = rig.beat(beat("a", 1, owned=[0, 1])).value
@@ -131,14 +131,14 @@ def test_members_that_join_together_are_assigned_together() -> None:
     assert assigned(rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value) == [0]
 
 
-def test_a_wall_clock_that_was_set_back_does_not_hold_up_assignments() -> None:
+def test_wall_clock_set_back_does_not_delay_assignments() -> None:
     rig = Rig(group_consumer_assignment_interval_ms=1_000)
     rig.beat(beat("a"))
     rig.world.clock -= 100
     assert rig.beat(beat("b")).value.member_epoch == 2
 
 
-def test_an_answer_says_the_assignment_only_when_it_changed_or_all_was_asked() -> None:
+def test_response_has_the_assignment_when_it_changed_or_the_request_is_full() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     assert assigned(rig.beat(beat("a", 1)).value) is None
@@ -154,7 +154,7 @@ def test_a_heartbeat_that_changes_nothing_writes_nothing() -> None:
     assert rig.log.appends == before
 
 
-def test_a_retry_with_the_epoch_before_is_taken_while_it_owns_nothing_else() -> None:
+def test_retry_with_the_previous_epoch_is_accepted_without_revoked_partitions() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.beat(beat("b"))
@@ -162,11 +162,11 @@ def test_a_retry_with_the_epoch_before_is_taken_while_it_owns_nothing_else() -> 
     assert rig.beat(beat("a", 1, owned=[0, 1])).value.member_epoch == 2
     assert rig.beat(beat("a", 1, owned=[0, 1])).value.member_epoch == 2, "the answer was lost"
     assert refusal(rig.beat(beat("a", 1, owned=[0, 1, 2]))) is FencedMemberEpochError
-    assert refusal(rig.beat(beat("a", 1))) is FencedMemberEpochError, "it does not say what it owns"
+    assert refusal(rig.beat(beat("a", 1))) is FencedMemberEpochError, "it does not report its partitions"
     assert refusal(rig.beat(beat("a", 7, owned=[]))) is FencedMemberEpochError
 
 
-def test_a_fenced_member_may_join_anew_at_once_and_gets_its_part() -> None:
+def test_fenced_member_rejoins_at_once_and_gets_its_partitions() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.beat(beat("a", 1, topic_names=frozenset({"orders", "bills"}), owned=[0, 1, 2, 3]))
@@ -175,7 +175,7 @@ def test_a_fenced_member_may_join_anew_at_once_and_gets_its_part() -> None:
     assert assigned(again) == [0, 1, 2, 3]
 
 
-def test_a_silent_member_is_removed_and_its_partitions_go_to_the_others() -> None:
+def test_expired_member_is_removed_and_others_get_its_partitions() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.beat(beat("b"))
@@ -189,7 +189,7 @@ def test_a_silent_member_is_removed_and_its_partitions_go_to_the_others() -> Non
     assert refusal(rig.beat(beat("a", 2, owned=[0, 1]))) is UnknownMemberIdError
 
 
-def test_a_member_that_does_not_let_go_in_time_is_removed() -> None:
+def test_member_that_does_not_revoke_in_time_is_removed() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.beat(beat("b"))
@@ -201,7 +201,7 @@ def test_a_member_that_does_not_let_go_in_time_is_removed() -> None:
     assert list(rig.shard.consumer_groups["g"].profiles) == ["b"]
 
 
-def test_a_member_that_cannot_be_removed_yet_is_removed_later() -> None:
+def test_failed_removal_of_a_member_is_retried() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.log.fails_with, rig.log.failures_left = FencedMemberEpochError("disk"), 3
@@ -211,12 +211,12 @@ def test_a_member_that_cannot_be_removed_yet_is_removed_later() -> None:
     assert "a" not in rig.shard.consumer_groups["g"].profiles
 
 
-def test_a_step_that_could_not_be_written_does_not_prolong_the_time_to_let_go() -> None:
+def test_failed_step_does_not_extend_the_revocation_deadline() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.beat(beat("b"))
     rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
-    for member_id in ("c", "d"):  # so that more is to go
+    for member_id in ("c", "d"):  # so that the member has more partitions to revoke
         rig.beat(beat(member_id))
     rig.pass_time(4)
     rig.log.fails_with, rig.log.failures_left = FencedMemberEpochError("disk"), 1
@@ -227,8 +227,7 @@ def test_a_step_that_could_not_be_written_does_not_prolong_the_time_to_let_go() 
     assert sorted(rig.shard.consumer_groups["g"].profiles) == ["b", "c", "d"]
 
 
-def test_after_a_restart_sessions_and_revocations_begin_anew() -> None:
-    """cluster/GMD-23"""
+def test_restart_restarts_sessions_and_revocation_deadlines() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.beat(beat("b"))
@@ -242,7 +241,7 @@ def test_after_a_restart_sessions_and_revocations_begin_anew() -> None:
     assert list(rig.shard.consumer_groups["g"].profiles) == ["a"]
 
 
-def test_a_group_may_have_a_session_timeout_and_an_interval_of_its_own() -> None:
+def test_group_configuration_overrides_session_timeout_and_heartbeat_interval() -> None:
     rig = Rig()
     rig.settings["g"] = {"consumer.session.timeout.ms": "1000", "consumer.heartbeat.interval.ms": "100"}
     assert rig.beat(beat("a")).value.heartbeat_interval_ms == 100
@@ -252,10 +251,10 @@ def test_a_group_may_have_a_session_timeout_and_an_interval_of_its_own() -> None
     assert not rig.shard.consumer_groups["g"].profiles
 
 
-# -------------------------------------------------------------------- static members
+# --- static members ---
 
 
-def test_a_static_member_that_left_for_now_finds_its_partitions_again() -> None:
+def test_static_member_gets_its_partitions_back_after_a_temporary_leave() -> None:
     rig = Rig()
     rig.beat(beat("a", instance_id="i"))
     rig.beat(beat("b"))
@@ -263,14 +262,14 @@ def test_a_static_member_that_left_for_now_finds_its_partitions_again() -> None:
     rig.beat(beat("b", 2, owned=[]))
     epoch = rig.shard.consumer_groups["g"].epoch
     assert rig.last_beat("a", -2, instance_id="i").value.member_epoch == -2
-    assert assigned(rig.beat(beat("b", 2, owned=[2, 3])).value) is None, "nobody gets what is kept for it"
+    assert assigned(rig.beat(beat("b", 2, owned=[2, 3])).value) is None, "the static member's partitions stay reserved"
     back = rig.beat(beat("a2", instance_id="i")).value
     assert (back.member_epoch, assigned(back)) == (epoch, [0, 1])
     assert rig.shard.consumer_groups["g"].epoch == epoch
     assert refusal(rig.beat(beat("a", 2, owned=[], instance_id="i"))) is FencedInstanceIdError
 
 
-def test_an_instance_is_released_by_leaving_or_by_the_end_of_its_session() -> None:
+def test_instance_id_is_released_by_leaving_or_session_expiry() -> None:
     rig = Rig()
     rig.beat(beat("a", instance_id="i"))
     assert refusal(rig.beat(beat("a2", instance_id="i"))) is UnreleasedInstanceIdError
@@ -278,7 +277,7 @@ def test_an_instance_is_released_by_leaving_or_by_the_end_of_its_session() -> No
     assert assigned(rig.beat(beat("a2", instance_id="i")).value) == [0, 1, 2, 3]
 
 
-def test_an_instance_that_nobody_is_cannot_speak_or_leave() -> None:
+def test_requests_of_an_unknown_instance_are_refused() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     assert refusal(rig.beat(beat("x", 1, instance_id="i"))) is UnknownMemberIdError
@@ -286,24 +285,24 @@ def test_an_instance_that_nobody_is_cannot_speak_or_leave() -> None:
     assert refusal(rig.last_beat("x")) is UnknownMemberIdError
 
 
-# -------------------------------------------------------------------- topics and patterns
+# --- topics and patterns ---
 
 
-def test_partitions_that_come_are_dealt_at_the_next_heartbeats() -> None:
+def test_new_partitions_are_assigned_at_the_next_heartbeat() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.topics.set("orders", 6)
     assert assigned(rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_topic_that_goes_is_given_up() -> None:
+def test_deleted_topic_is_revoked() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.topics.delete("orders")
     assert assigned(rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value) == []
 
 
-def test_a_pattern_finds_topics_that_come_later_and_is_forgotten_with_its_last_user() -> None:
+def test_pattern_matches_new_topics_and_is_removed_with_its_last_member() -> None:
     rig = Rig()
     first = rig.beat(beat("a", topic_names=frozenset(), pattern="ord.*|new")).value
     assert assigned(first) == [0, 1, 2, 3]
@@ -320,21 +319,21 @@ def test_a_pattern_finds_topics_that_come_later_and_is_forgotten_with_its_last_u
     assert not rig.shard.consumer_groups["g"].patterns
 
 
-def test_clients_write_nothing_to_standard_error_with_their_patterns(capfd: pytest.CaptureFixture[str]) -> None:
-    """The library says there what is wrong with a pattern, unless told not to."""
+def test_invalid_pattern_writes_nothing_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    """RE2 logs invalid patterns to standard error by default."""
     with pytest.raises(InvalidRegularExpressionError):
         matching_topics("(", [])
     assert capfd.readouterr().err == ""
 
 
-def test_a_pattern_that_is_none_is_refused_and_one_that_explodes_elsewhere_is_not() -> None:
+def test_invalid_pattern_is_refused_and_an_expensive_one_is_accepted() -> None:
     rig = Rig()
     assert refusal(rig.beat(beat("a", pattern="(["))) is InvalidRegularExpressionError
     assert not rig.shard.consumer_groups
     assert matching_topics("(a|aa)+$", ["a" * 5_000 + "b", "aa"]) == {"aa"}
 
 
-def test_the_assignor_is_the_one_that_most_would_like() -> None:
+def test_group_uses_the_assignor_that_most_members_request() -> None:
     rig = Rig()
     rig.beat(beat("a", server_assignor="range"))
     group = rig.shard.consumer_groups["g"]
@@ -343,7 +342,7 @@ def test_the_assignor_is_the_one_that_most_would_like() -> None:
     assert rig.shard.consumer_groups["g"].targets["b"] == {ORDERS: frozenset({2, 3})}
 
 
-# -------------------------------------------------------------------- bad requests and limits
+# --- invalid requests and limits ---
 
 
 def request(**fields: Any) -> ConsumerGroupHeartbeatRequest:
@@ -370,35 +369,35 @@ def request(**fields: Any) -> ConsumerGroupHeartbeatRequest:
     ],
     ids=str,
 )
-def test_a_request_that_is_wrong_by_itself_is_refused(fields: dict[str, Any]) -> None:
+def test_invalid_heartbeat_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError):
         check(request(**fields), 1)
 
 
-def test_only_version_0_makes_the_member_id() -> None:
+def test_only_version_0_allows_an_empty_member_id() -> None:
     check(request(member_id=""), 0)
     check(request(), 1)
     with pytest.raises(UnsupportedAssignorError, match="uniform, range"):
         check(request(server_assignor="sticky"), 1)
 
 
-def test_a_full_group_takes_no_more_members_but_keeps_those_that_it_has() -> None:
+def test_full_consumer_group_refuses_new_members_and_keeps_its_own() -> None:
     rig = Rig(group_consumer_max_size=1)
     rig.beat(beat("a"))
     assert refusal(rig.beat(beat("b"))) is GroupMaxSizeReachedError
     assert rig.beat(beat("a", 1)).value.error_code == 0
 
 
-def test_nobody_but_one_who_joins_makes_a_group() -> None:
+def test_only_a_joining_member_creates_a_group() -> None:
     rig = Rig()
     assert refusal(rig.beat(beat("a", 3, owned=[]))) is GroupIdNotFoundError
     assert refusal(rig.last_beat("a")) is GroupIdNotFoundError
 
 
-# -------------------------------------------------------------------- beside classic groups
+# --- beside classic groups ---
 
 
-def test_an_empty_classic_group_makes_room_and_the_offsets_stay() -> None:
+def test_consumer_member_replaces_an_empty_classic_group_and_keeps_its_offsets() -> None:
     rig = Rig()
     joining = rig.join()
     rig.pass_time(3)
@@ -412,7 +411,7 @@ def test_an_empty_classic_group_makes_room_and_the_offsets_stay() -> None:
     assert rig.shard.offsets.read(OffsetKey("g", "orders", 0)) is not None
 
 
-def test_a_classic_member_takes_the_place_of_an_empty_consumer_group() -> None:
+def test_classic_member_replaces_an_empty_consumer_group() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.last_beat("a")
@@ -425,7 +424,7 @@ def test_a_classic_member_takes_the_place_of_an_empty_consumer_group() -> None:
     assert "g" in rig.shard.groups
 
 
-def test_listing_and_describing_tell_the_kinds_apart() -> None:
+def test_list_and_describe_distinguish_group_types() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     listed = admin.list_groups(rig.shard, (), ())
@@ -464,14 +463,14 @@ def test_an_empty_group_and_its_offsets_expire() -> None:
     for _ in range(31):
         rig.pass_time(30)
         rig.beat(beat("a", 1))
-    assert rig.shard.offsets.read(OffsetKey("g", "orders", 0)) is not None, "somebody wants the topic"
+    assert rig.shard.offsets.read(OffsetKey("g", "orders", 0)) is not None, "a member subscribes to the topic"
     rig.last_beat("a")
     rig.pass_time(120)
     assert not rig.shard.consumer_groups
     assert not list(rig.shard.offsets.groups())
 
 
-# -------------------------------------------------------------------- offsets
+# --- offsets ---
 
 
 def test_a_member_commits_in_its_epoch() -> None:
@@ -481,13 +480,13 @@ def test_a_member_commits_in_its_epoch() -> None:
     assert refusal(rig.commit("a", 5, version=9)) is StaleMemberEpochError
     assert refusal(rig.commit("b", 1, version=9)) is UnknownMemberIdError
     assert refusal(rig.commit("a", 1, version=8)) is UnsupportedVersionError
-    assert refusal(rig.commit(version=9)) is UnknownMemberIdError, "tools may when nobody is in the group"
+    assert refusal(rig.commit(version=9)) is UnknownMemberIdError, "tools may commit only to a group without members"
     rig.last_beat("a")
     assert code(rig.commit(version=9)) == 0
 
 
-def test_a_commit_of_an_older_epoch_stands_for_partitions_that_were_held_then() -> None:
-    """A commit that was on its way while the member entered another epoch is not lost (KIP-1251)."""
+def test_commit_of_an_older_epoch_is_accepted_for_partitions_owned_then() -> None:
+    """It was in flight while the member entered another epoch (KIP-1251)."""
     rig = Rig()
     rig.beat(beat("a"))
     rig.beat(beat("b"))
@@ -509,7 +508,7 @@ def test_a_member_fetches_offsets_in_its_epoch_and_tools_always() -> None:
     assert OffsetFetchRequestGroup(group_id="g").member_epoch == -1
 
 
-def test_offsets_of_wanted_topics_are_not_deleted() -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.commit("a", 1, {("orders", 0): 1, ("bills", 0): 1}, version=9)
@@ -518,7 +517,7 @@ def test_offsets_of_wanted_topics_are_not_deleted() -> None:
     assert codes == {"orders": GroupSubscribedToTopicError.code, "bills": 0}
 
 
-# -------------------------------------------------------------------- records
+# --- records ---
 
 
 @pytest.mark.parametrize(
@@ -536,15 +535,15 @@ def test_offsets_of_wanted_topics_are_not_deleted() -> None:
     ],
     ids=lambda change: type(change).__name__,
 )
-def test_every_change_survives_its_record(change: Any) -> None:
+def test_every_change_survives_encoding(change: Any) -> None:
     record = encode(change)
     assert decode(record.key, record.value) == change
     gone = change._replace(value=None)
     assert decode(encode(gone).key, None) == gone
 
 
-def test_a_member_of_the_new_protocol_is_written_as_java_writes_it() -> None:
-    """An absent field would be read as a member of the classic protocol with nothing to offer."""
+def test_consumer_member_record_equals_kafkas_bytes() -> None:
+    """Without the tagged field, the record would describe a classic member without protocols."""
     record = encode(ProfileChange("g", "a", MemberProfile()))
     assert record.value == bytes.fromhex("0000 00 00 01 01 01 01 ffffffff 00 01 000100")
     assert decode(record.key, bytes.fromhex("0000 00 00 01 01 01 01 ffffffff 00 00")) == ProfileChange(
@@ -552,7 +551,7 @@ def test_a_member_of_the_new_protocol_is_written_as_java_writes_it() -> None:
     )
 
 
-def test_a_state_of_a_newer_coordinator_makes_the_member_start_anew() -> None:
+def test_unknown_member_state_decodes_as_unknown() -> None:
     group = ConsumerGroup("g")
     group.replay(EpochChange("g", (1, 0)))
     group.replay(ProfileChange("g", "a", MemberProfile(topic_names=frozenset({"orders"}))))
@@ -564,7 +563,7 @@ def test_a_state_of_a_newer_coordinator_makes_the_member_start_anew() -> None:
     assert unknown.value.state is MemberState.UNKNOWN
 
 
-def test_a_topics_record_of_an_older_kafka_is_removed_when_the_epoch_grows() -> None:
+def test_subscription_metadata_record_is_removed_with_the_next_epoch() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.shard.consumer_groups["g"].replay(TopicsChange("g", True))
@@ -573,7 +572,7 @@ def test_a_topics_record_of_an_older_kafka_is_removed_when_the_epoch_grows() -> 
     assert not rig.shard.consumer_groups["g"].has_topics_record
 
 
-def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:
+def test_failed_heartbeat_append_changes_nothing() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     before = durable(rig)
@@ -585,7 +584,7 @@ def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:
     assert durable(rig) != before
 
 
-def test_a_pattern_that_compaction_left_as_the_oldest_record_of_its_group_is_loaded() -> None:
+def test_pattern_record_before_all_other_records_of_its_group_is_loaded() -> None:
     rig = Rig()
     rig.beat(beat("a", topic_names=frozenset(), pattern="ord.*"))
     rig.beat(beat("b"))
@@ -595,10 +594,10 @@ def test_a_pattern_that_compaction_left_as_the_oldest_record_of_its_group_is_loa
     assert list(rig.shard.consumer_groups["g"].patterns) == ["ord.*"]
     epoch = rig.shard.consumer_groups["g"].epoch
     rig.beat(beat("b", 2, owned=[]))
-    assert rig.shard.consumer_groups["g"].epoch == epoch, "nobody asked for anything else"
+    assert rig.shard.consumer_groups["g"].epoch == epoch, "no subscription changed"
 
 
-def test_topics_of_a_pattern_that_could_not_be_written_are_found_again() -> None:
+def test_pattern_lookup_is_repeated_after_a_failed_append() -> None:
     rig = Rig()
     rig.beat(beat("a", topic_names=frozenset(), pattern="ord.*|new"))
     rig.topics.set("new", 2)
@@ -615,17 +614,17 @@ def test_a_pattern_matches_only_topics_that_its_member_may_describe() -> None:
     assert rig.shard.consumer_groups["g"].patterns[".*"].topics == {"bills"}
 
 
-def test_members_that_may_describe_different_topics_do_not_change_their_pattern_in_turns() -> None:
+def test_members_with_different_permissions_do_not_alternate_a_patterns_topics() -> None:
     rig = Rig()
     rig.beat(beat("a", topic_names=frozenset(), pattern=".*"))
     rig.beat(beat("b", topic_names=frozenset(), pattern=".*"), may_describe=lambda name: name == "bills")
     rig.pass_time(2)
     epoch = rig.shard.consumer_groups["g"].epoch
     rig.beat(beat("a", 1))
-    assert rig.shard.consumer_groups["g"].epoch == epoch == 2, "one for each who joined"
+    assert rig.shard.consumer_groups["g"].epoch == epoch == 2, "one epoch per join"
 
 
-def test_time_to_let_go_runs_on_when_it_could_not_be_written_that_a_member_did() -> None:
+def test_revocation_deadline_continues_when_the_acknowledgement_is_not_appended() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.beat(beat("b"))
@@ -638,7 +637,7 @@ def test_time_to_let_go_runs_on_when_it_could_not_be_written_that_a_member_did()
     assert list(rig.shard.consumer_groups["g"].profiles) == ["b"]
 
 
-def test_a_late_heartbeat_does_not_bring_back_a_member_that_left_for_now() -> None:
+def test_late_heartbeat_does_not_revive_a_temporarily_left_member() -> None:
     rig = Rig()
     rig.beat(beat("a", instance_id="i"))
     rig.beat(beat("b"))
@@ -648,7 +647,7 @@ def test_a_late_heartbeat_does_not_bring_back_a_member_that_left_for_now() -> No
     assert assigned(rig.beat(beat("a2", instance_id="i")).value) == [0, 1]
 
 
-def test_an_assignor_that_only_another_coordinator_has_gets_no_votes() -> None:
+def test_assignor_that_the_broker_does_not_offer_gets_no_votes() -> None:
     rig = Rig()
     rig.beat(beat("a"))
     rig.shard.consumer_groups["g"].replay(
@@ -658,20 +657,20 @@ def test_an_assignor_that_only_another_coordinator_has_gets_no_votes() -> None:
     assert rig.shard.consumer_groups["g"].targets["b"] == {ORDERS: frozenset({2, 3})}
 
 
-def test_rights_that_change_are_noticed_when_a_pattern_is_refreshed() -> None:
+def test_pattern_refresh_applies_changed_permissions() -> None:
     rig = Rig(group_consumer_regex_refresh_interval_ms=60_000)
     said = {"topic_names": frozenset(), "pattern": "orders|bills"}
     rig.beat(beat("a", **said), may_describe=lambda name: name == "bills")
     rig.pass_time(40)
     rig.beat(beat("a", 1))
     rig.pass_time(19)
-    assert rig.beat(beat("a", 1)).value.member_epoch == 1, "it was looked up a minute ago at most"
+    assert rig.beat(beat("a", 1)).value.member_epoch == 1, "the last lookup is less than a minute old"
     rig.pass_time(1)
     told = rig.beat(beat("a", 1)).value
     assert (told.member_epoch, assigned(told)) == (2, [0, 1, 2, 3, 0, 1, 2, 3])
 
 
-def test_a_pattern_that_is_refreshed_and_matches_the_same_writes_nothing() -> None:
+def test_pattern_refresh_without_changes_writes_nothing() -> None:
     rig = Rig(group_consumer_regex_refresh_interval_ms=20_000)
     rig.beat(beat("a", topic_names=frozenset(), pattern="orders"))
     records = len(rig.log.records[PARTITION])
@@ -681,11 +680,11 @@ def test_a_pattern_that_is_refreshed_and_matches_the_same_writes_nothing() -> No
     assert len(rig.log.records[PARTITION]) == records
 
 
-def test_the_first_assignor_that_is_offered_is_the_default_and_no_other_is_taken() -> None:
+def test_first_configured_assignor_is_the_default_and_others_are_refused() -> None:
     rig = Rig(group_consumer_assignors=("range",))
     rig.beat(beat("a"))
     assert describe(rig.shard.consumer_groups["g"], rig.topics, ("range",)).assignor_name == "range"
-    with pytest.raises(UnsupportedAssignorError, match="there are range"):
+    with pytest.raises(UnsupportedAssignorError, match="use one of range"):
         check(request(server_assignor="uniform"), 1, ("range",))
 
 
@@ -698,6 +697,6 @@ def test_the_first_assignor_that_is_offered_is_the_default_and_no_other_is_taken
         {"group_consumer_regex_refresh_interval_ms": 0},
     ],
 )
-def test_a_configuration_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_consumer_group_configuration_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         GroupCoordinatorConfig(**wrong)

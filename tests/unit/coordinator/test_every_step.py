@@ -1,9 +1,8 @@
-"""Stories of groups, told again and again: each time another append fails, is late, or is lost with its leader.
+"""Scenarios of groups, repeated with a fault at every append: it fails, commits late, or is lost with its leader.
 
-Wherever it strikes, the group gets over it: the log replays into the state, nobody hangs, what was acknowledged is
-there, and in the end a stable group has an assignment that the log has too. Between them the stories have every
-operation that writes: of classic groups, of consumer groups, of what goes from one to the other, of offsets and tools,
-and of deadlines.
+The group must recover each time: the log replays into the same state, every request gets an answer, acknowledged
+offsets remain, and the group ends stable with the assignment that the log holds. Together the scenarios cover every
+operation that writes: classic groups, consumer groups, conversions, offsets, tools and deadlines.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ BEGIN_ANEW = (
 
 
 class Story:
-    """Members come, commit, restart, leave; offsets are deleted. Appends go through ``strike``."""
+    """Members join, commit, restart and leave; offsets are deleted. Each append calls ``strike`` first."""
 
     ASSIGNMENT = b"all"
 
@@ -60,7 +59,7 @@ class Story:
         self.rig.log.append = struck  # type: ignore[method-assign]
 
     def keep(self, reply: Reply[Any]) -> Any:
-        """Wait for an answer as long as it takes; None for an error."""
+        """Wait for an answer, for up to 1,000 simulated seconds; returns None for an error."""
         self.replies.append(reply)
         waited = 0
         while not reply.is_set:
@@ -74,7 +73,7 @@ class Story:
             self.acknowledged[partition] = offset
 
     def member(self, instance_id: str | None = None) -> tuple[str, int] | None:
-        """Join and sync as the only active member, trying again as a client would."""
+        """Join and sync as the only active member, with retries."""
         member_id = ""
         for _ in range(10):
             reply = self.rig.join(member_id, instance_id=instance_id, session_ms=6_000, rebalance_ms=6_000)
@@ -102,7 +101,7 @@ class Story:
         self.commit(2, 4)
         removed = rig.delete_offsets(("bills", 2))
         self.keep(removed)
-        if code(removed) in (0, RequestTimedOutError.code):  # after a timeout it may still be removed
+        if code(removed) in (0, RequestTimedOutError.code):  # after a timeout it may be removed later
             self.acknowledged.pop(2, None)
         last = self.member()
         assert last is not None
@@ -124,7 +123,7 @@ class Story:
         assert rig.sync(*last).value.assignment == self.ASSIGNMENT
 
     def removed(self, reply: Reply[Any], *partitions: int) -> None:
-        """Wait for a tool's answer. What it removed is not there any more; after a timeout, perhaps."""
+        """Wait for a deletion, and expect its offsets no longer; after a timeout they may or may not be deleted."""
         self.keep(reply)
         if code(reply) in (0, RequestTimedOutError.code):
             for partition in partitions:
@@ -133,7 +132,7 @@ class Story:
 
 @dataclass(eq=False)
 class Consumer:
-    """A member under the consumer protocol, which begins anew when it is told to."""
+    """A member of the consumer protocol that starts over when it is fenced."""
 
     member_id: str
     instance_id: str | None = None
@@ -158,11 +157,11 @@ class Consumer:
 
 
 class ConsumerStory(Story):
-    """Of a group under the consumer protocol: static members are replaced, patterns find new topics, members leave, are
-    silent, or hold on to what they have; tools remove offsets and the group; positions expire."""
+    """A consumer group: static members are replaced, patterns match new topics, members leave, expire, or do not
+    revoke; tools delete offsets and the group; offsets expire."""
 
     def settle(self, *members: Consumer) -> None:
-        """Let members heartbeat until the group is stable."""
+        """Let the members heartbeat until the group is stable."""
         for _ in range(30):
             for member in members:
                 self.heartbeat(member)
@@ -199,13 +198,13 @@ class ConsumerStory(Story):
         rig.topics.set("odds", 2)
         self.settle(first, static, curious)
         self.keep(rig.last_beat("d"))
-        for _ in range(6):  # the static one is silent
+        for _ in range(6):  # the static member is silent
             rig.pass_time(9)
             self.heartbeat(first)
         self.settle(first)
         holder = Consumer("e")
         self.heartbeat(holder)
-        for _ in range(4):  # the first one is told to give something up, and does not
+        for _ in range(4):  # the first member must revoke partitions and does not
             kept = first.owned
             self.heartbeat(first)
             first.owned = kept
@@ -218,7 +217,7 @@ class ConsumerStory(Story):
         self.removed(rig.delete_offsets(("bills", 1)), 1)
         self.removed(rig.delete_group(), 0, 1, 2)
         self.commit(3, 4)
-        rig.pass_time(3_800)  # until it has expired, and all else that is left
+        rig.pass_time(3_800)  # until everything has expired
         self.acknowledged.clear()
         last = Consumer("z")
         self.settle(last)
@@ -240,7 +239,7 @@ class ConsumerStory(Story):
 
 
 class MigrationStory(ConsumerStory):
-    """Of a group that becomes a consumer group and a classic one again, with members of both kinds in it."""
+    """A group that is converted to a consumer group and back, with members of both protocols."""
 
     ASSIGNMENT = assignment(0, 1, 2, 3)
 
@@ -262,14 +261,14 @@ class MigrationStory(ConsumerStory):
         self.keep(rig.last_beat("n", instance_id="i"))
         if joined is not None:
             self.keep(rig.leave(joined.member_id))
-        rig.pass_time(120)  # and who could not leave is silent for too long
+        rig.pass_time(120)  # a member whose leave failed expires
         last = self.member()
         assert last is not None
         self.check(last)
 
 
 def durable(rig: Rig) -> dict[str, Any]:
-    """What the log says of the group, without what is only remembered."""
+    """Return the group's durable state."""
     (group,) = rig.shard.consumer_groups.values()
     return {name: value for name, value in vars(group).items() if name not in ("topics_version", "patterns_checked")}
 
@@ -290,13 +289,12 @@ PLACES = [
 ]
 
 
-def test_stories_are_long_enough_to_be_worth_telling() -> None:
+def test_stories_append_often_enough() -> None:
     assert [steps(kind) >= least for kind, least in zip(STORIES, (10, 20, 10), strict=True)] == [True] * 3
 
 
 @pytest.mark.parametrize(("kind", "struck"), PLACES)
-def test_append_that_fails_at_any_step_is_survived(kind: type[Story], struck: int) -> None:
-    """`cluster/GER-01`, `cluster/GSY-04`."""
+def test_group_recovers_from_a_failed_append_at_any_step(kind: type[Story], struck: int) -> None:
 
     def strike(rig: Rig, step: int) -> None:
         if step == struck:
@@ -306,8 +304,8 @@ def test_append_that_fails_at_any_step_is_survived(kind: type[Story], struck: in
 
 
 @pytest.mark.parametrize(("kind", "struck"), PLACES)
-def test_commit_that_is_late_at_any_step_is_survived(kind: type[Story], struck: int) -> None:
-    """The high watermark stands still until whoever waits was told that it took too long."""
+def test_group_recovers_from_a_late_commit_at_any_step(kind: type[Story], struck: int) -> None:
+    """The high watermark stands still until the waiting requests time out."""
 
     def strike(rig: Rig, step: int) -> None:
         rig.log.commits_at_once = step != struck
@@ -326,10 +324,8 @@ def test_commit_that_is_late_at_any_step_is_survived(kind: type[Story], struck: 
 
 
 @pytest.mark.parametrize(("kind", "struck"), PLACES)
-def test_records_that_are_lost_with_their_leader_at_any_step_were_never_acknowledged(
-    kind: type[Story], struck: int
-) -> None:
-    """`cluster/GMD-24`, `cluster/GMD-25`: who waited is told, and the next leader knows nothing of it."""
+def test_records_lost_with_their_leader_at_any_step_were_never_acknowledged(kind: type[Story], struck: int) -> None:
+    """Waiting requests fail, and the next leader does not have the records."""
     story: Story
 
     def strike(rig: Rig, step: int) -> None:

@@ -1,4 +1,4 @@
-"""When the log refuses, lags or loses what was written: answers wait, readers see the committed past, nobody hangs."""
+"""Appends that fail, commit late or are lost: answers wait, readers see committed state, every request is answered."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ REBALANCE = RebalanceInProgressError.code
 def test_append_errors_become_the_codes_that_clients_expect(
     error: type[KafkaError], anything: int, group: int, offsets: int
 ) -> None:
-    """`cluster/GER-01`."""
     assert coordinator_error(error("x")) == anything
     assert group_append_error(error("x")) == group
     assert offsets_append_error(error("x")) == offsets
@@ -61,7 +60,6 @@ def test_append_errors_become_the_codes_that_clients_expect(
 
 
 def test_failed_commit_changes_nothing() -> None:
-    """`cluster/GMD-08`, `cluster/GMD-15`."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.log.fails_with = NotLeaderForPartitionError("moved")
@@ -69,16 +67,16 @@ def test_failed_commit_changes_nothing() -> None:
     assert rig.offset() == 1
 
 
-def test_disk_that_fails_is_a_storage_error() -> None:
+def test_disk_error_becomes_a_storage_error() -> None:
     rig = Rig()
     rig.log.fails_with = OSError(28, "No space left on device")
     reply = rig.commit()
-    with pytest.raises(KafkaStorageError, match=r"partition 3 cannot be written.*No space"):
+    with pytest.raises(KafkaStorageError, match=r"partition 3: append failed.*No space"):
         _ = reply.value
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_group_that_cannot_be_stored_does_not_exist(version: int) -> None:
+def test_group_whose_append_failed_does_not_exist(version: int) -> None:
     rig = Rig()
     rig.log.fails_with = NotLeaderForPartitionError("moved")
     reply = rig.join(version=version)
@@ -89,8 +87,8 @@ def test_group_that_cannot_be_stored_does_not_exist(version: int) -> None:
     assert rig.shard.groups == {}
 
 
-def test_assignment_that_cannot_be_stored_starts_a_new_round() -> None:
-    """`cluster/GST-07`, `cluster/GST-08`, `cluster/GSY-04`: who waits is told, and nobody has an assignment."""
+def test_failed_append_of_an_assignment_starts_a_rebalance() -> None:
+    """The parked syncs fail, and no member has an assignment."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     parked = rig.sync(follower, generation)
@@ -105,7 +103,7 @@ def test_assignment_that_cannot_be_stored_starts_a_new_round() -> None:
     assert all(member.assignment == b"" for member in rig.group().members.values())
 
 
-def test_group_that_could_not_be_stored_as_empty_still_works() -> None:
+def test_group_works_after_a_failed_append_of_its_empty_state() -> None:
     rig = Rig()
     members, generation = rig.stable_group()
     rig.log.fails_with = NotLeaderForPartitionError("moved")
@@ -116,7 +114,7 @@ def test_group_that_could_not_be_stored_as_empty_still_works() -> None:
     assert reply.value.generation_id == generation + 2
 
 
-def test_members_of_a_group_whose_emptiness_was_lost_expire_after_a_restart() -> None:
+def test_members_expire_after_a_restart_that_lost_the_empty_state() -> None:
     rig = Rig()
     members, _ = rig.stable_group(session_ms=10_000)
     rig.log.fails_with = NotLeaderForPartitionError("moved")
@@ -130,7 +128,7 @@ def test_members_of_a_group_whose_emptiness_was_lost_expire_after_a_restart() ->
     assert rig.state() is GroupState.EMPTY
 
 
-def test_a_defect_met_by_a_deadline_does_not_stop_the_task_that_serves_all_groups() -> None:
+def test_defect_in_a_deadline_does_not_stop_the_coordinator_task() -> None:
     rig = Rig()
     rig.stable_group(1, group_id="one")
     (member,), generation = rig.stable_group(1, group_id="other", session_ms=60_000)
@@ -140,7 +138,7 @@ def test_a_defect_met_by_a_deadline_does_not_stop_the_task_that_serves_all_group
     assert code(rig.heartbeat(member, generation, group_id="other")) == 0
 
 
-def test_deletion_that_cannot_be_written_deletes_nothing() -> None:
+def test_failed_append_of_a_deletion_deletes_nothing() -> None:
     rig = Rig()
     rig.commit()
     rig.log.fails_with = NotLeaderForPartitionError("moved")
@@ -159,7 +157,7 @@ def late_rig() -> Rig:
 
 
 def test_answer_is_held_until_the_high_watermark_passes() -> None:
-    """`cluster/GMD-13`, `cluster/GMD-15`: a commit is acknowledged only when it is replicated."""
+    """A commit is acknowledged only once it is replicated."""
     rig = late_rig()
     reply = rig.commit()
     assert not reply.is_set
@@ -169,7 +167,7 @@ def test_answer_is_held_until_the_high_watermark_passes() -> None:
     assert code(reply) == 0
 
 
-def test_readers_see_the_committed_offset_only() -> None:
+def test_readers_see_committed_offsets_only() -> None:
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1, ("orders", 1): 1})
     rig.log.commits_at_once = False
@@ -209,7 +207,7 @@ def test_group_is_invisible_until_it_is_committed() -> None:
     assert rig.shard.committed_groups() == ["g"]
 
 
-def test_refusal_that_rests_on_something_uncommitted_waits_for_it() -> None:
+def test_refusal_based_on_uncommitted_state_waits_for_its_commit() -> None:
     rig = Rig()
     members, _ = rig.stable_group()
     rig.log.commits_at_once = False
@@ -221,7 +219,6 @@ def test_refusal_that_rests_on_something_uncommitted_waits_for_it() -> None:
 
 
 def test_group_is_stable_only_when_its_assignment_is_committed() -> None:
-    """`cluster/GMD-13`, `cluster/GST-07`."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     rig.log.commits_at_once = False
@@ -233,7 +230,7 @@ def test_group_is_stable_only_when_its_assignment_is_committed() -> None:
 
 
 def test_leader_that_repeats_its_sync_does_not_store_a_second_assignment() -> None:
-    """Else the log might keep another assignment than the one that was handed out."""
+    """Otherwise the log could hold another assignment than the members have."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     rig.log.commits_at_once = False
@@ -246,8 +243,8 @@ def test_leader_that_repeats_its_sync_does_not_store_a_second_assignment() -> No
     assert rig.group().members[leader].assignment == b"first"
 
 
-def test_assignment_that_is_committed_after_a_new_round_began_is_ignored() -> None:
-    """`cluster/GSY-04`: the callback of an older round."""
+def test_assignment_committed_after_a_new_rebalance_is_ignored() -> None:
+    """Its callback belongs to an older generation."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     rig.log.commits_at_once = False
@@ -260,8 +257,8 @@ def test_assignment_that_is_committed_after_a_new_round_began_is_ignored() -> No
     assert joining.value.generation_id == generation + 1
 
 
-def test_assignment_of_an_older_generation_is_not_taken_for_that_of_the_newer_one() -> None:
-    """`cluster/GSY-04`: it is committed only when the next generation already waits for its own."""
+def test_assignment_of_an_older_generation_is_not_applied_to_a_newer_one() -> None:
+    """It is committed while the next generation waits for its own assignment."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     rig.log.commits_at_once = False
@@ -275,7 +272,7 @@ def test_assignment_of_an_older_generation_is_not_taken_for_that_of_the_newer_on
     assert rig.group().members[leader].assignment == b""
 
 
-def test_commit_that_takes_too_long_is_answered_as_a_timeout() -> None:
+def test_late_commit_is_answered_with_a_timeout() -> None:
     """``offset_commit_timeout_ms``; the offset may still be committed later."""
     rig = late_rig()
     reply = rig.commit()
@@ -288,8 +285,8 @@ def test_commit_that_takes_too_long_is_answered_as_a_timeout() -> None:
     assert rig.offset() == 5
 
 
-def test_assignment_that_takes_too_long_starts_a_new_round() -> None:
-    """`cluster/GER-01`: the members only need to join again."""
+def test_late_commit_of_an_assignment_starts_a_rebalance() -> None:
+    """The members rejoin."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     parked = rig.sync(follower, generation)
@@ -300,8 +297,8 @@ def test_assignment_that_takes_too_long_starts_a_new_round() -> None:
     assert rig.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_group_whose_creation_is_late_is_kept() -> None:
-    """Its record may still be committed; whoever joined it has joined."""
+def test_group_with_a_late_creation_is_kept() -> None:
+    """Its record may still be committed later."""
     rig = late_rig()
     promised = rig.join(version=4)
     rig.pass_time(5)
@@ -311,8 +308,8 @@ def test_group_whose_creation_is_late_is_kept() -> None:
     assert rig.shard.committed_groups() == ["g"]
 
 
-def test_static_restart_that_takes_too_long_still_counts() -> None:
-    """The log has the new member id; the client, told to join again, replaces it once more."""
+def test_static_restart_with_a_late_commit_takes_effect() -> None:
+    """The log has the new member id. The client gets REBALANCE_IN_PROGRESS, rejoins and replaces it once more."""
     rig = Rig()
     first = rig.join(instance_id="i")
     rig.pass_time(6)
@@ -337,8 +334,8 @@ def test_answers_come_in_the_order_of_the_log() -> None:
         assert [reply.is_set for reply in replies] == [i < done for i in range(5)]
 
 
-def test_high_watermark_that_moves_during_the_append_finds_the_records_replayed() -> None:
-    """`cluster/GMD-14`, `cluster/GLK-01`: a broker without followers tells of it from inside the append."""
+def test_high_watermark_that_moves_during_the_append_answers_after_replay() -> None:
+    """A broker without followers moves it inside the append."""
     rig = Rig()
     append = rig.log.append
 
@@ -355,8 +352,8 @@ def test_high_watermark_that_moves_during_the_append_finds_the_records_replayed(
 # --- leadership is lost ---
 
 
-def test_everybody_who_waits_is_told_when_the_shard_moves() -> None:
-    """`cluster/GMD-24`, `cluster/GMD-25`: joins, syncs and held commits alike; and nothing is written."""
+def test_unload_fails_all_waiting_requests() -> None:
+    """Parked joins and syncs, held commits and held syncs; nothing is written."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     parked_sync = rig.sync(follower, generation)
@@ -371,8 +368,8 @@ def test_everybody_who_waits_is_told_when_the_shard_moves() -> None:
     assert len(rig.log.records[PARTITION]) == before
 
 
-def test_lost_records_are_forgotten() -> None:
-    """The next leader did not have them: what was answered is there, what was not answered is gone."""
+def test_records_lost_with_leadership_are_not_visible() -> None:
+    """The next leader does not have them: acknowledged offsets remain, unacknowledged ones do not."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.log.commits_at_once = False
@@ -384,8 +381,7 @@ def test_lost_records_are_forgotten() -> None:
     assert (rig.offset("orders", 0), rig.offset("orders", 1)) == (1, -1)
 
 
-def test_group_that_is_gone_with_its_shard_is_dead() -> None:
-    """`cluster/GST-10`."""
+def test_unloaded_group_is_dead() -> None:
     rig = Rig()
     rig.stable_group()
     group = rig.group()
@@ -393,7 +389,7 @@ def test_group_that_is_gone_with_its_shard_is_dead() -> None:
     assert group.state is GroupState.DEAD
 
 
-def test_timers_of_a_shard_that_moved_do_not_fire() -> None:
+def test_timers_of_an_unloaded_shard_do_not_fire() -> None:
     rig = Rig()
     rig.stable_group()
     rig.runtime.unload(PARTITION)
@@ -401,7 +397,7 @@ def test_timers_of_a_shard_that_moved_do_not_fire() -> None:
     rig.pass_time(1_000)
 
 
-def test_late_answer_to_a_deleted_group_names_it() -> None:
+def test_error_for_a_deleted_group_names_the_group() -> None:
     rig = Rig()
     rig.commit()
     assert code(rig.delete_group()) == 0

@@ -1,4 +1,4 @@
-"""Shards come and go with the leadership of their partition, and are read from the log."""
+"""Loading and unloading of shards, and the state after a load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_COORDINATOR = NotCoordinatorError.code
 
 
 def test_stable_group_is_stable_after_a_restart() -> None:
-    """`cluster/GMD-09`, `GMD-10`, `GMD-22`, `GMD-23`: with generation, members, assignments; and full sessions."""
+    """With generation, members, assignments and full sessions."""
     rig = Rig()
     members, generation = rig.stable_group(3, session_ms=10_000)
     rig.restart()
@@ -30,7 +30,6 @@ def test_stable_group_is_stable_after_a_restart() -> None:
 
 
 def test_members_of_a_loaded_group_that_stay_silent_expire() -> None:
-    """`cluster/GMD-23`."""
     rig = Rig()
     rig.stable_group(2, session_ms=10_000)
     rig.restart()
@@ -38,8 +37,8 @@ def test_members_of_a_loaded_group_that_stay_silent_expire() -> None:
     assert rig.state() is GroupState.EMPTY
 
 
-def test_round_in_progress_is_lost_with_the_coordinator() -> None:
-    """A generation that was never stored is soft state: its members join again."""
+def test_restart_loses_a_rebalance_in_progress() -> None:
+    """A generation that was not stored is soft state; its members rejoin."""
     rig = Rig()
     members, generation = rig.stable_group()
     rig.join(members[0]), rig.join(members[1])
@@ -48,8 +47,7 @@ def test_round_in_progress_is_lost_with_the_coordinator() -> None:
     assert code(rig.heartbeat(members[0], generation + 1)) == 22
 
 
-def test_requests_wait_outside_while_the_shard_loads() -> None:
-    """`cluster/GMD-20`."""
+def test_loading_shard_refuses_requests() -> None:
     rig = Rig()
     members, generation = rig.stable_group()
     rig.runtime.unload(PARTITION)
@@ -66,8 +64,7 @@ def test_requests_wait_outside_while_the_shard_loads() -> None:
     assert code(rig.heartbeat(members[0], generation)) == 0
 
 
-def test_long_logs_are_read_in_steps() -> None:
-    """`cluster/GMD-21`."""
+def test_long_logs_are_loaded_in_steps() -> None:
     rig = Rig()
     for _ in range(30):
         rig.commit(offsets={("orders", p): 1 for p in range(500)})
@@ -81,7 +78,7 @@ def test_long_logs_are_read_in_steps() -> None:
     assert len(rig.shard.offsets) == 500
 
 
-def test_shard_that_is_unloaded_while_it_loads_stays_unloaded() -> None:
+def test_shard_unloaded_while_loading_stays_unloaded() -> None:
     rig = Rig()
     for _ in range(12):
         rig.commit(offsets={("orders", p): 1 for p in range(500)})
@@ -94,7 +91,7 @@ def test_shard_that_is_unloaded_while_it_loads_stays_unloaded() -> None:
 
 
 def test_late_calls_of_an_older_epoch_change_nothing() -> None:
-    """`cluster/GMD-21`, erratum E12: the epoch guards against load and unload that arrive twice or out of order."""
+    """The leader epoch guards against duplicate and reordered calls."""
     rig = Rig()
     rig.stable_group()
     shard = rig.shard
@@ -116,7 +113,7 @@ def test_newer_epoch_reads_the_log_again() -> None:
 
 
 def test_last_record_of_a_key_wins_in_any_order() -> None:
-    """`cluster/GMD-30`: tombstone then new, new then tombstone, on a log that is not compacted."""
+    """A tombstone before a newer record and after it, in a log that is not compacted."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.delete_group()
@@ -128,8 +125,7 @@ def test_last_record_of_a_key_wins_in_any_order() -> None:
     assert sorted(rig.shard.groups) == ["g"]
 
 
-def test_compacted_log_gives_the_same_state() -> None:
-    """`cluster/GMD-30`."""
+def test_compacted_log_loads_into_the_same_state() -> None:
     rig = Rig()
     members, generation = rig.stable_group()
     for offset in range(5):
@@ -143,7 +139,7 @@ def test_compacted_log_gives_the_same_state() -> None:
 
 
 def test_records_of_unknown_kinds_are_skipped() -> None:
-    """`cluster/GMD-06`: a newer broker may have written them."""
+    """A newer broker may have written them."""
     rig = Rig()
     rig.commit()
     rig.log.records[PARTITION].insert(0, CoordinatorRecord(struct.pack(">h", 77) + b"whatever", b"x"))
@@ -152,8 +148,8 @@ def test_records_of_unknown_kinds_are_skipped() -> None:
     assert rig.offset() == 5
 
 
-def test_records_above_the_high_watermark_are_read_but_not_shown() -> None:
-    """Loading goes to the log end, so a fresh leader misses nothing that was acknowledged (`cluster/GMD-22`)."""
+def test_records_above_the_high_watermark_are_loaded_but_not_visible() -> None:
+    """A shard loads up to the log end, so a new leader misses nothing that was acknowledged."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.log.commits_at_once = False
@@ -165,8 +161,8 @@ def test_records_above_the_high_watermark_are_read_but_not_shown() -> None:
     assert rig.offset() == 2
 
 
-def test_log_that_cannot_be_read_is_not_served() -> None:
-    """`cluster/GMD-22`: a failed load is not ownership."""
+def test_shard_with_an_unreadable_log_is_not_served() -> None:
+    """The broker answers NOT_COORDINATOR for it."""
     rig = Rig()
     rig.commit()
     rig.log.records[PARTITION].append(CoordinatorRecord(struct.pack(">h", 1) + b"\x00\x09", b"x"))
@@ -178,14 +174,14 @@ def test_log_that_cannot_be_read_is_not_served() -> None:
     assert rig.offset() == 5
 
 
-def test_shard_that_is_not_here_is_not_served() -> None:
+def test_shard_hosted_elsewhere_is_not_served() -> None:
     rig = Rig()
     rig.runtime.unload(PARTITION)
     assert code(rig.join()) == NOT_COORDINATOR
     assert code(rig.join("somebody")) == NOT_COORDINATOR
 
 
-def test_group_of_version_0_metadata_takes_the_session_timeout_for_rounds() -> None:
+def test_group_from_version_0_metadata_uses_the_session_timeout_for_rebalances() -> None:
     """Records of old brokers have no rebalance timeout and no state timestamp."""
     from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 

@@ -1,8 +1,8 @@
-"""Every request in every state of a classic group: the table of the specification, with its modern errata.
+"""Every request in every state of a classic group, as a table.
 
-Against the table of Kafka 0.10: groups start and end Empty; heartbeats succeed while the assignment is awaited and keep
-the session alive while members join; new members first get an id; members can be static, and members can have only been
-promised an id (cluster section 19). What is answered where the group is not kept, or not yet, is in its own table.
+Compared with Kafka 0.10: groups start and end Empty; heartbeats succeed in CompletingRebalance and extend the session
+in PreparingRebalance; new members get an id first; members can be static or pending. Requests to a broker that does not
+serve the group's shard have a table of their own.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ CHANGED = ("range", subscription("orders", "bills"))
 
 
 class Scene:
-    """A group in some state, with a leader and a follower (their ids are stale where it has no members).
+    """A group in a given state, with a leader and a follower (whose ids are stale when the group has no members).
 
-    ``static``: they are the instances i-1 and i-2. ``promised``: a third one was given its id, and nothing else.
+    ``static``: the members are instances i-1 and i-2. ``promised``: the group also has one pending member.
     """
 
     def __init__(self, state: GroupState, *, static: bool = False, promised: bool = False) -> None:
@@ -129,7 +129,7 @@ REQUESTS: dict[str, Ask] = {
     "commit of a simple consumer": lambda s: s.rig.commit(),
 }
 
-# Request -> state -> (error code of the answer, or parked; state of the group afterwards)
+# Request -> state -> (error code of the answer, or parked; state of the group after it)
 MATRIX: dict[str, dict[GroupState, tuple[int | None, GroupState]]] = {
     "join new": {
         EMPTY: (PARKED, PREPARING),
@@ -216,10 +216,7 @@ CELLS = [(request, state) for request, row in MATRIX.items() for state in row]
 
 
 @pytest.mark.parametrize(("request_name", "state"), CELLS, ids=[f"{r}-{s.value}" for r, s in CELLS])
-def test_every_request_in_every_state_is_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
-    """`cluster/GST-01`, `GST-02`, `GST-03`, `GST-04`, `GST-06`, `GST-08`, `GST-09`; `GJN-04` to `GJN-08`; `GSY-01`,
-    `GSY-02`, `GSY-03`, `GSY-05`; `GHB-01`; `GLV-01`; `GOC-03`; erratum E11.
-    """
+def test_every_request_in_every_state_has_the_answer_of_the_table(request_name: str, state: GroupState) -> None:
     scene = Scene(state)
     reply = REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == MATRIX[request_name][state]
@@ -227,7 +224,7 @@ def test_every_request_in_every_state_is_answered_as_the_table_says(request_name
 
 @pytest.mark.parametrize("state", list(GroupState), ids=[s.value for s in GroupState])
 def test_offsets_can_be_fetched_in_every_state(state: GroupState) -> None:
-    """`cluster/GMD-26`, erratum E11: also of a group that is Dead."""
+    """Including Dead."""
     scene = Scene(state)
     group = scene.rig.group()
     group.state, kept = EMPTY, group.state
@@ -239,8 +236,7 @@ def test_offsets_can_be_fetched_in_every_state(state: GroupState) -> None:
 
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
-def test_a_member_that_nobody_knows_is_told_so_in_every_state(request_name: str, state: GroupState) -> None:
-    """`cluster/GSY-01`, `cluster/GHB-01`, `cluster/GOC-03`."""
+def test_unknown_member_is_refused_in_every_state(request_name: str, state: GroupState) -> None:
     scene = Scene(state)
     ask = {
         "sync": lambda: scene.rig.sync("stranger", scene.generation),
@@ -252,8 +248,7 @@ def test_a_member_that_nobody_knows_is_told_so_in_every_state(request_name: str,
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit"])
-def test_a_member_of_an_older_generation_is_told_so_in_every_state(request_name: str, state: GroupState) -> None:
-    """`cluster/GSY-01`, `cluster/GHB-01`, `cluster/GOC-03`."""
+def test_member_of_an_older_generation_is_refused_in_every_state(request_name: str, state: GroupState) -> None:
     scene = Scene(state)
     old = scene.generation - 1
     ask = {
@@ -265,8 +260,7 @@ def test_a_member_of_an_older_generation_is_told_so_in_every_state(request_name:
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
-def test_a_member_without_a_protocol_in_common_is_refused_in_every_state(state: GroupState) -> None:
-    """`cluster/GJN-03`."""
+def test_member_without_a_common_protocol_is_refused_in_every_state(state: GroupState) -> None:
     scene = Scene(state)
     assert code(scene.rig.join(protocols=[ROUND_ROBIN])) == 23
     assert code(scene.rig.join(protocols=[RANGE], protocol_type="connect")) == 23
@@ -307,7 +301,7 @@ def row(
     *,
     empty_after: GroupState = EMPTY,
 ) -> dict[GroupState, tuple[int | None, GroupState]]:
-    """One row of a matrix; what is Dead knows nobody."""
+    """Return one row of a matrix. A Dead group answers UNKNOWN_MEMBER_ID."""
     return {
         EMPTY: (empty, empty_after),
         PREPARING: preparing,
@@ -318,17 +312,17 @@ def row(
 
 
 def everywhere(code: int) -> dict[GroupState, tuple[int | None, GroupState]]:
-    """A row with one answer to members, which changes nothing."""
+    """Return a row with the same error in every state with members, and no transition."""
     return row(UNKNOWN, (code, PREPARING), (code, COMPLETING), (code, STABLE))
 
 
 STATIC_MATRIX: dict[str, dict[GroupState, tuple[int | None, GroupState]]] = {
-    # The instances of an empty group are forgotten, so a restart is a first start there.
+    # An empty group has no instances, so a restart is a first start there.
     "restart of the leader": row(PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (OK, STABLE), empty_after=PREPARING),
     "restart of the follower": row(
         PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (OK, STABLE), empty_after=PREPARING
     ),
-    # Another metadata alone changes no choice of protocol: the new metadata counts in the next round.
+    # New metadata alone does not change the selected protocol; it is used from the next rebalance on.
     "restart with another choice": row(
         PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (OK, STABLE), empty_after=PREPARING
     ),
@@ -356,14 +350,14 @@ STATIC_CELLS = [(request, state) for request in STATIC_MATRIX for state in Group
 
 
 @pytest.mark.parametrize(("request_name", "state"), STATIC_CELLS, ids=[f"{r}-{s.value}" for r, s in STATIC_CELLS])
-def test_static_members_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
-    """`cluster/GJN-05` to `GJN-08`, `GSY-01`, `GHB-01`, `GLV-01`, `GOC-03` with the static members of section 19."""
+def test_static_members_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
+    """KIP-345."""
     scene = Scene(state, static=True)
     reply = STATIC_REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == STATIC_MATRIX[request_name][state]
 
 
-# --- members that were only promised an id (KIP-394) ---
+# --- pending members (KIP-394) ---
 
 PROMISED_REQUESTS: dict[str, Ask] = {
     "join": lambda s: s.rig.join(s.promised, version=4),
@@ -377,15 +371,15 @@ PROMISED_MATRIX: dict[str, dict[GroupState, tuple[int | None, GroupState]]] = {
     "sync": everywhere(UNKNOWN),
     "heartbeat": everywhere(UNKNOWN),
     "commit": everywhere(UNKNOWN),
-    # It was never part of a generation, so nobody need rebalance.
+    # The pending member was in no generation, so the group does not rebalance.
     "leave": row(OK, (OK, PREPARING), (OK, COMPLETING), (OK, STABLE)),
 }
 PROMISED_CELLS = [(request, state) for request in PROMISED_MATRIX for state in GroupState]
 
 
 @pytest.mark.parametrize(("request_name", "state"), PROMISED_CELLS, ids=[f"{r}-{s.value}" for r, s in PROMISED_CELLS])
-def test_members_that_were_promised_an_id_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
-    """An id alone is no membership: only joining and leaving with it mean something."""
+def test_pending_members_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
+    """A pending member can only join or leave."""
     scene = Scene(state, promised=True)
     reply = PROMISED_REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == PROMISED_MATRIX[request_name][state]
@@ -394,8 +388,8 @@ def test_members_that_were_promised_an_id_are_answered_as_the_table_says(request
 
 
 @pytest.mark.parametrize("state", [EMPTY, COMPLETING, STABLE], ids=lambda s: s.value)
-def test_end_of_a_promise_disturbs_nobody(state: GroupState) -> None:
-    """The id is forgotten after the session timeout that its owner asked for."""
+def test_expiry_of_a_pending_member_does_not_rebalance(state: GroupState) -> None:
+    """The pending member expires after its session timeout."""
     scene = Scene(state, promised=True)
     before = scene.group.generation
     for seconds in (0, 9.9, 0.2):
@@ -433,8 +427,8 @@ TOOL_CELLS = [(request, state) for request in TOOL_MATRIX for state in GroupStat
 
 
 @pytest.mark.parametrize(("request_name", "state"), TOOL_CELLS, ids=[f"{r}-{s.value}" for r, s in TOOL_CELLS])
-def test_tools_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
-    """DeleteGroups and OffsetDelete (section 19)."""
+def test_tools_have_the_answers_of_the_table(request_name: str, state: GroupState) -> None:
+    """DeleteGroups and OffsetDelete."""
     scene = Scene(state)
     reply = TOOLS[request_name](scene)
     assert code(reply) == TOOL_MATRIX[request_name][state]
@@ -442,7 +436,7 @@ def test_tools_are_answered_as_the_table_says(request_name: str, state: GroupSta
 
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
 def test_groups_are_listed_and_described_in_every_state(state: GroupState) -> None:
-    """`cluster/GMD-28`, `cluster/GMD-29`: what was assigned is shown of a stable group only."""
+    """Assignments are shown for a stable group only."""
     scene = Scene(state)
     listed = scene.rig.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
     described = scene.rig.runtime.read(PARTITION, lambda shard: admin.describe(shard, "g", 6))
@@ -458,14 +452,14 @@ def test_groups_are_listed_and_described_in_every_state(state: GroupState) -> No
         assert (described.protocol_data, assignments - {b""}) == ("", set())
 
 
-# --- where the group is not kept, or not yet ---
+# --- shards that this broker does not serve ---
 
 NOT_HERE = NotCoordinatorError.code
 LOADING = CoordinatorLoadInProgressError.code
 
 
 class Broker:
-    """A coordinator whose shard of the group is loading, was never here, or could not be read."""
+    """A coordinator whose shard of the group is loading, absent, unreadable, moved away, or stopped."""
 
     def __init__(self, shard: str) -> None:
         self.log = ScriptedLog()
@@ -474,7 +468,7 @@ class Broker:
         if shard == "loading":
             self.coordinator.load(partition, 1)
         elif shard == "unreadable":
-            self.log.records[partition] = [CoordinatorRecord(None, None)]  # type: ignore[arg-type]  # what a key cannot be
+            self.log.records[partition] = [CoordinatorRecord(None, None)]  # type: ignore[arg-type]  # an invalid key
             self.coordinator.load(partition, 1)
             self.coordinator.runtime.load_all()
         elif shard == "moved away":
@@ -553,7 +547,7 @@ async def _list(coordinator: GroupCoordinator) -> int:
 
 
 NOT_SERVED: dict[str, tuple[ServiceAsk, int, int]] = {
-    # request: who asks, the answer while the shard loads, and the answer where it is not
+    # request: (function, answer while the shard loads, answer without the shard)
     "join": (_join, LOADING, NOT_HERE),
     "sync": (_sync, REBALANCE, NOT_HERE),
     "heartbeat": (_heartbeat, OK, NOT_HERE),
@@ -569,8 +563,8 @@ NOT_SERVED: dict[str, tuple[ServiceAsk, int, int]] = {
 
 
 @pytest.mark.parametrize("request_name", NOT_SERVED)
-async def test_coordinator_that_stops_is_not_available(request_name: str) -> None:
-    """`cluster/GSD-01`, `GJN-01`, `GHB-01`: nothing is served, nor loaded any more."""
+async def test_stopped_coordinator_is_not_available(request_name: str) -> None:
+    """It refuses all requests and ignores later loads."""
     broker = Broker("stopped")
     assert await NOT_SERVED[request_name][0](broker.coordinator) == CoordinatorNotAvailableError.code
     assert broker.coordinator.runtime.active_partitions() == []
@@ -578,10 +572,7 @@ async def test_coordinator_that_stops_is_not_available(request_name: str) -> Non
 
 @pytest.mark.parametrize("shard", ["loading", "unreadable", "moved away", "never here"])
 @pytest.mark.parametrize("request_name", NOT_SERVED)
-async def test_what_is_not_kept_here_is_answered_as_the_table_says(request_name: str, shard: str) -> None:
-    """`cluster/GMD-20`, `GMD-24`, `GMD-26`, `GMD-28`, `GJN-01`, `GSY-01`, `GHB-01`, `GLV-01`; erratum E19.
-
-    A shard that could not be read is not served, and not owned either (`cluster/GMD-22`).
-    """
+async def test_requests_for_unserved_shards_have_the_answers_of_the_table(request_name: str, shard: str) -> None:
+    """A shard that could not be loaded counts as not hosted."""
     ask, loading, not_here = NOT_SERVED[request_name]
     assert await ask(Broker(shard).coordinator) == (loading if shard == "loading" else not_here)

@@ -1,4 +1,4 @@
-"""Groups that change between the classic and the consumer protocol while their members go on (KIP-848)."""
+"""Conversion of live groups between the classic and the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RANGE = ("range", metadata())
 
 
 def stable(rig: Rig, *shares: tuple[int, ...], **arguments: Any) -> tuple[list[str], int]:
-    """A stable classic group whose members have these partitions of ``orders``."""
+    """Return a stable classic group whose members have these partitions of ``orders``."""
     arguments.setdefault("protocols", (RANGE,))
     members, generation = rig.joined_group(len(shares), **arguments)
     given = {member: assignment(*share) for member, share in zip(members, shares, strict=True)}
@@ -71,12 +71,12 @@ def consumer(rig: Rig) -> ConsumerGroup:
 
 
 def owned(rig: Rig, member_id: str) -> list[int]:
-    """What the group says that a member owns."""
+    """Return the partitions that a member owns by the group's state."""
     return sorted(consumer(rig).progress_of(member_id).assigned_partitions.get(ORDERS, ()))
 
 
 def check_replays(rig: Rig) -> None:
-    """What the log says is what is there."""
+    """Assert that the log replays into the shard's state."""
     again = GroupShard(rig.config, lambda: "none", rig.topics)
     for offset, record in enumerate(rig.log.records[PARTITION]):
         change = decode(record.key, record.value)
@@ -97,7 +97,7 @@ def check_replays(rig: Rig) -> None:
     assert not rig.shard.groups.keys() & rig.shard.consumer_groups.keys()
 
 
-# ---------------------------------------------------------------- from classic to consumer
+# --- from classic to consumer ---
 
 
 def test_the_first_consumer_heartbeat_turns_a_classic_group_into_a_consumer_group() -> None:
@@ -105,7 +105,7 @@ def test_the_first_consumer_heartbeat_turns_a_classic_group_into_a_consumer_grou
     (a, b), generation = stable(rig, (0, 1), (2, 3))
     before = len(rig.log.records[PARTITION])
     response = rig.beat(beat("n")).value
-    assert (response.member_epoch, assigned(response)) == (generation + 1, []), "it waits for the others to let go"
+    assert (response.member_epoch, assigned(response)) == (generation + 1, []), "it waits for the others to revoke"
     assert "g" not in rig.shard.groups
     group = consumer(rig)
     assert (group.epoch, group.target_epoch) == (generation + 1, generation + 1)
@@ -133,7 +133,7 @@ def test_the_first_consumer_heartbeat_turns_a_classic_group_into_a_consumer_grou
 @pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_group_is_upgraded_member_by_member_and_downgraded_again(size: int, cooperative: bool) -> None:
-    """Rolling: each classic member is replaced by a consumer one, then each of these by a classic one."""
+    """Rolling: a consumer member replaces each classic member, then a classic member replaces each of these."""
     rig = Rig(group_initial_rebalance_delay_ms=0)
     members: list[Member] = [ClassicMember(rig, f"c{i}", cooperative=cooperative) for i in range(size)]
     settle(rig, *members)
@@ -154,7 +154,7 @@ def test_a_group_is_upgraded_member_by_member_and_downgraded_again(size: int, co
     assert not rig.shard.consumer_groups
 
 
-def test_a_member_that_joins_first_and_replaces_later_also_gets_its_part() -> None:
+def test_member_that_joins_before_the_old_one_leaves_gets_partitions() -> None:
     rig = Rig(group_initial_rebalance_delay_ms=0)
     old: list[Member] = [ClassicMember(rig, "c0"), ClassicMember(rig, "c1")]
     settle(rig, *old)
@@ -169,7 +169,7 @@ def test_a_member_that_joins_first_and_replaces_later_also_gets_its_part() -> No
     assert sorted(len(member.owned) for member in old) == [2, 2]
 
 
-def test_members_that_wait_for_a_round_are_let_out_of_it_and_sent_back_when_they_sync() -> None:
+def test_upgrade_answers_parked_joins_and_refuses_their_syncs() -> None:
     rig = Rig()
     (a, b), generation = stable(rig, (0, 1), (2, 3))
     joining = rig.join(a, protocols=[("range", metadata("bills"))])
@@ -185,7 +185,7 @@ def test_members_that_wait_for_a_round_are_let_out_of_it_and_sent_back_when_they
     assert code(rig.heartbeat(b, generation)) == RebalanceInProgressError.code
 
 
-def test_members_that_wait_for_their_assignment_are_sent_back_to_join() -> None:
+def test_upgrade_refuses_parked_syncs_with_rebalance_in_progress() -> None:
     rig = Rig()
     (leader, follower), generation = rig.joined_group(2, protocols=(RANGE,))
     waiting = rig.sync(follower, generation)
@@ -197,7 +197,7 @@ def test_members_that_wait_for_their_assignment_are_sent_back_to_join() -> None:
     check_replays(rig)
 
 
-def test_an_assignment_that_is_committed_after_the_conversion_is_ignored() -> None:
+def test_assignment_committed_after_the_conversion_is_ignored() -> None:
     rig = Rig()
     (leader, follower), generation = rig.joined_group(2, protocols=(RANGE,))
     before = rig.group()
@@ -212,7 +212,7 @@ def test_an_assignment_that_is_committed_after_the_conversion_is_ignored() -> No
     check_replays(rig)
 
 
-def test_a_restart_that_is_not_committed_in_time_expects_nothing_of_a_group_that_is_gone() -> None:
+def test_late_commit_of_a_static_restart_does_not_touch_a_converted_group() -> None:
     rig = Rig()
     (old,), generation = stable(rig, (0, 1, 2, 3), instance_id="i")
     rig.log.commits_at_once = False
@@ -226,7 +226,7 @@ def test_a_restart_that_is_not_committed_in_time_expects_nothing_of_a_group_that
     assert old not in consumer(rig).profiles
 
 
-def test_members_of_an_upgraded_group_have_the_session_that_they_asked_for() -> None:
+def test_classic_members_keep_their_session_timeout_after_the_upgrade() -> None:
     rig = Rig()
     (a, b), generation = stable(rig, (0, 1), (2, 3))
     rig.pass_time(5)
@@ -244,14 +244,14 @@ def test_members_of_an_upgraded_group_have_the_session_that_they_asked_for() -> 
         ({"group_consumer_migration_policy": "disabled"}, {}, assignment(0), "group.consumer.migration.policy"),
         ({"group_consumer_migration_policy": "downgrade"}, {}, assignment(0), "group.consumer.migration.policy"),
         ({"group_consumer_max_size": 1}, {}, assignment(0), "group.consumer.max.size is 1"),
-        ({}, {"protocol_type": "connect"}, assignment(0), "of type 'connect'"),
-        ({}, {"protocols": [("range", b"\0")]}, assignment(0), "cannot be read"),
-        ({}, {}, b"\0\1\0", "cannot be read"),
+        ({}, {"protocol_type": "connect"}, assignment(0), "protocol type is 'connect'"),
+        ({}, {"protocols": [("range", b"\0")]}, assignment(0), "is malformed"),
+        ({}, {}, b"\0\1\0", "is malformed"),
         ({}, {"protocols": [("mine", metadata())]}, assignment(0, user_data=b"mine"), "assignor"),
     ],
     ids=["disabled", "downgrade only", "too large", "no consumers", "metadata", "assignment", "custom assignor"],
 )
-def test_a_group_that_cannot_be_upgraded_stays_as_it_is(
+def test_group_that_cannot_be_upgraded_is_unchanged(
     config: dict[str, Any], arguments: dict[str, Any], share: bytes, says: str
 ) -> None:
     rig = Rig(**config)
@@ -267,7 +267,7 @@ def test_a_group_that_cannot_be_upgraded_stays_as_it_is(
     assert len(rig.log.records[PARTITION]) == records
 
 
-def test_what_known_assignors_say_besides_is_nothing_to_lose() -> None:
+def test_user_data_of_known_assignors_does_not_prevent_the_upgrade() -> None:
     rig = Rig()
     (member_id,), generation = rig.joined_group(1, protocols=[("cooperative-sticky", metadata())])
     rig.sync(member_id, generation, {member_id: assignment(0, 1, user_data=b"what it has said itself")})
@@ -290,14 +290,14 @@ def test_empty_groups_are_replaced_under_any_policy(policy: str) -> None:
     check_replays(rig)
 
 
-def test_a_partition_that_a_leader_gave_to_two_members_stays_with_the_first() -> None:
+def test_partition_assigned_to_two_members_stays_with_the_first() -> None:
     rig = Rig()
     (a, b), _ = stable(rig, (0, 1), (1, 2, 3))
     rig.beat(beat("n"))
     assert (owned(rig, a), owned(rig, b)) == ([0, 1], [2, 3])
 
 
-def test_a_conversion_that_cannot_be_written_changes_nothing() -> None:
+def test_failed_append_of_a_conversion_changes_nothing() -> None:
     rig = Rig(group_initial_rebalance_delay_ms=0)
     (a, b), generation = stable(rig, (0, 1), (2, 3))
     joining = rig.join(a, protocols=[("range", metadata("bills"))])
@@ -312,7 +312,7 @@ def test_a_conversion_that_cannot_be_written_changes_nothing() -> None:
     check_replays(rig)
 
 
-def test_who_waits_while_the_conversion_is_written_is_told_when_it_takes_too_long_or_moves() -> None:
+def test_requests_that_wait_for_a_conversion_fail_on_timeout_and_unload() -> None:
     for moves, error in ((False, RequestTimedOutError), (True, NotCoordinatorError)):
         rig = Rig()
         (a, _), _ = stable(rig, (0, 1), (2, 3))
@@ -329,14 +329,14 @@ def test_who_waits_while_the_conversion_is_written_is_told_when_it_takes_too_lon
         assert refusal(joining) is error
 
 
-def test_a_group_whose_first_round_is_not_over_can_be_upgraded() -> None:
+def test_group_in_its_first_rebalance_can_be_upgraded() -> None:
     rig = Rig()
     first = rig.join(version=9)
     assert code(first) == MemberIdRequiredError.code
     member_id = first.value.member_id
     joining = rig.join(member_id, version=9, protocols=(RANGE,))
     got = assigned(rig.beat(beat("n")).value) or []
-    assert len(got) == 2, "nobody owned anything"
+    assert len(got) == 2, "no member owned anything"
     assert (code(joining), joining.value.member_id) == (0, member_id)
     assert refusal(rig.sync(member_id, joining.value.generation_id)) is RebalanceInProgressError
     joined = rig.join(member_id, version=9, protocols=(RANGE,)).value
@@ -345,11 +345,11 @@ def test_a_group_whose_first_round_is_not_over_can_be_upgraded() -> None:
     assert sorted(got + rest) == [0, 1, 2, 3]
 
 
-# ---------------------------------------------------------------- classic members in a consumer group
+# --- classic members in a consumer group ---
 
 
 def mixed(rig: Rig, **arguments: Any) -> tuple[str, str, int]:
-    """A settled group of a classic member with 0 and 1, and the consumer ``n`` with 2 and 3; and the epoch."""
+    """Return a settled group: a classic member with partitions 0 and 1, consumer ``n`` with 2 and 3, and the epoch."""
     (member_id,), generation = stable(rig, (0, 1, 2, 3), **arguments)
     instance_id = arguments.get("instance_id")
     rig.beat(beat("n"))
@@ -363,7 +363,7 @@ def mixed(rig: Rig, **arguments: Any) -> tuple[str, str, int]:
     return member_id, "n", joined.generation_id
 
 
-def test_a_classic_member_is_led_through_its_own_rounds() -> None:
+def test_classic_member_rejoins_once_per_reconciliation_step() -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     assert code(rig.heartbeat(member_id, epoch)) == 0
@@ -379,7 +379,7 @@ def test_a_classic_member_is_led_through_its_own_rounds() -> None:
     assert code(rig.heartbeat(member_id, epoch + 1)) == 0
 
 
-def test_a_cooperative_member_gives_up_first_and_comes_back_for_the_new_epoch() -> None:
+def test_cooperative_member_revokes_first_and_rejoins_in_the_new_epoch() -> None:
     rig = Rig()
     (member_id,), generation = stable(rig, (0, 1, 2, 3), protocols=[("cooperative-sticky", metadata(owned=()))])
 
@@ -388,7 +388,7 @@ def test_a_cooperative_member_gives_up_first_and_comes_back_for_the_new_epoch() 
 
     rig.beat(beat("n"))
     joined = rig.join(member_id, protocols=protocols(0, 1, 2, 3)).value
-    assert joined.generation_id == generation, "it stays in its epoch until it has let go"
+    assert joined.generation_id == generation, "it stays in its epoch until it has revoked"
     kept = numbers_of(rig.sync(member_id, generation).value.assignment)
     assert len(kept) == 2
     assert code(rig.heartbeat(member_id, generation)) == RebalanceInProgressError.code
@@ -398,13 +398,13 @@ def test_a_cooperative_member_gives_up_first_and_comes_back_for_the_new_epoch() 
     assert code(rig.heartbeat(member_id, generation + 1)) == 0
 
 
-def test_a_classic_member_that_waits_for_partitions_is_told_when_they_are_free() -> None:
+def test_classic_member_is_told_to_rejoin_when_its_partitions_are_free() -> None:
     rig = Rig()
     rig.beat(beat("n"))
     joined = rig.join(protocols=(RANGE,)).value
     member_id, epoch = joined.member_id, joined.generation_id
     assert numbers_of(rig.sync(member_id, epoch).value.assignment) == []
-    assert code(rig.heartbeat(member_id, epoch)) == 0, "there is nothing to get yet"
+    assert code(rig.heartbeat(member_id, epoch)) == 0, "no partition is free yet"
     rig.beat(beat("n", 1, owned=[0, 1, 2, 3]))
     assert code(rig.heartbeat(member_id, epoch)) == 0
     rig.beat(beat("n", 1, owned=[0, 1]))
@@ -427,8 +427,8 @@ def test_a_new_dynamic_member_gets_its_id_first() -> None:
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_the_id_of_a_classic_member_stays_writable_however_long_the_name_of_the_client_is(static: bool) -> None:
-    """`cluster/GJN-05`, also in a consumer group."""
+def test_classic_member_id_fits_a_record_for_client_ids_of_any_length(static: bool) -> None:
+    """As in a classic group."""
     rig = Rig()
     rig.beat(beat("n"))
     name = "c" * 32_767
@@ -438,7 +438,7 @@ def test_the_id_of_a_classic_member_stays_writable_however_long_the_name_of_the_
     assert code(rig.sync(joined.member_id, joined.generation_id, instance_id=instance_id)) == 0
 
 
-def test_topics_that_grow_are_noticed_when_only_classic_members_are_left() -> None:
+def test_classic_members_alone_notice_new_partitions() -> None:
     rig = Rig(group_consumer_migration_policy="upgrade")
     member_id, _, epoch = mixed(rig)
     rig.last_beat("n")
@@ -463,7 +463,7 @@ def test_topics_that_grow_are_noticed_when_only_classic_members_are_left() -> No
         ({"member_id": "gone", "instance_id": "i"}, FencedInstanceIdError),
     ],
 )
-def test_a_join_that_does_not_fit_is_refused(arguments: dict[str, Any], error: type[Exception]) -> None:
+def test_incompatible_join_is_refused(arguments: dict[str, Any], error: type[Exception]) -> None:
     rig = Rig()
     mixed(rig, instance_id="i")
     records = len(rig.log.records[PARTITION])
@@ -471,7 +471,7 @@ def test_a_join_that_does_not_fit_is_refused(arguments: dict[str, Any], error: t
     assert len(rig.log.records[PARTITION]) == records
 
 
-def test_what_a_member_had_that_is_gone_need_not_be_common_any_more() -> None:
+def test_protocols_of_a_removed_member_do_not_constrain_joins() -> None:
     rig = Rig()
     rig.beat(beat("n"))
     rig.join(protocols=[RANGE, ("sticky", metadata())])
@@ -483,15 +483,15 @@ def test_what_a_member_had_that_is_gone_need_not_be_common_any_more() -> None:
     assert refusal(rig.join(protocols=(RANGE,))) is InconsistentGroupProtocolError
 
 
-def test_a_classic_member_that_joins_does_not_wait_for_the_next_assignment() -> None:
+def test_classic_join_ignores_the_assignment_interval() -> None:
     rig = Rig(group_consumer_assignment_interval_ms=60_000)
     rig.beat(beat("n"))
     joined = rig.join(protocols=(RANGE,)).value
     assert joined.generation_id == 2
-    assert code(rig.heartbeat(joined.member_id, 2)) == 0, "else it would join again and again"
+    assert code(rig.heartbeat(joined.member_id, 2)) == 0, "otherwise it would rejoin again and again"
 
 
-def test_a_full_group_takes_no_more_classic_members_but_those_that_it_has() -> None:
+def test_full_group_refuses_new_classic_members_and_keeps_its_own() -> None:
     rig = Rig(group_consumer_max_size=2)
     member_id, _, epoch = mixed(rig)
     assert refusal(rig.join(protocols=(RANGE,))) is GroupMaxSizeReachedError
@@ -510,7 +510,7 @@ def test_a_full_group_takes_no_more_classic_members_but_those_that_it_has() -> N
     ],
 )
 @pytest.mark.parametrize("request_name", ["heartbeat", "sync"])
-def test_a_request_of_a_member_that_is_none_is_refused(
+def test_request_of_an_invalid_classic_member_is_refused(
     request_name: str, who: dict[str, Any], error: type[Exception]
 ) -> None:
     rig = Rig()
@@ -526,7 +526,7 @@ def test_a_sync_for_another_protocol_is_refused() -> None:
     assert refusal(rig.sync(member_id, epoch, protocol_name="sticky")) is InconsistentGroupProtocolError
 
 
-def test_a_member_that_was_told_another_of_its_protocols_before_the_conversion_may_sync_for_that() -> None:
+def test_member_may_sync_with_the_protocol_selected_before_the_conversion() -> None:
     rig = Rig()
     both = [("range", metadata()), ("sticky", metadata())]
     first = rig.join(instance_id="i", protocols=both)
@@ -550,7 +550,7 @@ def test_a_member_that_was_told_another_of_its_protocols_before_the_conversion_m
     ],
     ids=["is silent", "never syncs", "never joins again"],
 )
-def test_a_classic_member_that_is_late_is_removed(story: Any, seconds: int) -> None:
+def test_classic_member_that_misses_a_deadline_is_removed(story: Any, seconds: int) -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig, rebalance_ms=60_000)
     story(rig, member_id, epoch)
@@ -561,7 +561,7 @@ def test_a_classic_member_that_is_late_is_removed(story: Any, seconds: int) -> N
     check_replays(rig)
 
 
-def test_a_classic_member_that_heartbeats_but_never_joins_again_is_removed() -> None:
+def test_classic_member_that_heartbeats_but_never_rejoins_is_removed() -> None:
     rig = Rig(group_consumer_session_timeout_ms=100_000)
     member_id, _, epoch = mixed(rig)
     rig.join(member_id, protocols=(RANGE,), rebalance_ms=30_000)
@@ -574,8 +574,8 @@ def test_a_classic_member_that_heartbeats_but_never_joins_again_is_removed() -> 
     assert member_id not in consumer(rig).profiles
 
 
-def test_nothing_is_expected_any_more_of_a_member_that_is_gone() -> None:
-    """Deadlines that clients choose may be weeks away: they would pile up."""
+def test_removed_member_leaves_no_deadlines() -> None:
+    """Clients may choose deadlines weeks away; they would accumulate."""
     rig = Rig(group_consumer_migration_policy="upgrade")
     rig.beat(beat("n", instance_id="i"))
     deadlines = len(rig.shard.timers)
@@ -590,8 +590,8 @@ def test_nothing_is_expected_any_more_of_a_member_that_is_gone() -> None:
     assert len(rig.shard.timers) == deadlines - 1
 
 
-def test_a_classic_member_that_was_told_of_nothing_need_not_join_again() -> None:
-    """The epoch of which a heartbeat was to tell could not be written, and later there was no need for it."""
+def test_failed_epoch_bump_does_not_start_the_rejoin_deadline() -> None:
+    """The heartbeat's new epoch was not appended, and later heartbeats did not need one."""
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     rig.topics.set("orders", 5)
@@ -606,7 +606,7 @@ def test_a_classic_member_that_was_told_of_nothing_need_not_join_again() -> None
     assert member_id in consumer(rig).profiles
 
 
-def test_a_classic_member_that_is_sent_back_at_its_sync_has_its_whole_time_to_join() -> None:
+def test_refused_sync_starts_a_full_rejoin_deadline() -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     assert rig.join(member_id, protocols=(RANGE,), rebalance_ms=8_000).value.generation_id == epoch
@@ -621,7 +621,7 @@ def test_a_classic_member_that_is_sent_back_at_its_sync_has_its_whole_time_to_jo
     assert member_id not in consumer(rig).profiles
 
 
-def test_a_classic_member_that_syncs_is_not_held_to_it_any_more() -> None:
+def test_sync_cancels_the_sync_deadline() -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     for _ in range(20):
@@ -631,7 +631,7 @@ def test_a_classic_member_that_syncs_is_not_held_to_it_any_more() -> None:
     assert member_id in consumer(rig).profiles
 
 
-def test_after_a_restart_classic_members_have_their_sessions_and_their_time_to_join() -> None:
+def test_restart_restarts_sessions_and_rejoin_deadlines_of_classic_members() -> None:
     rig = Rig(group_consumer_session_timeout_ms=100_000)
     member_id, _, epoch = mixed(rig)
     rig.beat(beat("m"))
@@ -654,7 +654,7 @@ def test_after_a_restart_classic_members_have_their_sessions_and_their_time_to_j
     assert member_id not in consumer(rig).profiles
 
 
-def test_classic_members_leave_one_by_one_with_an_answer_each() -> None:
+def test_each_leaving_classic_member_has_its_own_answer() -> None:
     rig = Rig()
     _, _, epoch = mixed(rig, instance_id="i")
     answers = rig.leave("nobody", ("other", "i"), ("", "nobody"), ("", "i")).value
@@ -679,7 +679,7 @@ def test_an_administrator_removes_members_of_either_protocol() -> None:
     assert rig.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_a_join_that_cannot_be_written_leaves_the_member_as_it_was() -> None:
+def test_failed_append_of_a_join_leaves_the_member_unchanged() -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     rig.beat(beat("m"))
@@ -692,14 +692,14 @@ def test_a_join_that_cannot_be_written_leaves_the_member_as_it_was() -> None:
     assert rig.join(member_id, protocols=(RANGE,)).value.generation_id == epoch + 1
 
 
-# ---------------------------------------------------------------- static members
+# --- static members ---
 
 
 def test_a_static_member_changes_to_the_consumer_protocol_without_leaving() -> None:
     rig = Rig()
     (old,), generation = stable(rig, (0, 1, 2, 3), instance_id="i")
     response = rig.beat(beat("n", instance_id="i")).value
-    assert (response.member_epoch, assigned(response)) == (generation, [0, 1, 2, 3]), "nothing else has changed"
+    assert (response.member_epoch, assigned(response)) == (generation, [0, 1, 2, 3]), "the subscription is the same"
     assert consumer(rig).static_members == {"i": "n"}
     assert consumer(rig).progress["n"].previous_epoch == 0
     assert refusal(rig.heartbeat(old, generation, instance_id="i")) is FencedInstanceIdError
@@ -708,7 +708,7 @@ def test_a_static_member_changes_to_the_consumer_protocol_without_leaving() -> N
     check_replays(rig)
 
 
-def test_the_last_consumer_that_becomes_a_classic_static_member_takes_the_group_along() -> None:
+def test_last_consumer_member_that_rejoins_as_classic_downgrades_the_group() -> None:
     rig = Rig()
     rig.beat(beat("n", instance_id="i"))
     joined = rig.join(instance_id="i", protocols=(RANGE,), version=9).value
@@ -724,8 +724,8 @@ def test_the_last_consumer_that_becomes_a_classic_static_member_takes_the_group_
     assert code(rig.heartbeat(joined.member_id, 1, instance_id="i")) == 0
 
 
-def test_who_takes_a_group_at_rest_along_leads_it_when_it_can_be_told_so() -> None:
-    """Members that were led by nobody do not look after the topics, and no round follows to tell one of them."""
+def test_member_that_downgrades_a_settled_group_leads_it_if_it_can_skip_assignment() -> None:
+    """The other members had no leader and do not watch the topics, and no rebalance follows."""
     for version, leads in ((9, True), (5, False)):
         rig = Rig()
         (member_id,), _ = stable(rig, (0, 1, 2, 3))
@@ -743,7 +743,7 @@ def test_who_takes_a_group_at_rest_along_leads_it_when_it_can_be_told_so() -> No
         check_replays(rig)
 
 
-def test_a_client_that_cannot_skip_the_assignment_is_not_told_that_it_leads() -> None:
+def test_client_without_skip_assignment_does_not_learn_that_it_leads() -> None:
     rig = Rig()
     rig.beat(beat("n", instance_id="i"))
     joined = rig.join(instance_id="i", protocols=(RANGE,), version=5).value
@@ -751,12 +751,12 @@ def test_a_client_that_cannot_skip_the_assignment_is_not_told_that_it_leads() ->
     assert numbers_of(rig.sync(joined.member_id, 1, instance_id="i").value.assignment) == [0, 1, 2, 3]
 
 
-def test_a_static_member_that_comes_back_classic_waits_for_a_round_while_others_have_to_move() -> None:
+def test_static_member_that_returns_as_classic_waits_while_others_must_revoke() -> None:
     rig = Rig()
     (member_id,), generation = stable(rig, (0, 1, 2, 3))
     rig.beat(beat("n", instance_id="i"))
     joining = rig.join(instance_id="i", protocols=(RANGE,))
-    assert not joining.is_set, "the other one still has what this one is to get"
+    assert not joining.is_set, "another member still owns this member's partitions"
     assert rig.state() is GroupState.PREPARING_REBALANCE
     assert rig.group().generation == generation + 1
     assert refusal(rig.heartbeat(member_id, generation)) is IllegalGenerationError
@@ -766,7 +766,7 @@ def test_a_static_member_that_comes_back_classic_waits_for_a_round_while_others_
     check_replays(rig)
 
 
-def test_a_static_member_that_comes_back_classic_also_waits_for_those_who_do_not_know_the_epoch_yet() -> None:
+def test_static_member_that_returns_as_classic_waits_for_members_in_older_epochs() -> None:
     rig = Rig()
     (member_id,), _ = stable(rig, (0, 1, 2, 3))
     rig.beat(beat("n", instance_id="i"))
@@ -779,7 +779,7 @@ def test_a_static_member_that_comes_back_classic_also_waits_for_those_who_do_not
     assert rig.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_a_parked_join_of_a_downgrade_that_cannot_be_written_is_refused() -> None:
+def test_failed_append_of_a_downgrade_fails_the_parked_join() -> None:
     rig = Rig()
     stable(rig, (0, 1, 2, 3))
     rig.beat(beat("n", instance_id="i"))
@@ -789,7 +789,7 @@ def test_a_parked_join_of_a_downgrade_that_cannot_be_written_is_refused() -> Non
     check_replays(rig)
 
 
-def test_a_static_consumer_that_left_for_now_may_come_back_classic() -> None:
+def test_static_member_that_left_temporarily_may_return_as_classic() -> None:
     rig = Rig(group_consumer_migration_policy="upgrade")
     rig.beat(beat("n", instance_id="i"))
     rig.last_beat("n", -2, instance_id="i")
@@ -799,7 +799,7 @@ def test_a_static_consumer_that_left_for_now_may_come_back_classic() -> None:
     check_replays(rig)
 
 
-def test_a_static_consumer_that_left_for_now_and_comes_back_classic_under_its_id_begins_anew() -> None:
+def test_static_member_that_returns_as_classic_under_its_id_starts_over() -> None:
     rig = Rig(group_consumer_migration_policy="upgrade")
     rig.beat(beat("n", instance_id="i"))
     rig.last_beat("n", -2, instance_id="i")
@@ -810,7 +810,7 @@ def test_a_static_consumer_that_left_for_now_and_comes_back_classic_under_its_id
     assert len(numbers_of(rig.sync("n", 0, instance_id="i").value.assignment)) == 2
 
 
-# ---------------------------------------------------------------- from consumer to classic
+# --- from consumer to classic ---
 
 
 def leaves(rig: Rig) -> None:
@@ -830,7 +830,7 @@ def is_removed(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("goes", [leaves, falls_silent, is_removed])
-def test_when_the_last_consumer_member_goes_the_group_is_classic_again(goes: Any) -> None:
+def test_group_becomes_classic_when_the_last_consumer_member_leaves(goes: Any) -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     before = len(rig.log.records[PARTITION])
@@ -852,7 +852,7 @@ def test_when_the_last_consumer_member_goes_the_group_is_classic_again(goes: Any
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
-def test_a_group_that_may_not_be_downgraded_serves_its_classic_members_on(policy: str) -> None:
+def test_group_without_a_downgrade_policy_keeps_serving_classic_members(policy: str) -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     object.__setattr__(rig.config, "group_consumer_migration_policy", policy)
@@ -865,7 +865,7 @@ def test_a_group_that_may_not_be_downgraded_serves_its_classic_members_on(policy
     check_replays(rig)
 
 
-def test_a_group_that_is_too_large_for_the_classic_protocol_is_not_downgraded() -> None:
+def test_group_above_group_max_size_is_not_downgraded() -> None:
     rig = Rig(group_max_size=1)
     rig.beat(beat("n"))
     for _ in range(2):
@@ -874,8 +874,8 @@ def test_a_group_that_is_too_large_for_the_classic_protocol_is_not_downgraded() 
     assert len(consumer(rig).profiles) == 2
 
 
-def test_a_downgraded_group_rebalances_also_when_it_is_loaded_before_it_could() -> None:
-    """Else nobody would have what the member had that went."""
+def test_downgraded_group_rebalances_after_a_restart() -> None:
+    """Otherwise the partitions of the member that left would stay unassigned."""
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     rig.last_beat("n")
@@ -885,10 +885,10 @@ def test_a_downgraded_group_rebalances_also_when_it_is_loaded_before_it_could() 
     assert rig.join(member_id, protocols=(RANGE,)).value.generation_id == epoch + 1
     rig.sync(member_id, epoch + 1, {member_id: assignment(0, 1, 2, 3)})
     rig.restart()
-    assert rig.state() is GroupState.STABLE, "it does so once"
+    assert rig.state() is GroupState.STABLE, "it rebalances once"
 
 
-def test_the_log_of_the_broker_tells_what_a_conversion_leads_to_once_it_is_written(
+def test_broker_logs_a_conversion_once_it_is_appended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "triokafka.coordinator")
@@ -900,11 +900,11 @@ def test_the_log_of_the_broker_tells_what_a_conversion_leads_to_once_it_is_writt
     assert "classic group" not in caplog.text
     rig.log.fails_with = None
     rig.last_beat("n")
-    assert "is a classic group from now on" in caplog.text
-    assert "rebalances: it was a consumer group before" in caplog.text
+    assert "became a classic group" in caplog.text
+    assert "starts a rebalance: the group was a consumer group" in caplog.text
 
 
-def test_a_downgrade_that_cannot_be_written_is_tried_again() -> None:
+def test_failed_append_of_a_downgrade_is_retried() -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     rig.log.fails_with, rig.log.failures_left = KafkaStorageError("full"), 3
@@ -918,7 +918,7 @@ def test_a_downgrade_that_cannot_be_written_is_tried_again() -> None:
     check_replays(rig)
 
 
-def test_members_of_a_downgraded_group_have_a_session_anew() -> None:
+def test_downgrade_restarts_the_members_sessions() -> None:
     rig = Rig()
     member_id, _, _ = mixed(rig)
     rig.pass_time(5)
@@ -931,11 +931,11 @@ def test_members_of_a_downgraded_group_have_a_session_anew() -> None:
     assert rig.state() is GroupState.EMPTY
 
 
-# ---------------------------------------------------------------- offsets, and what tools see
+# --- offsets, and the view of tools ---
 
 
-def test_a_group_that_goes_there_and_back_deals_nothing_that_a_member_still_holds() -> None:
-    """What the first consumer member was to get is not free when the second one comes: its owner has not joined yet."""
+def test_group_converted_twice_does_not_assign_held_partitions() -> None:
+    """The first consumer member's target is not free for the second one, because its owner has not rejoined."""
     rig = Rig()
     (member_id,), _ = stable(rig, (0, 1, 2, 3))
     rig.beat(beat("n"))
@@ -945,8 +945,8 @@ def test_a_group_that_goes_there_and_back_deals_nothing_that_a_member_still_hold
     assert owned(rig, member_id) == [0, 1, 2, 3]
 
 
-def test_what_a_cooperative_member_had_when_it_joined_is_not_free_though_the_round_failed() -> None:
-    """It keeps what it has while the group finds together; that the leader's assignment was lost takes nothing away."""
+def test_owned_partitions_of_a_cooperative_member_stay_held_after_a_failed_rebalance() -> None:
+    """A cooperative member keeps its partitions during a rebalance, and keeps them when the assignment is lost."""
     rig = Rig(group_initial_rebalance_delay_ms=0)
     cooperative = [("cooperative-sticky", metadata(owned=(0, 1, 2, 3)))]
     (member_id,), _ = stable(rig, (0, 1, 2, 3), protocols=cooperative)
@@ -959,8 +959,8 @@ def test_what_a_cooperative_member_had_when_it_joined_is_not_free_though_the_rou
 
 
 @pytest.mark.parametrize("happens", ["a member left", "the topic grew"])
-def test_a_static_member_that_takes_over_has_dealt_what_nobody_owns(happens: str) -> None:
-    """Its own wants are no news; but the group owed a round, or its leader has not seen all partitions."""
+def test_upgrade_by_a_static_member_assigns_unowned_partitions(happens: str) -> None:
+    """Its subscription is unchanged, but a rebalance was due, or the leader has not seen all partitions."""
     rig = Rig(group_initial_rebalance_delay_ms=0)
     if happens == "a member left":
         first = rig.join(protocols=(RANGE,), instance_id="i")
@@ -981,8 +981,8 @@ def test_a_static_member_that_takes_over_has_dealt_what_nobody_owns(happens: str
     assert owned(rig, "n") == list(range(rig.topics.partition_count("orders")))
 
 
-def test_a_static_member_that_comes_back_classic_gets_what_was_let_go_for_it_meanwhile() -> None:
-    """It takes the group along, which is at rest with what it gets now: no round follows that would deal it."""
+def test_static_member_that_returns_as_classic_gets_partitions_revoked_for_it() -> None:
+    """The join downgrades the group, which is settled with these partitions, so no rebalance follows."""
     rig = Rig()
     (member_id,), _ = stable(rig, (0, 1, 2, 3))
     rig.beat(beat("n", instance_id="i"))
@@ -992,7 +992,7 @@ def test_a_static_member_that_comes_back_classic_gets_what_was_let_go_for_it_mea
     assert numbers_of(rig.sync(again.member_id, again.generation_id, instance_id="i").value.assignment) == [2, 3]
 
 
-def test_positions_stay_through_every_conversion() -> None:
+def test_committed_offsets_survive_every_conversion() -> None:
     rig = Rig()
     (member_id,), generation = stable(rig, (0, 1, 2, 3))
     rig.commit(member_id, generation, {("orders", 0): 7})
@@ -1007,7 +1007,7 @@ def test_positions_stay_through_every_conversion() -> None:
     assert rig.offset() == 7
 
 
-def test_each_kind_of_member_commits_in_its_own_way() -> None:
+def test_members_of_each_protocol_commit_with_their_epoch() -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     for version in (2, 8, 9):
@@ -1016,19 +1016,19 @@ def test_each_kind_of_member_commits_in_its_own_way() -> None:
     assert refusal(rig.commit(member_id, epoch + 1, version=8)) is IllegalGenerationError
     assert refusal(rig.commit(member_id, epoch - 1, {("orders", 2): 1}, version=8)) is IllegalGenerationError
     assert refusal(rig.commit("nobody", epoch, version=8)) is UnknownMemberIdError
-    assert refusal(rig.commit(version=8)) is UnknownMemberIdError, "only members commit while there are some"
+    assert refusal(rig.commit(version=8)) is UnknownMemberIdError, "a commit must name a member of a group with members"
     assert code(rig.commit("n", epoch, {("orders", 2): 1}, version=9)) == 0
     assert refusal(rig.commit("n", epoch, version=8)) is UnsupportedVersionError
     assert refusal(rig.commit("n", epoch + 1, version=9)) is StaleMemberEpochError
 
 
-def test_a_commit_of_the_epoch_before_stands_for_what_the_classic_member_kept() -> None:
+def test_commit_of_the_previous_epoch_is_accepted_for_kept_partitions() -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
     assert code(rig.commit(member_id, epoch - 1, {("orders", 0): 3})) == 0
 
 
-def test_each_kind_of_member_fetches_in_its_own_epoch() -> None:
+def test_members_of_each_protocol_fetch_with_their_epoch() -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
 
@@ -1044,7 +1044,7 @@ def test_each_kind_of_member_fetches_in_its_own_epoch() -> None:
         fetch("n", epoch - 1)
 
 
-def test_lists_and_descriptions_follow_the_group() -> None:
+def test_list_and_describe_follow_a_conversion() -> None:
     rig = Rig()
 
     def listed() -> tuple[str, str, str]:
@@ -1064,7 +1064,7 @@ def test_lists_and_descriptions_follow_the_group() -> None:
     assert admin.describe(rig.shard, "g", 6).group_state == "PreparingRebalance"
 
 
-def test_describing_tells_members_of_either_protocol_apart() -> None:
+def test_describe_distinguishes_members_by_protocol() -> None:
     from triokafka.coordinator.consumer_group.describe import describe
 
     rig = Rig()

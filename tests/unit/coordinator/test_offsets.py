@@ -1,4 +1,4 @@
-"""Committing, fetching, deleting and forgetting positions."""
+"""Commit, fetch, deletion and expiry of offsets."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ WEEK = 7 * DAY
 # --- commit ---
 
 
-def test_commit_is_there_after_a_restart_with_all_that_it_said() -> None:
-    """`cluster/GMD-07`, `cluster/GMD-15`."""
+def test_restart_keeps_a_commit_with_all_its_fields() -> None:
     rig = Rig()
     assert code(rig.commit(offsets={("orders", 2): 7}, metadata="mine", leader_epoch=4)) == 0
     rig.restart()
@@ -53,35 +52,36 @@ def test_commit_is_there_after_a_restart_with_all_that_it_said() -> None:
 
 
 def test_null_metadata_becomes_empty() -> None:
-    """`cluster/GOC-01`."""
     rig = Rig()
     rig.commit(metadata=None)
     assert rig.fetch(("orders", 0)).topics[0].partitions[0].metadata == ""
 
 
-def test_commit_without_members_makes_a_group() -> None:
-    """`cluster/GOC-02`: a consumer that assigns its partitions itself only stores positions."""
+def test_commit_without_a_member_creates_a_group() -> None:
+    """A consumer with manual assignment only stores offsets."""
     rig = Rig()
     assert code(rig.commit()) == 0
     assert (rig.state(), rig.group().protocol_type) == (GroupState.EMPTY, None)
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, IllegalGenerationError), (9, GroupIdNotFoundError)])
-def test_commit_of_a_generation_of_an_unknown_group(version: int, error: type[IllegalGenerationError]) -> None:
-    """`cluster/GOC-02`, and its newer name since version 9."""
+def test_commit_with_a_generation_of_an_unknown_group_is_refused(
+    version: int, error: type[IllegalGenerationError]
+) -> None:
+    """The error is GROUP_ID_NOT_FOUND since version 9."""
     rig = Rig()
     assert code(rig.commit("somebody", 3, version=version)) == error.code
     assert rig.shard.groups == {}
 
 
-def test_commit_without_a_member_into_a_group_that_has_some_is_refused() -> None:
+def test_commit_without_a_member_into_a_group_with_members_is_refused() -> None:
     rig = Rig()
     rig.stable_group()
     assert code(rig.commit()) == UnknownMemberIdError.code
 
 
 def test_metadata_that_is_too_long_is_refused_for_its_partition_only() -> None:
-    """`cluster/GMD-15`; the length counts as in Java."""
+    """The limit counts UTF-16 code units, as in Java."""
     rig = Rig(offset_metadata_max_bytes=4)
     request = OffsetCommitRequest(
         group_id="g",
@@ -101,8 +101,7 @@ def test_metadata_that_is_too_long_is_refused_for_its_partition_only() -> None:
     assert [rig.offset("orders", i) for i in range(4)] == [9, -1, 9, -1]
 
 
-def test_topics_that_do_not_exist_are_answered_without_asking_the_group() -> None:
-    """`cluster/GOC-01`."""
+def test_commit_on_unknown_topics_is_refused_before_the_group_is_called() -> None:
     rig = Rig()
     request = OffsetCommitRequest(
         topics=[
@@ -117,8 +116,8 @@ def test_topics_that_do_not_exist_are_answered_without_asking_the_group() -> Non
 
 
 @pytest.mark.parametrize("version", [8, 10])
-def test_partitions_that_do_not_exist_are_answered_without_asking_the_group(version: int) -> None:
-    """`cluster/GOC-01`: those beside them are committed."""
+def test_commit_on_unknown_partitions_is_refused_before_the_group_is_called(version: int) -> None:
+    """The other partitions of the request are committed."""
     rig = Rig()
     many = [OffsetCommitRequestPartition(partition_index=i) for i in (-1, 0, 3, 4, 2**31 - 1)]
     request = OffsetCommitRequest(
@@ -136,8 +135,8 @@ def test_partitions_that_do_not_exist_are_answered_without_asking_the_group(vers
     assert resolve_topics(request, version, rig.topics)[0] == []
 
 
-def test_commit_by_topic_id() -> None:
-    """Version 10: ids instead of names; one that nobody knows is refused by id."""
+def test_commit_resolves_topic_ids() -> None:
+    """Version 10; an unknown id is refused by id."""
     rig = Rig()
     request = OffsetCommitRequest(
         topics=[
@@ -166,14 +165,12 @@ def test_failed_commit_answers_every_partition() -> None:
 # --- fetch ---
 
 
-def test_what_was_never_committed_is_minus_one_and_no_error() -> None:
-    """`cluster/GMD-26`."""
+def test_missing_offset_is_minus_one_without_an_error() -> None:
     found = Rig().fetch(("orders", 0), group_id="nobody").topics[0].partitions[0]
     assert (found.committed_offset, found.error_code, found.metadata) == (-1, 0, "")
 
 
-def test_null_topics_mean_all_of_the_group() -> None:
-    """`cluster/GMD-26`."""
+def test_null_topics_fetch_all_offsets_of_the_group() -> None:
     rig = Rig()
     rig.commit(offsets={("orders", 1): 4, ("orders", 0): 3, ("bills", 5): 6})
     rig.commit(offsets={("orders", 0): 99}, group_id="other")
@@ -183,7 +180,7 @@ def test_null_topics_mean_all_of_the_group() -> None:
     } == {("orders", 0): 3, ("orders", 1): 4, ("bills", 5): 6}
 
 
-def test_fetch_by_topic_id() -> None:
+def test_fetch_resolves_topic_ids() -> None:
     rig = Rig()
     rig.commit(offsets={("orders", 0): 3})
     found = rig.fetch(("orders", 0), ("nowhere", 0), version=10)
@@ -193,8 +190,8 @@ def test_fetch_by_topic_id() -> None:
     assert [topic.topic_id for topic in rig.fetch(version=10).topics] == [TOPIC_IDS["orders"]]
 
 
-def test_position_on_an_older_topic_of_the_same_name_is_none() -> None:
-    """The stored topic id tells them apart."""
+def test_offset_of_a_deleted_topic_of_the_same_name_is_not_returned() -> None:
+    """The stored topic id distinguishes the topics."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 3}, version=10)
     again = uuid.UUID(int=500)
@@ -211,7 +208,7 @@ def test_position_on_an_older_topic_of_the_same_name_is_none() -> None:
     assert [(topic.name, [one.partition_index for one in topic.partitions]) for topic in every] == [("orders", [1])]
 
 
-def test_all_positions_by_id_leave_out_deleted_topics() -> None:
+def test_fetch_of_all_offsets_by_id_omits_deleted_topics() -> None:
     rig = Rig()
     rig.commit(offsets={("orders", 0): 3, ("bills", 0): 4})
     del rig.topics.ids["orders"]
@@ -220,8 +217,8 @@ def test_all_positions_by_id_leave_out_deleted_topics() -> None:
 
 
 @pytest.mark.parametrize("stable", [False, True])
-def test_positions_that_are_told_in_steps_are_those_of_one_moment(stable: bool) -> None:
-    """What is committed while others have their turn is not among them (`cluster/GMD-26`)."""
+def test_fetch_in_steps_is_a_snapshot(stable: bool) -> None:
+    """Commits between the steps are not included."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 3, ("bills", 0): 4})
     asked = OffsetFetchRequestGroup(group_id="g", topics=None)
@@ -232,7 +229,7 @@ def test_positions_that_are_told_in_steps_are_those_of_one_moment(stable: bool) 
     assert rig.offset() == 13
 
 
-def test_versions_before_batches_carry_one_group() -> None:
+def test_fetch_before_version_8_carries_one_group() -> None:
     request = OffsetFetchRequest(
         group_id="g", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])]
     )
@@ -246,7 +243,7 @@ def test_versions_before_batches_carry_one_group() -> None:
     assert response.groups == []
 
 
-def test_error_of_the_group_stands_with_every_partition_in_version_1() -> None:
+def test_version_1_repeats_the_group_error_for_every_partition() -> None:
     request = OffsetFetchRequest(
         group_id="g", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])]
     )
@@ -260,7 +257,7 @@ def test_error_of_the_group_stands_with_every_partition_in_version_1() -> None:
 # --- delete ---
 
 
-def test_offsets_of_topics_that_nobody_reads_can_be_deleted() -> None:
+def test_offsets_of_unsubscribed_topics_can_be_deleted() -> None:
     """KIP-496."""
     rig = Rig()
     (leader, _), generation = rig.stable_group()
@@ -297,18 +294,18 @@ def test_offsets_of_members_whose_subscription_cannot_be_read_cannot_be_deleted(
     assert code(rig.delete_offsets(("orders", 0))) == GroupSubscribedToTopicError.code
 
 
-def test_deleting_offsets_of_an_unknown_group() -> None:
+def test_deleting_offsets_of_an_unknown_group_is_refused() -> None:
     assert code(Rig().delete_offsets(("orders", 0))) == GroupIdNotFoundError.code
 
 
-def test_simple_group_without_offsets_is_gone() -> None:
+def test_group_without_members_is_removed_with_its_last_offset() -> None:
     rig = Rig()
     rig.commit()
     rig.delete_offsets(("orders", 0))
     assert rig.shard.groups == {}
 
 
-def test_deleted_topics_take_all_positions_with_them() -> None:
+def test_deleting_a_topic_removes_its_offsets() -> None:
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1, ("bills", 0): 2})
     rig.commit(offsets={("orders", 4): 1}, group_id="other")
@@ -323,7 +320,7 @@ def topics_deleted(rig: Rig, name: str) -> None:
     rig.runtime.write_everywhere(lambda shard, turn: deleted_topics.topics_deleted(shard, gone, turn))
 
 
-def test_positions_on_topics_that_were_deleted_while_a_shard_loads_are_forgotten_when_it_has() -> None:
+def test_loading_shard_removes_offsets_of_deleted_topics_once_loaded() -> None:
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1, ("bills", 0): 2})
     rig.runtime.unload(PARTITION)
@@ -333,7 +330,7 @@ def test_positions_on_topics_that_were_deleted_while_a_shard_loads_are_forgotten
     assert (rig.offset("orders"), rig.offset("bills")) == (-1, 2)
 
 
-def test_very_many_positions_on_a_deleted_topic_go_in_several_appends() -> None:
+def test_offsets_of_a_deleted_topic_are_removed_in_bounded_appends() -> None:
     rig = Rig()
     for start in range(0, 2_500, 500):
         rig.commit(offsets={("orders", p): 1 for p in range(start, start + 500)})
@@ -344,7 +341,7 @@ def test_very_many_positions_on_a_deleted_topic_go_in_several_appends() -> None:
     assert rig.shard.deleted_topics == {}
 
 
-def test_positions_on_a_deleted_topic_that_cannot_be_removed_now_are_removed_later() -> None:
+def test_failed_removal_of_offsets_of_a_deleted_topic_is_retried() -> None:
     rig = Rig()
     rig.commit()
     rig.log.fails_with = NonEmptyGroupError("any")
@@ -355,7 +352,7 @@ def test_positions_on_a_deleted_topic_that_cannot_be_removed_now_are_removed_lat
     assert (rig.offset(), rig.shard.deleted_topics) == (-1, {})
 
 
-def test_very_many_positions_on_a_deleted_topic_are_not_tried_again_and_again() -> None:
+def test_failed_removal_of_many_offsets_is_not_retried_at_once() -> None:
     rig = Rig()
     for start in range(0, 2_500, 500):
         rig.commit(offsets={("orders", p): 1 for p in range(start, start + 500)})
@@ -368,8 +365,8 @@ def test_very_many_positions_on_a_deleted_topic_are_not_tried_again_and_again() 
     assert rig.fetch().topics == []
 
 
-def test_new_topic_with_the_name_of_a_deleted_one_keeps_its_positions() -> None:
-    """They have another id, also where removing the old ones took a while."""
+def test_recreated_topic_keeps_its_offsets() -> None:
+    """The new topic has another id, even when the removal of the old offsets was delayed."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1, ("orders", 1): 1})
     rig.log.fails_with = NonEmptyGroupError("any")
@@ -396,7 +393,7 @@ def test_offsets_of_a_group_with_members_do_not_expire() -> None:
     assert rig.offset() == 5
 
 
-def test_offsets_of_topics_that_live_members_do_not_read_expire() -> None:
+def test_offsets_of_unsubscribed_topics_expire_in_a_live_group() -> None:
     rig = Rig()
     (leader, follower), generation = rig.stable_group(session_ms=1_800_000)
     rig.commit(leader, generation, {("orders", 0): 5, ("bills", 0): 6})
@@ -406,7 +403,7 @@ def test_offsets_of_topics_that_live_members_do_not_read_expire() -> None:
     assert (rig.offset("orders"), rig.offset("bills")) == (5, -1)
 
 
-def test_offsets_count_from_the_moment_the_group_became_empty() -> None:
+def test_offset_age_counts_from_the_moment_the_group_became_empty() -> None:
     rig = Rig()
     members, generation = rig.stable_group(1, session_ms=1_800_000)
     rig.commit(members[0], generation)
@@ -420,8 +417,8 @@ def test_offsets_count_from_the_moment_the_group_became_empty() -> None:
     assert rig.offset() == -1
 
 
-def test_offset_set_for_a_group_that_was_long_empty_has_its_full_retention() -> None:
-    """A tool that resets positions would otherwise see them go within minutes."""
+def test_offset_committed_to_a_long_empty_group_has_full_retention() -> None:
+    """Otherwise offsets that a tool resets would expire within minutes."""
     rig = Rig()
     members, generation = rig.stable_group(1)
     rig.commit(members[0], generation, {("orders", 0): 1})
@@ -434,8 +431,8 @@ def test_offset_set_for_a_group_that_was_long_empty_has_its_full_retention() -> 
     assert rig.offset() == -1
 
 
-def test_empty_group_goes_with_its_last_offset() -> None:
-    """`cluster/GMD-16`: with a tombstone, so that it is gone after a restart too."""
+def test_empty_group_is_removed_with_its_last_offset() -> None:
+    """The removal is a tombstone, so it survives a restart."""
     rig = Rig()
     members, generation = rig.stable_group(1)
     rig.commit(members[0], generation)
@@ -447,7 +444,7 @@ def test_empty_group_goes_with_its_last_offset() -> None:
     assert rig.shard.groups == {}
 
 
-def test_offsets_of_simple_consumers_count_from_their_commit() -> None:
+def test_offset_age_without_a_group_protocol_counts_from_the_commit() -> None:
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.pass_time(3 * DAY)
@@ -456,8 +453,8 @@ def test_offsets_of_simple_consumers_count_from_their_commit() -> None:
     assert (rig.offset("orders", 0), rig.offset("orders", 1)) == (-1, 2)
 
 
-def test_retention_time_of_the_commit_itself_wins() -> None:
-    """`cluster/GMD-18`: up to version 4 a client could ask for its own."""
+def test_retention_time_of_the_commit_overrides_the_default() -> None:
+    """Clients may set it up to version 4."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1}, retention_ms=3_600_000, version=4)
     rig.commit(offsets={("orders", 1): 1}, retention_ms=int(4 * WEEK * 1000), version=4)
@@ -469,7 +466,6 @@ def test_retention_time_of_the_commit_itself_wins() -> None:
 
 
 def test_very_many_expired_offsets_are_removed_in_several_appends() -> None:
-    """`cluster/GMD-17`."""
     rig = Rig(offsets_retention_check_interval_ms=8 * 24 * 3_600_000)
     for start in range(0, 2_500, 500):
         rig.commit(offsets={("orders", p): 1 for p in range(start, start + 500)})
@@ -479,19 +475,19 @@ def test_very_many_expired_offsets_are_removed_in_several_appends() -> None:
     assert rig.log.appends - before == 3
 
 
-def test_a_look_for_expired_offsets_lets_requests_in_between() -> None:
+def test_expiry_scan_yields_to_requests() -> None:
     rig = Rig()
     for number in range(4):
         rig.commit(group_id=f"g{number}", offsets={("orders", p): 1 for p in range(600)})
     rig.world.clock += 8 * 24 * 3600
     rig.runtime.fire_due()
-    assert len(rig.shard.offsets) < 2_400, "it has begun"
-    assert len(rig.shard.offsets) >= 1_200, "and is not done"
+    assert len(rig.shard.offsets) < 2_400, "the scan has begun"
+    assert len(rig.shard.offsets) >= 1_200, "and is not finished"
     rig.pass_time(1)
     assert len(rig.shard.offsets) == 0
 
 
-def test_a_long_look_that_finds_nothing_is_done_once_an_interval() -> None:
+def test_long_expiry_scan_runs_once_per_interval() -> None:
     rig = Rig()
     for number in range(4):
         rig.commit(group_id=f"g{number}", offsets={("orders", p): 1 for p in range(600)})
@@ -500,8 +496,7 @@ def test_a_long_look_that_finds_nothing_is_done_once_an_interval() -> None:
     assert rig.runtime.next_deadline() > rig.world.clock + 500
 
 
-def test_expiry_that_cannot_be_written_is_tried_again_later() -> None:
-    """`cluster/GMD-16`, `cluster/GMD-17`."""
+def test_failed_append_of_an_expiry_is_retried() -> None:
     rig = Rig()
     rig.commit()
     rig.log.fails_with = NonEmptyGroupError("any")
@@ -512,7 +507,7 @@ def test_expiry_that_cannot_be_written_is_tried_again_later() -> None:
     assert rig.offset() == -1
 
 
-def test_group_that_was_only_promised_members_is_kept_until_they_had_their_chance() -> None:
+def test_group_with_pending_members_only_is_kept_until_they_expire() -> None:
     rig = Rig(offsets_retention_check_interval_ms=1_000)
     member_id = rig.join(version=4, session_ms=6_000).value.member_id
     rig.pass_time(5)
@@ -526,8 +521,8 @@ def test_group_that_was_only_promised_members_is_kept_until_they_had_their_chanc
 @pytest.mark.parametrize(
     "metadata", [b"", b"\x00", b"\xff\xff" + subscription("orders")[2:], subscription("orders")[:-3]]
 )
-def test_unreadable_subscriptions_keep_offsets_alive(metadata: bytes) -> None:
-    """Malformed metadata is the members' business; the coordinator only stops forgetting."""
+def test_unreadable_subscriptions_prevent_offset_expiry(metadata: bytes) -> None:
+    """The coordinator accepts malformed metadata and only stops expiring the group's offsets."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(session_ms=1_800_000, protocols=[("range", metadata)])
     rig.commit(leader, generation, {("bills", 0): 6})
@@ -537,8 +532,8 @@ def test_unreadable_subscriptions_keep_offsets_alive(metadata: bytes) -> None:
     assert rig.offset("bills") == 6
 
 
-def test_commit_with_a_retention_time_of_its_own_is_kept_as_the_log_has_it() -> None:
-    """Its record has no room for the id of the topic."""
+def test_commit_with_a_retention_time_is_kept_as_stored() -> None:
+    """Its record version has no field for the topic id."""
     rig = Rig()
     rig.commit(retention_ms=60_000, version=4)
     kept = rig.newest()

@@ -1,4 +1,4 @@
-"""Many answers at once go out a few at a time."""
+"""The outbox releases answers in small batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEMBERS = 4 * AT_ONCE + 1
 
 
 def round_of_many() -> tuple[Rig, list[Reply[Any]]]:
-    """A group whose members have all joined; the initial delay is all that they wait for."""
+    """Return a group whose members have all joined and wait for the initial delay."""
     rig = Rig()
     return rig, [rig.join(protocols=(RANGE,)) for _ in range(MEMBERS)]
 
@@ -23,7 +23,7 @@ def given(replies: list[Reply[Any]]) -> int:
     return sum(reply.is_set for reply in replies)
 
 
-def test_few_answers_are_given_at_once_also_while_many_wait() -> None:
+def test_few_answers_are_released_at_once_while_many_are_queued() -> None:
     outbox = Outbox()
     many: list[Reply[int]] = [Reply() for _ in range(AT_ONCE + 3)]
     few: list[Reply[int]] = [Reply() for _ in range(2)]
@@ -34,7 +34,7 @@ def test_few_answers_are_given_at_once_also_while_many_wait() -> None:
     assert (given(many), len(outbox)) == (AT_ONCE + 3, 0)
 
 
-def test_members_of_a_large_round_are_answered_a_few_at_a_time() -> None:
+def test_members_of_a_large_rebalance_are_answered_in_batches() -> None:
     rig, joins = round_of_many()
     rig.world.clock += 60
     rig.runtime.fire_due()
@@ -48,7 +48,7 @@ def test_members_of_a_large_round_are_answered_a_few_at_a_time() -> None:
     assert seen == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, 4 * AT_ONCE, MEMBERS]
 
 
-def test_who_stops_leaves_nobody_without_the_answer_that_was_on_its_way() -> None:
+def test_stop_releases_all_queued_answers() -> None:
     rig, joins = round_of_many()
     while not given(joins):
         rig.world.clock = rig.runtime.next_deadline()
@@ -57,7 +57,7 @@ def test_who_stops_leaves_nobody_without_the_answer_that_was_on_its_way() -> Non
     assert {reply.value.error_code for reply in joins} == {0}
 
 
-async def test_others_have_their_turns_between_the_answers_of_a_large_round() -> None:
+async def test_other_tasks_run_between_the_answers_of_a_large_rebalance() -> None:
     rig, joins = round_of_many()
     while rig.runtime.next_deadline() != float("-inf"):
         rig.world.clock = rig.runtime.next_deadline()

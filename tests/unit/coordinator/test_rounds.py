@@ -1,4 +1,4 @@
-"""Rebalance rounds: how long they wait, who is dropped, and what everybody is told."""
+"""Rebalances: how long they wait, which members are dropped, and what the answers hold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ REBALANCE = RebalanceInProgressError.code
 @pytest.mark.parametrize("source", list(GroupState))
 @pytest.mark.parametrize("target", list(GroupState))
 def test_a_group_takes_legal_transitions_only(source: GroupState, target: GroupState) -> None:
-    """`cluster/GST-11`."""
     group = ClassicGroup("g", state=source)
     if source in PREDECESSORS[target]:
         group.transition_to(target, 7)
@@ -34,11 +33,11 @@ def test_a_group_takes_legal_transitions_only(source: GroupState, target: GroupS
         assert group.state is source
 
 
-# --- the first round ---
+# --- the first rebalance ---
 
 
-def test_first_round_waits_for_the_initial_delay_although_everybody_is_there() -> None:
-    """`cluster/GDJ-02` with KIP-134."""
+def test_first_rebalance_waits_for_the_initial_delay() -> None:
+    """KIP-134."""
     rig = Rig(group_initial_rebalance_delay_ms=3_000)
     reply = rig.join()
     rig.pass_time(2.999)
@@ -48,7 +47,7 @@ def test_first_round_waits_for_the_initial_delay_although_everybody_is_there() -
 
 
 def test_initial_delay_is_extended_while_members_arrive() -> None:
-    """KIP-134: each wait in which somebody arrived is followed by another."""
+    """KIP-134: a delay in which a member arrived is followed by another."""
     rig = Rig(group_initial_rebalance_delay_ms=3_000)
     first = rig.join()
     rig.pass_time(2)
@@ -64,7 +63,7 @@ def test_initial_delay_is_extended_while_members_arrive() -> None:
 
 
 def test_initial_delay_never_exceeds_the_rebalance_timeout() -> None:
-    """KIP-134: with members arriving all the time the round still ends."""
+    """KIP-134: the rebalance ends even when members keep arriving."""
     rig = Rig(group_initial_rebalance_delay_ms=3_000)
     first = rig.join(rebalance_ms=10_000)
     waited = 0.0
@@ -76,7 +75,7 @@ def test_initial_delay_never_exceeds_the_rebalance_timeout() -> None:
     assert waited == 10
 
 
-def test_without_initial_delay_the_first_round_is_over_at_once() -> None:
+def test_first_rebalance_without_initial_delay_completes_at_once() -> None:
     rig = Rig(group_initial_rebalance_delay_ms=0)
     reply = rig.join()
     rig.pass_time(0)
@@ -86,8 +85,8 @@ def test_without_initial_delay_the_first_round_is_over_at_once() -> None:
 # --- member ids ---
 
 
-def test_new_member_first_gets_its_id_and_comes_back_with_it() -> None:
-    """KIP-394: from version 4 a dynamic member is asked to join with the id that it is given."""
+def test_new_member_gets_its_id_first_and_rejoins_with_it() -> None:
+    """KIP-394: since version 4 a dynamic member must join with the id that it receives."""
     rig = Rig()
     asked = rig.join(version=4, client_id="app").value
     assert asked.error_code == MemberIdRequiredError.code
@@ -99,15 +98,14 @@ def test_new_member_first_gets_its_id_and_comes_back_with_it() -> None:
     assert (reply.value.error_code, reply.value.member_id) == (0, asked.member_id)
 
 
-def test_promised_id_is_forgotten_after_the_session_timeout() -> None:
+def test_pending_member_expires_after_the_session_timeout() -> None:
     rig = Rig()
     member_id = rig.join(version=4, session_ms=10_000).value.member_id
     rig.pass_time(10)
     assert code(rig.join(member_id, version=4)) == UNKNOWN
 
 
-def test_round_waits_for_a_promised_member_until_it_joins() -> None:
-    """`cluster/GJN-10`."""
+def test_rebalance_waits_for_a_pending_member() -> None:
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     promised = rig.join(version=4).value.member_id
@@ -118,7 +116,7 @@ def test_round_waits_for_a_promised_member_until_it_joins() -> None:
     assert waiting.value.generation_id == generation + 1
 
 
-def test_promised_member_that_leaves_lets_the_round_go_on() -> None:
+def test_leaving_pending_member_completes_the_rebalance() -> None:
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     promised = rig.join(version=4).value.member_id
@@ -128,7 +126,7 @@ def test_promised_member_that_leaves_lets_the_round_go_on() -> None:
     assert waiting.value.generation_id == generation + 1
 
 
-def test_promised_member_that_never_comes_lets_the_round_go_on() -> None:
+def test_expired_pending_member_completes_the_rebalance() -> None:
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     rig.join(version=4, session_ms=6_000)
@@ -139,7 +137,6 @@ def test_promised_member_that_never_comes_lets_the_round_go_on() -> None:
 
 
 def test_member_id_starts_with_the_client_id_or_the_instance() -> None:
-    """`cluster/GJN-05`."""
     rig = Rig(group_initial_rebalance_delay_ms=0)
     dynamic, static = rig.join(client_id="app"), rig.join(instance_id="i-1")
     rig.pass_time(1)
@@ -148,7 +145,6 @@ def test_member_id_starts_with_the_client_id_or_the_instance() -> None:
 
 
 def test_unknown_member_of_an_unknown_group_creates_nothing() -> None:
-    """`cluster/GJN-02`."""
     rig = Rig()
     assert code(rig.join("somebody")) == UNKNOWN
     assert rig.shard.groups == {}
@@ -158,8 +154,7 @@ def test_unknown_member_of_an_unknown_group_creates_nothing() -> None:
 # --- answers ---
 
 
-def test_only_the_leader_is_told_about_the_members() -> None:
-    """`cluster/GJN-11`, `cluster/GMD-11`."""
+def test_only_the_leader_receives_the_member_list() -> None:
     rig = Rig()
     first, second = rig.join(), rig.join(protocols=[("range", subscription("bills"))])
     rig.pass_time(6)
@@ -176,7 +171,7 @@ def test_only_the_leader_is_told_about_the_members() -> None:
 
 
 def test_lost_join_answer_is_repeated_with_the_same_generation() -> None:
-    """`cluster/GJN-07`: a member that joins again unchanged did not get its answer."""
+    """A member that rejoins unchanged did not receive its answer."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     again = rig.join(leader).value
@@ -185,8 +180,7 @@ def test_lost_join_answer_is_repeated_with_the_same_generation() -> None:
     assert (again.error_code, again.generation_id, len(again.members)) == (0, generation, 0)
 
 
-def test_follower_that_rejoins_a_stable_group_unchanged_disturbs_nobody() -> None:
-    """`cluster/GJN-08`."""
+def test_unchanged_rejoin_of_a_follower_does_not_rebalance() -> None:
     rig = Rig()
     (_, follower), generation = rig.stable_group()
     again = rig.join(follower).value
@@ -194,8 +188,8 @@ def test_follower_that_rejoins_a_stable_group_unchanged_disturbs_nobody() -> Non
     assert rig.state() is GroupState.STABLE
 
 
-def test_leader_that_rejoins_forces_a_new_assignment() -> None:
-    """`cluster/GJN-08`: that is how a changed topic leads to a new assignment."""
+def test_rejoin_of_the_leader_starts_a_rebalance() -> None:
+    """A leader rejoins when a topic has changed."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     waiting = rig.join(leader)
@@ -205,7 +199,7 @@ def test_leader_that_rejoins_forces_a_new_assignment() -> None:
 
 
 def test_second_join_of_a_parked_member_replaces_the_first() -> None:
-    """`cluster/GJN-09`, `cluster/GJN-06`: the older request is sent back, so nobody hangs."""
+    """The older request fails with REBALANCE_IN_PROGRESS, so that no request hangs."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     older = rig.join(leader)
@@ -219,7 +213,6 @@ def test_second_join_of_a_parked_member_replaces_the_first() -> None:
 
 
 def test_protocol_with_most_votes_among_the_common_ones_wins() -> None:
-    """`cluster/GMD-12`."""
     rig = Rig()
     replies = [
         rig.join(protocols=[("sticky", b""), RANGE, ROUND_ROBIN]),
@@ -230,15 +223,15 @@ def test_protocol_with_most_votes_among_the_common_ones_wins() -> None:
     assert [reply.value.protocol_name for reply in replies] == ["roundrobin"] * 3
 
 
-def test_equal_votes_go_to_the_protocol_that_was_voted_for_first() -> None:
+def test_tied_vote_selects_the_protocol_voted_for_first() -> None:
     rig = Rig()
     replies = [rig.join(protocols=[ROUND_ROBIN, RANGE]), rig.join(protocols=[RANGE, ROUND_ROBIN])]
     rig.pass_time(6)
     assert [reply.value.protocol_name for reply in replies] == ["roundrobin"] * 2
 
 
-def test_empty_group_takes_a_new_protocol_type() -> None:
-    """`cluster/GJN-03`: the first member of an empty group always fits."""
+def test_empty_group_accepts_a_new_protocol_type() -> None:
+    """The first member of an empty group may have any protocol type."""
     rig = Rig()
     members, _ = rig.stable_group()
     rig.leave(*members)
@@ -253,11 +246,11 @@ def test_join_without_protocols_is_refused_by_an_empty_group_too() -> None:
     assert code(rig.join(protocol_type="")) == 23
 
 
-# --- the end of a round ---
+# --- completion of a rebalance ---
 
 
-def test_members_that_do_not_rejoin_in_time_are_out() -> None:
-    """`cluster/GDJ-03`, `cluster/GDJ-04`, `cluster/GST-04`: at the rebalance timeout those who are there are enough."""
+def test_members_that_do_not_rejoin_in_time_are_removed() -> None:
+    """At the rebalance timeout the rebalance completes with the members that rejoined."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(rebalance_ms=20_000, session_ms=30_000)
     waiting = rig.join(leader, rebalance_ms=20_000, session_ms=30_000)
@@ -269,8 +262,8 @@ def test_members_that_do_not_rejoin_in_time_are_out() -> None:
     assert code(rig.heartbeat(follower, generation)) == UNKNOWN
 
 
-def test_round_has_one_deadline_whoever_comes_and_goes_meanwhile() -> None:
-    """`cluster/GST-12`: what would start a round only looks whether it completes the one in progress."""
+def test_rebalance_deadline_does_not_move_when_members_come_and_go() -> None:
+    """Events that would start a rebalance only check whether the current one is complete."""
     rig = Rig()
     members, generation = rig.stable_group(2, rebalance_ms=60_000, session_ms=1_800_000)
     waiting = rig.join(rebalance_ms=60_000, session_ms=1_800_000)
@@ -287,8 +280,8 @@ def test_round_has_one_deadline_whoever_comes_and_goes_meanwhile() -> None:
     assert waiting.value.generation_id == generation + 1
 
 
-def test_round_takes_as_long_as_its_slowest_member_asks_for() -> None:
-    """`cluster/GDJ-01` with KIP-62: the rebalance timeout, not the session timeout."""
+def test_rebalance_timeout_is_the_largest_of_the_members() -> None:
+    """KIP-62: the rebalance timeout, not the session timeout."""
     rig = Rig()
     first, second = rig.join(rebalance_ms=20_000), rig.join(rebalance_ms=50_000, session_ms=60_000)
     rig.pass_time(6)
@@ -301,7 +294,7 @@ def test_round_takes_as_long_as_its_slowest_member_asks_for() -> None:
     assert waiting.value.generation_id == 2
 
 
-def test_leadership_passes_to_somebody_who_rejoined() -> None:
+def test_leadership_passes_to_a_member_that_rejoined() -> None:
     rig = Rig()
     (leader, follower), generation = rig.stable_group(rebalance_ms=20_000, session_ms=30_000)
     waiting = rig.join(follower, protocols=[("range", b"other")], rebalance_ms=20_000, session_ms=30_000)
@@ -311,8 +304,8 @@ def test_leadership_passes_to_somebody_who_rejoined() -> None:
     assert leader not in rig.group().members
 
 
-def test_group_whose_last_member_goes_is_empty_and_stored_as_such() -> None:
-    """`cluster/GST-05` with the Empty state of today: the generation is counted up and kept."""
+def test_group_without_members_is_stored_as_empty() -> None:
+    """The generation is incremented and stored."""
     rig = Rig()
     members, generation = rig.stable_group()
     assert code(rig.leave(*members)) == 0
@@ -327,8 +320,8 @@ def test_group_whose_last_member_goes_is_empty_and_stored_as_such() -> None:
 # --- syncing ---
 
 
-def test_syncs_wait_for_the_leader_and_get_their_part() -> None:
-    """`cluster/GSY-03`, `cluster/GSY-06`; members that the leader left out get an empty assignment (`GSY-04`)."""
+def test_syncs_wait_for_the_leaders_assignment() -> None:
+    """Members that the leader omitted get an empty assignment."""
     rig = Rig()
     (leader, second, third), generation = rig.joined_group(3)
     parked = [rig.sync(second, generation), rig.sync(third, generation)]
@@ -339,7 +332,7 @@ def test_syncs_wait_for_the_leader_and_get_their_part() -> None:
     assert parked[0].value.protocol_type == "consumer"
 
 
-def test_assignment_of_a_stranger_is_ignored() -> None:
+def test_assignment_for_an_unknown_member_is_ignored() -> None:
     rig = Rig()
     (leader,), generation = rig.joined_group(1)
     assert code(rig.sync(leader, generation, {leader: b"L", "stranger": b"X"})) == 0
@@ -347,7 +340,6 @@ def test_assignment_of_a_stranger_is_ignored() -> None:
 
 
 def test_followers_assignments_are_ignored() -> None:
-    """`cluster/GSY-03`."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     parked = rig.sync(follower, generation, {follower: b"mine"})
@@ -356,7 +348,6 @@ def test_followers_assignments_are_ignored() -> None:
 
 
 def test_lost_sync_answer_is_repeated() -> None:
-    """`cluster/GSY-05`."""
     rig = Rig()
     (_, follower), generation = rig.stable_group()
     assert rig.sync(follower, generation).value.assignment == follower.encode()
@@ -371,8 +362,7 @@ def test_sync_that_names_another_protocol_is_refused() -> None:
     assert code(rig.sync(leader, generation, protocol_type="consumer", protocol_name="range")) == 0
 
 
-def test_new_round_sends_parked_syncs_back_to_join() -> None:
-    """`cluster/GST-08`."""
+def test_new_rebalance_fails_parked_syncs() -> None:
     rig = Rig()
     (_, follower), generation = rig.joined_group()
     parked = rig.sync(follower, generation)
@@ -381,7 +371,7 @@ def test_new_round_sends_parked_syncs_back_to_join() -> None:
 
 
 def test_members_that_never_sync_are_removed_after_the_rebalance_timeout() -> None:
-    """Pending syncs expire: a leader that never syncs does not stall the group for ever."""
+    """A leader that never syncs does not block the group forever."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group(rebalance_ms=20_000)
     parked = rig.sync(follower, generation)
@@ -428,8 +418,8 @@ def test_full_group_refuses_new_members_but_not_its_own() -> None:
     assert rig.group().generation == generation + 1
 
 
-def test_full_round_refuses_whom_it_promised_a_place() -> None:
-    """Ids are promised freely; the places go to those who come back first."""
+def test_full_rebalance_refuses_late_pending_members() -> None:
+    """The number of pending members is not limited by the group size; the first to join get the places."""
     rig = Rig(group_max_size=2)
     promised = [rig.join(version=4).value.member_id for _ in range(3)]
     replies = [rig.join(member_id, version=4) for member_id in promised]
@@ -437,18 +427,18 @@ def test_full_round_refuses_whom_it_promised_a_place() -> None:
     assert [code(reply) for reply in replies] == [0, 0, GroupMaxSizeReachedError.code]
 
 
-def test_oldest_of_too_many_promised_ids_is_forgotten() -> None:
-    """``group_max_promised_members``: whoever it was promised to asks again; the round goes on with the others."""
+def test_oldest_pending_member_beyond_the_limit_is_evicted() -> None:
+    """``group_max_promised_members``: the evicted client joins again; the rebalance continues with the others."""
     rig = Rig(group_max_promised_members=2)
     promised = [rig.join(version=4).value.member_id for _ in range(3)]
     assert list(rig.group().pending_members) == promised[1:]
     replies = [rig.join(member_id, version=4) for member_id in promised]
     rig.pass_time(9)
     assert [code(reply) for reply in replies] == [UnknownMemberIdError.code, 0, 0]
-    assert len(rig.shard.timers) == 4  # two sessions, the sync, and the next look for expired offsets
+    assert len(rig.shard.timers) == 4  # two sessions, the sync deadline, and the expiry scan
 
 
-def test_loaded_group_that_is_too_large_has_to_rejoin() -> None:
+def test_loaded_group_above_group_max_size_rebalances() -> None:
     rig = Rig()
     members, generation = rig.stable_group(3)
     rig.config = type(rig.config)(group_max_size=2)
@@ -460,8 +450,8 @@ def test_loaded_group_that_is_too_large_has_to_rejoin() -> None:
     assert [reply.value.generation_id for reply in replies[:2]] == [generation + 1] * 2
 
 
-def test_member_that_rejoins_too_late_for_a_place_is_none_any_more() -> None:
-    """It is told that the group is full; a round must not wait for it, nor may it stay without a session."""
+def test_member_that_rejoins_a_full_rebalance_too_late_is_removed() -> None:
+    """It gets GROUP_MAX_SIZE_REACHED, and the rebalance does not wait for it."""
     rig = Rig(group_max_size=2, group_initial_rebalance_delay_ms=0)
     (leader, follower), _ = rig.stable_group(2)
     rejoins = rig.join(leader)

@@ -1,4 +1,4 @@
-"""The facade: one awaitable per API, from protocol message to protocol message."""
+"""The service: one awaitable per API, from protocol message to protocol message."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ NOT_COORDINATOR = NotCoordinatorError.code
 
 
 class TrioWorld(StillWorld):
-    """Trio's own clock, which the test turns."""
+    """A world on Trio's clock, which the test advances."""
 
     def now(self) -> float:
         return trio.current_time()
 
 
 class Desk:
-    """A coordinator of all 50 partitions on a scripted log, in a world that stands still."""
+    """A coordinator of all 50 partitions on a scripted log, with a manual clock."""
 
     def __init__(self, world: StillWorld | None = None, **config: int) -> None:
         self.world = world if world is not None else StillWorld()
@@ -92,7 +92,7 @@ class Desk:
         return await self.coordinator.join_group(request, version=version, client_id="app", client_host="/10.0.0.1")
 
     async def stable(self, group_id: str = "g") -> JoinGroupResponse:
-        """A group of one."""
+        """Create a stable group of one member."""
         answers: list[JoinGroupResponse] = []
 
         async def member() -> None:
@@ -128,7 +128,7 @@ def commit_request(group_id: str = "g", **fields: Any) -> OffsetCommitRequest:
 
 
 async def test_requests_with_an_empty_group_id_are_refused_except_for_offsets() -> None:
-    """`cluster/GJN-01`. Commits and fetches of the empty group are an old habit that Kafka still serves."""
+    """Kafka still serves commits and fetches of the empty group id."""
     desk = Desk()
     invalid = InvalidGroupIdError.code
     assert (await desk.join(group_id="")).error_code == invalid
@@ -144,12 +144,11 @@ async def test_requests_with_an_empty_group_id_are_refused_except_for_offsets() 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2_147_483_647])
 async def test_session_timeout_outside_the_limits_is_refused(session_ms: int) -> None:
-    """`cluster/GJN-01`."""
     answer = await Desk().join("someone", session_timeout_ms=session_ms)
     assert (answer.error_code, answer.member_id) == (InvalidSessionTimeoutError.code, "someone")
 
 
-async def test_before_version_1_the_session_timeout_serves_for_the_round() -> None:
+async def test_version_0_uses_the_session_timeout_as_rebalance_timeout() -> None:
     desk = Desk()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: desk.join(version=0, session_timeout_ms=7_000, rebalance_timeout_ms=-1))
@@ -159,8 +158,7 @@ async def test_before_version_1_the_session_timeout_serves_for_the_round() -> No
         desk.pass_time(7)
 
 
-async def test_everything_is_refused_by_a_broker_that_does_not_coordinate_the_group() -> None:
-    """`cluster/GJN-01`, `cluster/GHB-01`, `cluster/GMD-26`."""
+async def test_broker_that_does_not_coordinate_the_group_refuses_all_requests() -> None:
     desk = Desk()
     desk.coordinator.unload(desk.coordinator.partition_for("g"))
     coordinator = desk.coordinator
@@ -180,8 +178,8 @@ async def test_everything_is_refused_by_a_broker_that_does_not_coordinate_the_gr
     assert (await coordinator.list_groups(ListGroupsRequest())).error_code == 0
 
 
-async def test_while_loading_heartbeats_succeed_and_syncs_are_sent_back_to_join() -> None:
-    """`cluster/GHB-01`, `cluster/GSY-01`, erratum E19: so that a failover does not make everybody rejoin."""
+async def test_loading_shard_accepts_heartbeats_and_refuses_syncs_with_rebalance_in_progress() -> None:
+    """So that members need not rejoin after a failover."""
     desk = Desk()
     desk.coordinator.load(desk.coordinator.partition_for("g"), 1)
     coordinator, loading = desk.coordinator, CoordinatorLoadInProgressError.code
@@ -196,7 +194,6 @@ async def test_while_loading_heartbeats_succeed_and_syncs_are_sent_back_to_join(
 
 
 async def test_list_is_partial_while_a_shard_loads() -> None:
-    """`cluster/GMD-28`."""
     desk = Desk()
     await desk.coordinator.commit_offsets(commit_request("g"), version=8)
     await desk.coordinator.commit_offsets(commit_request("other"), version=8)
@@ -209,8 +206,8 @@ async def test_list_is_partial_while_a_shard_loads() -> None:
 # --- cancellation ---
 
 
-async def test_client_that_hangs_up_while_it_joins_stays_a_member_until_its_session_ends() -> None:
-    """Its answer goes nowhere; the round and the others are not disturbed."""
+async def test_disconnected_joining_client_stays_a_member_until_its_session_expires() -> None:
+    """Its answer is discarded; the rebalance and the other members are unaffected."""
     desk = Desk()
     first = await desk.stable()
     rejoined: list[JoinGroupResponse] = []
@@ -239,7 +236,7 @@ async def test_client_that_hangs_up_while_it_joins_stays_a_member_until_its_sess
     assert list(group.members) == [first.member_id]
 
 
-async def test_client_that_hangs_up_while_it_syncs_finds_its_assignment_later() -> None:
+async def test_disconnected_syncing_client_gets_its_assignment_later() -> None:
     desk = Desk()
     answers: list[JoinGroupResponse] = []
 
@@ -266,7 +263,7 @@ async def test_client_that_hangs_up_while_it_syncs_finds_its_assignment_later() 
     assert (await desk.coordinator.sync_group(ask)).assignment == b"F"
 
 
-async def test_commit_whose_client_hung_up_is_committed_all_the_same() -> None:
+async def test_commit_of_a_disconnected_client_is_committed() -> None:
     desk = Desk()
     desk.log.commits_at_once = False
     with trio.CancelScope() as gone:
@@ -285,7 +282,7 @@ async def test_commit_whose_client_hung_up_is_committed_all_the_same() -> None:
 
 
 async def test_task_fires_deadlines_as_the_clock_passes_them(autojump_clock: trio.testing.MockClock) -> None:
-    """The only task sleeps until the next deadline, and notices earlier ones that requests bring."""
+    """The task sleeps until the next deadline and wakes up for earlier ones that requests set."""
 
     desk = Desk(world=TrioWorld())
     coordinator = desk.coordinator
@@ -301,8 +298,7 @@ async def test_task_fires_deadlines_as_the_clock_passes_them(autojump_clock: tri
         nursery.cancel_scope.cancel()
 
 
-async def test_end_of_the_task_leaves_nobody_waiting(autojump_clock: trio.testing.MockClock) -> None:
-    """`cluster/GSD-01`."""
+async def test_end_of_the_task_fails_waiting_requests(autojump_clock: trio.testing.MockClock) -> None:
     desk = Desk(world=TrioWorld())
     answers: list[JoinGroupResponse] = []
 
@@ -323,14 +319,14 @@ async def test_defect_in_one_group_does_not_stop_the_others(caplog: pytest.LogCa
     group = desk.coordinator.runtime.read(desk.coordinator.partition_for("g"), lambda s: s.groups["g"])
     group.members[next(iter(group.members))].protocols = None  # type: ignore[assignment]
     desk.pass_time(10)
-    assert "a step of the coordinator failed" in caplog.text
+    assert "a coordinator step failed" in caplog.text
     await desk.stable("other")
 
 
 # --- leaving, versions ---
 
 
-async def test_before_version_3_the_error_of_the_one_who_leaves_is_that_of_the_response() -> None:
+async def test_leave_before_version_3_puts_the_error_into_the_response() -> None:
     desk = Desk()
     joined = await desk.stable()
     leave = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
@@ -339,7 +335,7 @@ async def test_before_version_3_the_error_of_the_one_who_leaves_is_that_of_the_r
     assert (again.error_code, again.members) == (UnknownMemberIdError.code, [])
 
 
-async def test_since_version_3_every_member_has_its_error() -> None:
+async def test_leave_since_version_3_has_an_error_per_member() -> None:
     desk = Desk()
     joined = await desk.stable()
     members = [MemberIdentity(member_id="x"), MemberIdentity(member_id=joined.member_id)]
@@ -352,9 +348,7 @@ async def test_since_version_3_every_member_has_its_error() -> None:
 
 
 @pytest.mark.parametrize(("protocol_type", "protocol_name"), [(None, None), ("consumer", None), (None, "range")])
-async def test_since_version_5_a_sync_without_its_protocol_is_refused(
-    protocol_type: str | None, protocol_name: str | None
-) -> None:
+async def test_sync_since_version_5_requires_its_protocol(protocol_type: str | None, protocol_name: str | None) -> None:
     """KIP-559."""
     desk = Desk()
     joined = await desk.stable()
@@ -370,7 +364,7 @@ async def test_since_version_5_a_sync_without_its_protocol_is_refused(
     assert (await desk.coordinator.sync_group(request, version=4)).error_code == 0
 
 
-async def test_what_quotes_the_longest_names_can_still_be_answered() -> None:
+async def test_error_messages_that_quote_the_longest_names_are_encodable() -> None:
     coordinator, name = Desk().coordinator, "\x01" * 32_767
     refused = await coordinator.consumer_group_heartbeat(
         ConsumerGroupHeartbeatRequest(
@@ -384,15 +378,14 @@ async def test_what_quotes_the_longest_names_can_still_be_answered() -> None:
         version=1,
     )
     assert refused.error_code == UnsupportedAssignorError.code
-    assert b"there is no assignor" in refused.encode(1)
+    assert b"unsupported assignor" in refused.encode(1)
     missing = await coordinator.describe_groups(DescribeGroupsRequest(groups=[name]), version=6)
     assert b"not found" in missing.encode(6)
     missing_too = await coordinator.consumer_group_describe(ConsumerGroupDescribeRequest(group_ids=[name]))
     assert missing_too.encode(1)
 
 
-async def test_describe_shows_members_and_what_they_were_assigned() -> None:
-    """`cluster/GMD-29`."""
+async def test_describe_shows_members_with_their_assignments() -> None:
     desk = Desk()
     joined = await desk.stable()
     request = DescribeGroupsRequest(groups=["g"])
@@ -417,15 +410,15 @@ async def test_describe_shows_no_assignment_of_a_group_that_is_not_stable() -> N
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0), (6, GroupIdNotFoundError.code)])
-async def test_group_that_is_not_there_is_dead(version: int, code: int) -> None:
-    """`cluster/GMD-29`; since version 6 with an error (KIP-1043)."""
+async def test_unknown_group_is_described_as_dead(version: int, code: int) -> None:
+    """Since version 6 with an error (KIP-1043)."""
     request = DescribeGroupsRequest(groups=["nobody"])
     (group,) = (await Desk().coordinator.describe_groups(request, version=version)).groups
     assert (group.group_state, group.error_code) == ("Dead", code)
     assert (group.error_message is not None) == (version == 6)
 
 
-async def test_list_filters_by_state_and_type_whatever_the_case() -> None:
+async def test_list_filters_by_state_and_type_ignoring_case() -> None:
     """KIP-518, KIP-848."""
     desk = Desk()
     await desk.stable("steady")
@@ -444,7 +437,7 @@ async def test_list_filters_by_state_and_type_whatever_the_case() -> None:
 
 
 async def test_delete_removes_empty_groups_only() -> None:
-    """Each has its own answer; a name that is given twice is deleted once."""
+    """Each group has its own answer; a repeated name is deleted once."""
     desk = Desk()
     await desk.stable("busy")
     await desk.coordinator.commit_offsets(commit_request("idle"), version=8)
@@ -456,7 +449,7 @@ async def test_delete_removes_empty_groups_only() -> None:
 
 
 async def test_groups_of_one_shard_are_deleted_with_one_append() -> None:
-    """Refusals among them do not keep the others from going."""
+    """Refused groups among them do not affect the others."""
     desk = Desk()
     partition = desk.coordinator.partition_for("idle-0")
     names = [name for i in range(2_000) if desk.coordinator.partition_for(name := f"idle-{i}") == partition][:10]
@@ -478,8 +471,8 @@ def commit_of_many(group_id: str, partitions: int) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=group_id, topics=[OffsetCommitRequestTopic(name="orders", partitions=many)])
 
 
-async def test_groups_with_very_many_positions_are_deleted_with_several_appends() -> None:
-    """A batch must stay below the largest one that the log takes."""
+async def test_groups_with_many_offsets_are_deleted_in_bounded_appends() -> None:
+    """A batch must stay below the log's maximum batch size."""
     desk = Desk()
     partition = desk.coordinator.partition_for("many")
     alike = [n for i in range(9_999) if desk.coordinator.partition_for(n := f"alike{i}") == partition][:2]
@@ -492,7 +485,7 @@ async def test_groups_with_very_many_positions_are_deleted_with_several_appends(
     assert (await desk.coordinator.list_groups(ListGroupsRequest())).groups == []
 
 
-async def test_very_many_positions_are_stored_together_though_others_are_served_before() -> None:
+async def test_large_commit_is_one_append_and_yields_before_it() -> None:
     desk = Desk()
     bystander = Bystander()
     async with trio.open_nursery() as nursery:
@@ -507,7 +500,7 @@ async def test_very_many_positions_are_stored_together_though_others_are_served_
 
 
 async def commit_meanwhile(desk: Desk, request: OffsetCommitRequest, change: Callable[[], object]) -> list[int]:
-    """Commit very many positions, with something happening while they are prepared; the error codes."""
+    """Commit many offsets, run ``change`` while they are prepared, and return the error codes."""
     codes: list[int] = []
 
     async def commit() -> None:
@@ -523,8 +516,8 @@ async def commit_meanwhile(desk: Desk, request: OffsetCommitRequest, change: Cal
     return codes
 
 
-async def test_of_very_many_positions_none_is_stored_on_a_topic_that_was_deleted_meanwhile() -> None:
-    """What removes positions on a deleted topic has come and gone when they are stored (`cluster/GMD-18`)."""
+async def test_large_commit_skips_a_topic_deleted_meanwhile() -> None:
+    """The removal of the topic's offsets has already run when the commit is appended."""
     desk = Desk()
     request = commit_of_many("many", 3_000)
     request.topics.append(
@@ -538,7 +531,7 @@ async def test_of_very_many_positions_none_is_stored_on_a_topic_that_was_deleted
     assert [(topic.name, len(topic.partitions)) for topic in fetched.topics] == [("bills", 1)]
 
 
-async def test_of_very_many_positions_none_is_stored_when_the_group_goes_on_without_the_member_meanwhile() -> None:
+async def test_large_commit_fails_when_its_member_is_removed_meanwhile() -> None:
     desk = Desk()
     joined = await desk.stable("many")
     desk.log.appends = 0
@@ -550,7 +543,7 @@ async def test_of_very_many_positions_none_is_stored_when_the_group_goes_on_with
     assert fetched.topics == []
 
 
-async def test_very_many_positions_whose_client_hangs_up_before_they_are_stored_are_not_stored() -> None:
+async def test_large_commit_cancelled_before_its_append_is_not_stored() -> None:
     desk = Desk()
     with trio.CancelScope() as gone:
         await commit_meanwhile(desk, commit_of_many("many", 3_000), gone.cancel)
@@ -558,7 +551,7 @@ async def test_very_many_positions_whose_client_hangs_up_before_they_are_stored_
     assert not desk.log.appends
 
 
-async def test_others_are_served_while_a_group_with_very_many_positions_is_deleted() -> None:
+async def test_deleting_a_group_with_many_offsets_yields_to_other_tasks() -> None:
     desk = Desk()
     await desk.coordinator.commit_offsets(commit_of_many("many", 4_500), version=8)
     bystander = Bystander()
@@ -569,7 +562,7 @@ async def test_others_are_served_while_a_group_with_very_many_positions_is_delet
     assert bystander.turns >= 3, "there are five appends"
 
 
-async def test_who_joins_a_group_while_its_very_many_positions_are_deleted_keeps_it() -> None:
+async def test_join_during_a_group_deletion_keeps_the_group() -> None:
     desk = Desk(group_initial_rebalance_delay_ms=0)
     await desk.coordinator.commit_offsets(commit_of_many("many", 4_500), version=8)
     async with trio.open_nursery() as nursery:
@@ -579,7 +572,7 @@ async def test_who_joins_a_group_while_its_very_many_positions_are_deleted_keeps
     assert result.error_code == NonEmptyGroupError.code
 
 
-async def test_deletion_that_fails_half_way_fails_for_all_that_were_not_deleted() -> None:
+async def test_partly_failed_deletion_fails_for_the_remaining_groups() -> None:
     desk = Desk()
     partition = desk.coordinator.partition_for("many")
     alike = next(n for i in range(9_999) if desk.coordinator.partition_for(n := f"alike{i}") == partition)
@@ -593,8 +586,8 @@ async def test_deletion_that_fails_half_way_fails_for_all_that_were_not_deleted(
     assert [result.error_code for result in results] == [0, 0]
 
 
-async def test_groups_that_were_deleted_before_the_shard_moved_are_not_said_to_have_stayed() -> None:
-    """Also those whose answers are still on their way out, few at a time."""
+async def test_groups_deleted_before_the_shard_moved_are_reported_as_deleted() -> None:
+    """Including groups whose answers are still queued."""
     desk = Desk()
     partition = desk.coordinator.partition_for("many")
     alike = [n for i in range(9_999) if desk.coordinator.partition_for(n := f"alike{i}") == partition][:80]
@@ -618,7 +611,7 @@ async def test_groups_that_were_deleted_before_the_shard_moved_are_not_said_to_h
     assert codes == [0] * 80 + [NOT_COORDINATOR]
 
 
-async def test_deleting_fails_for_those_groups_whose_log_fails() -> None:
+async def test_deletion_fails_for_groups_whose_append_fails() -> None:
     desk = Desk()
     await desk.coordinator.commit_offsets(commit_request("idle"), version=8)
     desk.log.fails_with = NotLeaderForPartitionError("moved")
@@ -626,7 +619,7 @@ async def test_deleting_fails_for_those_groups_whose_log_fails() -> None:
     assert result.error_code == NOT_COORDINATOR
 
 
-async def test_several_groups_are_fetched_at_once() -> None:
+async def test_fetch_returns_several_groups() -> None:
     """KIP-709: version 8 and later."""
     desk = Desk()
     await desk.coordinator.commit_offsets(commit_request("a"), version=8)
@@ -640,7 +633,7 @@ async def test_several_groups_are_fetched_at_once() -> None:
     ]
 
 
-async def test_offsets_are_deleted_by_name() -> None:
+async def test_offset_delete_removes_offsets_by_topic_name() -> None:
     desk = Desk()
     await desk.coordinator.commit_offsets(commit_request(), version=8)
     topics = [OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
@@ -650,7 +643,7 @@ async def test_offsets_are_deleted_by_name() -> None:
     assert again.error_code == GroupIdNotFoundError.code
 
 
-async def test_positions_on_deleted_topics_are_forgotten_everywhere() -> None:
+async def test_deleted_topic_is_removed_from_all_shards() -> None:
     desk = Desk()
     for name in ("a", "b"):
         await desk.coordinator.commit_offsets(commit_request(name), version=8)
@@ -658,8 +651,7 @@ async def test_positions_on_deleted_topics_are_forgotten_everywhere() -> None:
     assert (await desk.coordinator.list_groups(ListGroupsRequest())).groups == []
 
 
-async def test_commit_with_nothing_left_is_answered_without_a_coordinator() -> None:
-    """`cluster/GOC-01`."""
+async def test_commit_on_unknown_topics_only_needs_no_coordinator() -> None:
     desk = Desk()
     desk.coordinator.unload(desk.coordinator.partition_for("g"))
     request = commit_request()
@@ -684,7 +676,7 @@ async def test_fenced_commit_answers_every_partition() -> None:
     assert answer.topics[0].partitions[0].error_code == FencedInstanceIdError.code
 
 
-async def test_answers_by_topic_id_name_the_id() -> None:
+async def test_response_by_topic_id_names_the_id() -> None:
     desk = Desk()
     request = commit_request()
     request.topics[0].topic_id = TOPIC_IDS["orders"]
@@ -709,13 +701,12 @@ async def test_answers_by_topic_id_name_the_id() -> None:
     ],
 )
 def test_contradictory_configuration_is_refused(values: dict[str, int], message: str) -> None:
-    """`cluster/GSD-02`."""
     with pytest.raises(ConfigurationError, match=message):
         GroupCoordinatorConfig(**values)
 
 
-def test_records_are_kafkas_own_bytes() -> None:
-    """`cluster/GMD-06`: two bytes of kind before the key, two bytes of version before the value."""
+def test_records_equal_kafkas_bytes() -> None:
+    """The key starts with two bytes for the kind, the value with two bytes for the version."""
     rig = Rig()
     rig.commit(offsets={("orders", 2): 7}, metadata="m", leader_epoch=3, version=4, retention_ms=1_000)
     key, value = rig.log.records[3][0]

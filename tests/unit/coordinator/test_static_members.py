@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they restart without a rebalance, and their old selves are fenced."""
+"""Static members (KIP-345): they restart without a rebalance, and the old process is fenced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = [RANGE, ("roundrobin", subscription("orders"))]
 
 
 def static_group(rig: Rig, **arguments: object) -> tuple[list[str], int]:
-    """A stable group of the instances i-1 (its leader) and i-2."""
+    """Return a stable group of the instances i-1 (its leader) and i-2."""
     replies = [rig.join(instance_id=name, **arguments) for name in ("i-1", "i-2")]  # type: ignore[arg-type]
     rig.pass_time(9)
     members = [reply.value.member_id for reply in replies]
@@ -40,7 +40,7 @@ def test_static_follower_restarts_without_a_rebalance() -> None:
 
 
 def test_restart_survives_a_restart_of_the_coordinator() -> None:
-    """The new member id is stored before it is answered."""
+    """The new member id is stored before the join is answered."""
     rig = Rig()
     _, generation = static_group(rig)
     back = rig.join(instance_id="i-2").value
@@ -49,14 +49,14 @@ def test_restart_survives_a_restart_of_the_coordinator() -> None:
 
 
 def test_static_leader_that_restarts_is_told_to_skip_the_assignment() -> None:
-    """KIP-814, from version 9: it leads, and leaves the assignment as it is."""
+    """KIP-814, since version 9: it leads, and must not assign."""
     rig = Rig()
     static_group(rig)
     back = rig.join(instance_id="i-1", version=9).value
     assert (back.leader, back.skip_assignment, len(back.members)) == (back.member_id, True, 2)
 
 
-def test_static_leader_that_cannot_skip_the_assignment_is_told_that_another_leads() -> None:
+def test_static_leader_without_skip_assignment_sees_its_old_id_as_leader() -> None:
     """Before version 9, the old id as leader keeps the client from assigning in a stable group."""
     rig = Rig()
     (leader, _), _ = static_group(rig)
@@ -80,7 +80,7 @@ def test_old_process_of_a_restarted_member_is_fenced(request_name: str) -> None:
     assert code(ask()) == FENCED
 
 
-def test_old_process_that_hides_its_instance_is_unknown() -> None:
+def test_old_process_without_its_instance_id_is_unknown() -> None:
     rig = Rig()
     (_, follower), generation = static_group(rig)
     rig.join(instance_id="i-2")
@@ -92,14 +92,14 @@ def test_parked_requests_of_the_old_process_are_fenced_at_once() -> None:
     (leader, follower), _ = static_group(rig)
     rig.join(leader, instance_id="i-1")
     parked = rig.join(follower, instance_id="i-2", protocols=[("range", b"changed")])
-    assert parked.is_set  # both have rejoined: the round is over
+    assert parked.is_set  # both have rejoined, so the join phase is complete
     parked = rig.sync(follower, 2, instance_id="i-2")
     rig.join(instance_id="i-2")
     assert code(parked) == FENCED
     assert rig.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_restart_while_members_join_takes_the_old_place() -> None:
+def test_restart_during_the_join_phase_takes_the_old_place() -> None:
     rig = Rig()
     (leader, follower), generation = static_group(rig)
     parked = rig.join(leader, instance_id="i-1")
@@ -109,8 +109,8 @@ def test_restart_while_members_join_takes_the_old_place() -> None:
     assert follower not in rig.group().members
 
 
-def test_restart_while_the_assignment_is_awaited_starts_a_new_round() -> None:
-    """The leader assigns to the old id; only a new round helps."""
+def test_restart_during_the_sync_phase_starts_a_rebalance() -> None:
+    """The leader assigns to the old member id, so the group must rebalance."""
     rig = Rig()
     (leader, _), generation = static_group(rig)
     rig.join(leader, instance_id="i-1")
@@ -121,7 +121,7 @@ def test_restart_while_the_assignment_is_awaited_starts_a_new_round() -> None:
     assert code(rig.heartbeat(leader, generation + 1, instance_id="i-1")) == RebalanceInProgressError.code
 
 
-def test_restart_with_another_protocol_rebalances_only_if_the_choice_changes() -> None:
+def test_restart_with_other_protocols_rebalances_only_if_the_selection_changes() -> None:
     rig = Rig()
     static_group(rig, protocols=BOTH)
     back = rig.join(instance_id="i-2", protocols=[*BOTH, ("sticky", b"")])
@@ -130,7 +130,7 @@ def test_restart_with_another_protocol_rebalances_only_if_the_choice_changes() -
     assert (code(parked), rig.state()) == (None, GroupState.PREPARING_REBALANCE)
 
 
-def test_restarted_member_keeps_its_place_in_line_for_leadership() -> None:
+def test_restarted_member_keeps_its_position_in_the_member_order() -> None:
     rig = Rig()
     (leader, _), _ = static_group(rig)
     back = rig.join(instance_id="i-1").value.member_id
@@ -138,7 +138,7 @@ def test_restarted_member_keeps_its_place_in_line_for_leadership() -> None:
     assert leader not in rig.group().members
 
 
-def test_restart_that_cannot_be_stored_leaves_the_old_member() -> None:
+def test_failed_append_of_a_restart_keeps_the_old_member() -> None:
     rig = Rig()
     (_, follower), generation = static_group(rig)
     rig.log.fails_with = NotLeaderForPartitionError("moved")
@@ -150,7 +150,7 @@ def test_restart_that_cannot_be_stored_leaves_the_old_member() -> None:
     assert rig.group().members == {}
 
 
-def test_static_member_survives_a_round_that_it_missed_until_its_session_ends() -> None:
+def test_static_member_survives_missed_rebalances_until_its_session_expires() -> None:
     rig = Rig()
     (leader, follower), generation = static_group(rig, session_ms=100_000, rebalance_ms=20_000)
     waiting = rig.join(leader, instance_id="i-1", session_ms=100_000, rebalance_ms=20_000)
@@ -160,7 +160,7 @@ def test_static_member_survives_a_round_that_it_missed_until_its_session_ends() 
     assert follower in rig.group().members
 
 
-def test_round_in_which_nobody_rejoins_goes_on_while_static_members_live() -> None:
+def test_rebalance_without_rejoins_continues_while_static_members_live() -> None:
     rig = Rig()
     (leader, _follower), generation = static_group(rig, session_ms=50_000, rebalance_ms=20_000)
     rig.join(leader, instance_id="i-1", session_ms=50_000, rebalance_ms=20_000)
@@ -171,21 +171,21 @@ def test_round_in_which_nobody_rejoins_goes_on_while_static_members_live() -> No
     assert (rig.state(), rig.group().generation) == (GroupState.EMPTY, generation + 1)
 
 
-def test_full_group_takes_its_own_instance_back() -> None:
+def test_full_group_accepts_its_own_instance() -> None:
     rig = Rig(group_max_size=2)
     static_group(rig)
     assert code(rig.join(instance_id="i-2")) == 0
     assert code(rig.join(instance_id="i-3")) == GroupMaxSizeReachedError.code
 
 
-def test_an_instance_without_a_name_makes_no_room_for_others() -> None:
+def test_empty_instance_id_does_not_exceed_group_max_size() -> None:
     rig = Rig(group_max_size=1)
     rig.join(instance_id="")
     rig.pass_time(9)
     assert code(rig.join()) == GroupMaxSizeReachedError.code
 
 
-def test_unknown_member_id_with_an_unknown_instance() -> None:
+def test_unknown_member_with_an_unknown_instance_is_refused() -> None:
     rig = Rig()
     static_group(rig)
     assert code(rig.join("somebody", instance_id="i-9")) == UnknownMemberIdError.code

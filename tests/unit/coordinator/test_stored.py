@@ -1,4 +1,4 @@
-"""The records of groups and positions, in every version that Kafka ever wrote (`cluster/GMD-06`, `cluster/GMD-07`)."""
+"""The records of groups and offsets, in every version that Kafka has written."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def version_of(data: bytes | None) -> int:
 
 @pytest.mark.parametrize("key_version", [0, 1])
 @pytest.mark.parametrize("version", range(5))
-def test_positions_of_every_version_are_read(version: int, key_version: int) -> None:
-    """`cluster/GMD-18`: those that say when they expire keep that; leader epochs and topic ids came later."""
+def test_offset_records_of_every_version_are_readable(version: int, key_version: int) -> None:
+    """Version 1 has an expiry time, version 3 added the leader epoch, version 4 the topic id."""
     value = OffsetCommitValue(offset=42, metadata="mine", commit_timestamp=NOW)
     if version == 1:
         value.expire_timestamp = NOW + 5
@@ -53,8 +53,8 @@ def test_positions_of_every_version_are_read(version: int, key_version: int) -> 
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_groups_of_every_version_are_read(version: int) -> None:
-    """Rebalance timeouts came with version 1, the time of the state with 2, instances with 3."""
+def test_group_records_of_every_version_are_readable(version: int) -> None:
+    """Version 1 added the rebalance timeout, version 2 the state timestamp, version 3 the instance id."""
     member = MemberMetadata(
         member_id="m", client_id="c", client_host="/h", session_timeout=7_000, subscription=b"s", assignment=b"a"
     )
@@ -78,8 +78,8 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     assert (kept.metadata("range"), kept.assignment) == (b"s", b"a")
 
 
-def test_versions_that_are_written_are_those_of_kafka_4() -> None:
-    """A group is version 3; a position version 4, or 1 when it says when it expires, which only that version can."""
+def test_written_record_versions_are_those_of_kafka_4() -> None:
+    """Group metadata is version 3; an offset is version 4, or version 1 with an expiry time."""
     group = encode(GroupChange("g", GroupMetadataValue(protocol_type="consumer", generation=1, protocol="range")))
     assert (version_of(group.key), version_of(group.value)) == (2, 3)
     position = encode(OffsetChange(KEY, CommittedOffset(1, -1, "", NOW, topic_id=TOPIC_IDS["orders"])))
@@ -91,15 +91,15 @@ def test_versions_that_are_written_are_those_of_kafka_4() -> None:
 
 
 @pytest.mark.parametrize("key_version", [99, 32_767, -1])
-def test_kinds_that_nobody_here_knows_are_skipped(key_version: int) -> None:
-    """`cluster/GMD-06`: a newer broker may have written them."""
+def test_unknown_record_kinds_are_skipped(key_version: int) -> None:
+    """A newer broker may have written them."""
     assert decode(struct.pack(">h", key_version) + b"whatever", b"x") is None
 
 
 @pytest.mark.parametrize("kind", ["group", "position"])
 @pytest.mark.parametrize("version", [5, 99, -1])
-def test_value_of_a_version_that_nobody_here_knows_is_no_ownership(kind: str, version: int) -> None:
-    """`cluster/GMD-06`: it fails explicitly. What it says would otherwise be lost when the key is written anew."""
+def test_shard_with_an_unknown_value_version_fails_to_load(kind: str, version: int) -> None:
+    """Skipping it would lose its content when the key is written again."""
     if kind == "group":
         key = GroupMetadataKey(group="g").encode_versioned(2)
     else:
@@ -113,8 +113,7 @@ def test_value_of_a_version_that_nobody_here_knows_is_no_ownership(kind: str, ve
     assert rig.runtime.state(PARTITION) is ShardState.FAILED
 
 
-def test_group_whose_leader_is_gone_is_led_by_somebody_who_is_there() -> None:
-    """`cluster/GMD-11`."""
+def test_loaded_group_with_a_missing_leader_elects_another() -> None:
     members = [MemberMetadata(member_id=name, session_timeout=7_000) for name in ("x", "y")]
     value = GroupMetadataValue(protocol_type="t", generation=1, protocol="p", leader="gone", members=members)
     rig = Rig()

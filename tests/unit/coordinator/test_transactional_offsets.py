@@ -1,4 +1,4 @@
-"""Positions that a transaction commits: they count when it does, and readers can ask to be told to wait (KIP-447)."""
+"""Transactional offset commits take effect with the transaction; readers can require stable offsets (KIP-447)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEEK = 7 * 24 * 3600.0
 
 
 class LogWithTransactions(ScriptedLog):
-    """A log in which some records belong to transactions; a marker is a record that says nothing else."""
+    """A log in which some records belong to transactions; a marker is an otherwise empty record."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class LogWithTransactions(ScriptedLog):
 
 
 class Story:
-    """What was written, in its order; every question is put to a shard that has read it all."""
+    """A log of commits and markers in order; `load` returns a rig whose shard has read all of it."""
 
     def __init__(self, **config: int) -> None:
         self.rig = Rig(**config)
@@ -71,7 +71,7 @@ class Story:
 
 
 def stable_fetch(rig: Rig, *partitions: int) -> Reply[OffsetFetchResponseGroup]:
-    """OffsetFetch with ``require_stable``; without partitions of everything."""
+    """Send OffsetFetch with ``require_stable`` for the given partitions, or for all when none is given."""
     topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=list(partitions))] if partitions else None
     asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
 
@@ -88,7 +88,7 @@ def found(reply: Reply[OffsetFetchResponseGroup]) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize(("commits", "offset"), [(True, 5), (False, 3)])
-def test_position_counts_when_its_transaction_commits_and_never_when_it_aborts(commits: bool, offset: int) -> None:
+def test_transactional_offset_takes_effect_on_commit_only(commits: bool, offset: int) -> None:
     story = Story()
     story.commit(3)
     story.commit(5, producer=PRODUCER)
@@ -96,8 +96,8 @@ def test_position_counts_when_its_transaction_commits_and_never_when_it_aborts(c
     assert story.load().offset() == offset
 
 
-def test_position_of_an_open_transaction_is_unstable_for_those_who_care() -> None:
-    """cluster section 19: UNSTABLE_OFFSET_COMMIT; who does not ask for it sees what was committed before."""
+def test_offset_of_an_open_transaction_is_unstable_for_stable_fetches() -> None:
+    """The error is UNSTABLE_OFFSET_COMMIT; other readers see the committed offset."""
     story = Story()
     story.commit(3)
     story.commit(4, partition=1)
@@ -111,8 +111,8 @@ def test_position_of_an_open_transaction_is_unstable_for_those_who_care() -> Non
     assert found(stable_fetch(story.load(), 0, 1, 2)) == [(0, 5, 0), (1, 4, 0), (2, 6, 0)]
 
 
-def test_stable_fetch_waits_until_what_it_says_is_committed() -> None:
-    """A reader must not learn of less than what a transaction that has just ended committed."""
+def test_stable_fetch_waits_until_its_offsets_are_committed() -> None:
+    """A reader must not miss the offsets of a transaction that has just ended."""
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1})
     rig.log.commits_at_once = False
@@ -125,7 +125,7 @@ def test_stable_fetch_waits_until_what_it_says_is_committed() -> None:
 
 
 @pytest.mark.parametrize("marker_first", [True, False])
-def test_commit_that_was_written_last_wins_whenever_the_transactions_end(marker_first: bool) -> None:
+def test_last_written_commit_wins_in_any_order_of_transaction_ends(marker_first: bool) -> None:
     story = Story()
     story.commit(10, producer=PRODUCER)
     story.commit(11, producer=OTHER_PRODUCER)
@@ -134,7 +134,7 @@ def test_commit_that_was_written_last_wins_whenever_the_transactions_end(marker_
     assert story.load().offset() == 11
 
 
-def test_commit_outside_of_transactions_overtakes_what_is_pending() -> None:
+def test_commit_outside_transactions_replaces_pending_offsets() -> None:
     story = Story()
     story.commit(10, producer=PRODUCER)
     story.commit(12)
@@ -144,7 +144,7 @@ def test_commit_outside_of_transactions_overtakes_what_is_pending() -> None:
     assert story.load().offset() == 12
 
 
-def test_tombstone_removes_what_is_pending_too() -> None:
+def test_tombstone_removes_pending_offsets() -> None:
     story = Story()
     story.commit(10, producer=PRODUCER)
     story.commit(11, producer=OTHER_PRODUCER)
@@ -165,14 +165,14 @@ def test_transactions_of_several_groups_end_together() -> None:
     assert list(rig.shard.offsets.pending.groups()) == ["b"]
 
 
-def test_marker_of_a_transaction_that_committed_no_positions_means_nothing() -> None:
+def test_marker_of_a_transaction_without_offsets_has_no_effect() -> None:
     story = Story()
     story.commit(3)
     story.end(PRODUCER, commits=True)
     assert story.load().offset() == 3
 
 
-def test_marker_above_the_high_watermark_is_not_shown_yet() -> None:
+def test_marker_above_the_high_watermark_is_not_visible() -> None:
     story = Story()
     story.commit(3)
     story.commit(5, producer=PRODUCER)
@@ -184,7 +184,7 @@ def test_marker_above_the_high_watermark_is_not_shown_yet() -> None:
     assert rig.offset() == 5
 
 
-def test_group_of_which_a_transaction_alone_knows_is_there_until_it_aborts() -> None:
+def test_group_with_pending_offsets_only_exists_until_the_abort() -> None:
     story = Story()
     story.commit(5, producer=PRODUCER)
     rig = story.load()
@@ -196,7 +196,7 @@ def test_group_of_which_a_transaction_alone_knows_is_there_until_it_aborts() -> 
     assert rig.shard.groups == {}
 
 
-def test_live_shard_and_one_that_loads_see_the_same() -> None:
+def test_live_shard_and_loaded_shard_agree() -> None:
     story = Story()
     rig = story.load()
     change = OffsetChange(OffsetKey("g", "orders", 0), CommittedOffset(5, -1, "", 0))
@@ -207,7 +207,7 @@ def test_live_shard_and_one_that_loads_see_the_same() -> None:
     assert rig.offset() == 5
 
 
-def test_expiry_leaves_positions_and_groups_of_open_transactions_alone() -> None:
+def test_expiry_skips_offsets_of_open_transactions() -> None:
     story = Story()
     story.commit(3)
     story.commit(4, partition=1)
@@ -217,7 +217,7 @@ def test_expiry_leaves_positions_and_groups_of_open_transactions_alone() -> None
     assert (rig.offset(), rig.offset("orders", 1), list(rig.shard.groups)) == (3, -1, ["g"])
 
 
-def test_deleting_offsets_groups_and_topics_removes_what_is_pending() -> None:
+def test_deleting_offsets_groups_and_topics_removes_pending_offsets() -> None:
     removals: list[Callable[[Rig], object]] = [
         lambda rig: rig.delete_offsets(("orders", 0)),
         lambda rig: rig.delete_group(),

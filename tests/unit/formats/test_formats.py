@@ -787,7 +787,7 @@ def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry):
 
 @pytest.mark.parametrize("given", [{"user": "me", "password": "hush"}, {"token": "hush"}])
 def test_no_local_variable_of_a_failure_shows_a_password(stub: StubRegistry, clock: Clock, given: dict[str, str]):
-    """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all (`spark/2.4`)."""
+    """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all."""
     registry = SchemaRegistry(stub.url, **given)
     secret = next(iter(registry._credentials().values()))
     with pytest.raises(SchemaRegistryError) as failed:

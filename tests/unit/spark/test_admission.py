@@ -1,4 +1,4 @@
-"""How much of what is there one micro-batch takes (`spark/3.1`)."""
+"""How much of what is there one micro-batch takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def taken(start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> t
 
 
 def test_ten_offsets_over_101_11_and_1_are_8_and_1_and_1_and_then_9_and_1():
-    """`spark/3.1`: the connector's own vector."""
+    """The connector's own vector."""
     start, latest = {A: 100, B: 10, C: 1}, {A: 201, B: 21, C: 2}
     first = prorate(start, latest, 10)
     assert taken(start, first) == (8, 1, 1)
@@ -41,7 +41,7 @@ def test_ten_offsets_over_101_11_and_1_are_8_and_1_and_1_and_then_9_and_1():
 def test_shares_are_rounded_where_the_connectors_doubles_are(
     limit: int, sizes: tuple[int, ...], shares: tuple[int, ...]
 ):
-    """`spark/3.1`: limit * (size / total) in doubles, then ceil below one and else floor, by the byte code of the
+    """Limit * (size / total) in doubles, then ceil below one and else floor, by the byte code of the
     connector of Spark 4.2. What misses a whole number by a hair's breadth is one less."""
     start = {one: 7 for one, _ in zip((A, B, C), sizes, strict=False)}
     latest = {one: 7 + size for one, size in zip((A, B, C), sizes, strict=False)}
@@ -99,7 +99,7 @@ def test_batches_follow_each_other_to_the_end(found: dict[TopicPartition, list[i
 
 
 def test_the_first_batch_runs_however_small_and_the_next_waits_for_enough():
-    """`spark/3.1`: minOffsetsPerTrigger, maxTriggerDelay."""
+    """MinOffsetsPerTrigger, maxTriggerDelay."""
     admission = Admission(min_offsets=10, max_delay_ms=1_000)
     assert admission.admit({A: 0}, {A: 3}, now_ms=50) == {A: 3}
     assert admission.admit({A: 3}, {A: 12}, now_ms=60) == {A: 3}, "nine are too few"

@@ -1,4 +1,4 @@
-"""Which offsets a batch covers, asked of brokers that answer from tables (KafkaOffsetReaderSuite; `spark/3.4`)."""
+"""Which offsets a batch covers, asked of brokers that answer from tables (KafkaOffsetReaderSuite)."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ async def test_times_must_name_exactly_the_partitions_that_there_are(specified: 
 
 
 async def test_partitions_left_out_may_stand_at_the_earliest_or_the_latest():
-    """`spark/5.2`: onMissingPartitions"""
+    """OnMissingPartitions"""
     start = {"startingOffsets": '{"orders": {"0": 12}}'}
     assert await planned({**start, "onMissingPartitions": "earliest"}) == [task(A, 12, 20), task(B, 0, 7)]
     assert await planned({**start, "onMissingPartitions": "latest"}) == [task(A, 12, 20)]

@@ -1,4 +1,4 @@
-"""Asking brokers from the driver: tries, deadlines, and what is no longer there (`spark/3.1`, `spark/5.4`)."""
+"""Asking brokers from the driver: tries, deadlines, and what is no longer there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def options(**more: str) -> ReadOptions:
 
 
 def test_what_a_client_says_of_its_settings_is_told_by_the_options_of_spark():
-    """`spark/5.2`: who reads ``request_timeout_ms`` would give it as an option, and Spark's is another."""
+    """Who reads ``request_timeout_ms`` would give it as an option, and Spark's is another."""
     error = without_frames(RequestTimedOutError("no answer within request_timeout_ms=5 from 'client_id'"))
     assert str(error) == "no answer within kafka.request.timeout.ms=5 from 'client_id'"
     assert error.__notes__ == ["Try again; if it lasts, look at the broker's load or raise kafka.request.timeout.ms."]

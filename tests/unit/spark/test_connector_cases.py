@@ -1,4 +1,4 @@
-"""The page of the connector's cases is true: every test that it names exists (`spark/3.5`)."""
+"""The page of the connector's cases is true: every test that it names exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The top-level module that Spark imports by itself (`spark/2.4`)."""
+"""The top-level module that Spark imports by itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_importing_it_brings_in_nothing_that_could_fail():
 
 
 def test_the_source_has_the_name_that_spark_looks_for():
-    """`spark/5.10`: a name of its own"""
+    """Promised: a name of its own"""
     assert pyspark_triokafka.DefaultSource.name() == "triokafka"
 
 

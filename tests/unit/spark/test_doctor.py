@@ -84,7 +84,6 @@ def test_a_wrong_java_home_is_a_problem_though_there_is_another_java(monkeypatch
 def test_each_package_is_held_against_what_spark_takes(
     monkeypatch: pytest.MonkeyPatch, package: str, version: str | None, verdict: str, fix: str
 ):
-    """`spark/1.1`"""
     monkeypatch.setattr(doctor, "_version", {**VERSIONS, package: version}.get)
     assert (found(package).verdict, fix in found(package).fix) == (verdict, True)
 
@@ -111,7 +110,7 @@ case "$2" in *version_info*) echo {version};; *) echo {missing} none;; esac
 def test_workers_with_another_python_are_a_problem(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, missing: str, verdict: str, said: str
 ):
-    """`spark/1.2`: every task of such a session fails."""
+    """Every task of such a session fails."""
     monkeypatch.setenv("PYSPARK_PYTHON", python(tmp_path, version, missing))
     seen = found("Python")
     assert (seen.verdict, said in seen.found) == (verdict, True)
@@ -124,7 +123,6 @@ def test_workers_without_any_python_are_a_problem(monkeypatch: pytest.MonkeyPatc
 
 
 def test_tcp_between_java_and_python_gets_advice(monkeypatch: pytest.MonkeyPatch):
-    """`spark/2.3`"""
     assert found("Unix sockets", {}).verdict == "advice"
     assert "session_conf" in found("Unix sockets", {}).fix
     assert found("worker reuse", {"spark.python.worker.reuse": "false"}).verdict == "advice"

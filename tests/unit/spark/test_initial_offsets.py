@@ -1,4 +1,4 @@
-"""Where a query began, in the connector's file (`spark/3.2`)."""
+"""Where a query began, in the connector's file."""
 
 from __future__ import annotations
 

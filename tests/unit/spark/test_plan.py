@@ -1,4 +1,4 @@
-"""How ranges become tasks: the connector's vectors as numbers (`spark/3.3`), and the putting together, which is ours.
+"""How ranges become tasks: the connector's vectors as numbers, and the putting together, which is ours.
 
 Partitions of the vectors are called t1, t2 and t3; a range is written as (partition, first offset, end).
 """
@@ -180,7 +180,7 @@ def test_a_range_is_cut_into_no_more_pieces_than_it_has_offsets():
 
 
 def test_small_ranges_are_put_together_into_tasks_of_like_size():
-    """`spark/5.2`: a task costs Spark some 20 ms, so 40 small partitions cost most of a second."""
+    """A task costs Spark some 20 ms, so 40 small partitions cost most of a second."""
     there = [OffsetRange("t", number, 0, 10) for number in range(40)]
     found = merge(there, 4)
     assert len(found) == 4

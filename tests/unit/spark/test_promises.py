@@ -1,4 +1,4 @@
-"""What the source promises: each row of its feature table has a test that names it (`spark/5.10`)."""
+"""What the source promises: each row of its feature table has a test that names it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_each_row_is_named_by_a_test() -> None:
         row
         for file in files
         if file != here
-        for row in re.findall(r"`spark/5\.10`: ([^\n\".)]+)", file.read_text(encoding="utf-8"))
+        for row in re.findall(r"Promised: ([^\n\".)]+)", file.read_text(encoding="utf-8"))
     }
     assert named | {"filter push-down", "Kafka tests without docker"} == PROMISED
 
 
 def test_no_test_needs_docker_or_a_broker_of_the_jvm() -> None:
-    """`spark/5.10`: Kafka tests without docker. Apache Kafka itself is what `make interop` adds, from its jars."""
+    """Promised: Kafka tests without docker. Apache Kafka itself is what `make interop` adds, from its jars."""
     places = (Path(__file__).parent, Path(__file__).parents[2] / "spark")
     for file in (file for place in places for file in place.rglob("*.py")):
         imported = re.findall(r"^\s*(?:from|import) ([\w.]+)", file.read_text(encoding="utf-8"), re.MULTILINE)
@@ -42,5 +42,5 @@ def test_no_test_needs_docker_or_a_broker_of_the_jvm() -> None:
 
 
 def test_filters_are_not_pushed_down() -> None:
-    """`spark/5.10`: filter push-down. Spark 4.1 to 4.3 return wrong results when a frame is used again (`spark/0`)."""
+    """Promised: filter push-down. Spark 4.1 to 4.3 return wrong results when a frame is used again."""
     assert TopicReader.pushFilters is DataSourceReader.pushFilters

@@ -1,4 +1,4 @@
-"""How far a query is behind, and who is told (`spark/5.6`)."""
+"""How far a query is behind, and who is told."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Told:
 
 
 def test_the_three_numbers_have_the_connectors_names_and_are_text():
-    """`spark/5.10`: behind-latest metrics"""
+    """Promised: behind-latest metrics"""
     (found,) = progress_lag(progress(source({"orders": {"0": 5, "1": 9}}, {"orders": {"0": 10, "1": 10}})))
     assert found.behind == {A: 5, B: 1}
     assert found.metrics() == {
@@ -170,7 +170,7 @@ def test_passwords_are_not_shown():
 
 
 def test_clients_are_kept_under_names_that_show_no_password(monkeypatch: pytest.MonkeyPatch):
-    """Spark can print every local variable of a failed call (`spark/2.4`)."""
+    """Spark can print every local variable of a failed call."""
     keys: list[Any] = []
 
     class Kept:

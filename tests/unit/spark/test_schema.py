@@ -1,4 +1,4 @@
-"""Columns and types, compared with those of Spark's own Kafka source (`spark/3.1`)."""
+"""Columns and types, compared with those of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_columns_and_types_are_the_connectors(headers: bool, expected: str):
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_arrow_types_are_what_spark_compares_with(headers: bool):
-    """`spark/2.4`: 4.2 and later compare the first batch's schema to the letter, nested names included."""
+    """4.2 and later compare the first batch's schema to the letter, nested names included."""
     schema = arrow_schema(options(headers))
     assert tuple(schema.names) == options(headers).columns
     assert schema.field("timestamp").type == pa.timestamp("us", tz="UTC")

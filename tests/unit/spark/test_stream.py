@@ -1,4 +1,4 @@
-"""The stream reader's decisions, the brokers' answers being given (`spark/2.1`, `spark/3.4`)."""
+"""The stream reader's decisions, the brokers' answers being given."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_latest_is_resolved_once_though_spark_asks_twice(brokers: GivenBrokers):
 
 
 def test_one_method_serves_old_and_new_sparks():
-    """`spark/2.1`: the engine looks at the number of parameters, and older ones call it without any."""
+    """The engine looks at the number of parameters, and older ones call it without any."""
     parameters = inspect.signature(reader().latestOffset).parameters.values()
     assert [parameter.default for parameter in parameters] == [None, None]
 
@@ -116,7 +116,7 @@ def test_without_a_start_the_first_batch_is_whole_and_the_others_follow_each_oth
 
 
 def test_after_a_first_batch_without_a_start_the_next_waits_for_enough(brokers: GivenBrokers):
-    """`spark/3.1`: minOffsetsPerTrigger. Only the first batch does not wait, also in Spark 4.0 and 4.1."""
+    """MinOffsetsPerTrigger. Only the first batch does not wait, also in Spark 4.0 and 4.1."""
     now = [0.0]
     brokers.ends = [{A: 3}]
     asked = reader(now, minOffsetsPerTrigger="10", maxTriggerDelay="1m", startingOffsets="earliest")
@@ -212,7 +212,7 @@ def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers):
 
 
 def test_an_offset_beyond_the_end_is_a_loss_in_a_run_of_available_now_too(brokers: GivenBrokers):
-    """`spark/3.4`: the query would begin at the end instead, and read in its next run what was to be left out."""
+    """The query would begin at the end instead, and read in its next run what was to be left out."""
     brokers.ends = [{A: 5, B: 5}]
     named = {"startingOffsets": '{"orders": {"0": 1000, "1": -1}}'}
     for fails in ("true", "false"):

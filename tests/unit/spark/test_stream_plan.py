@@ -1,4 +1,4 @@
-"""What one micro-batch reads, and what of it the brokers have no longer (`spark/3.4`)."""
+"""What one micro-batch reads, and what of it the brokers have no longer."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_run_of_available_now_ends_at_what_there_was():
 def test_the_four_checks_of_available_now(
     end: dict[TopicPartition, int], latest: dict[TopicPartition, int], sentence: str
 ):
-    """In the connector's words (`spark/3.4`)."""
+    """In the connector's words."""
     with pytest.raises(ChangedTargetError) as refused:
         AvailableNowTarget({A: 5, B: 3}).check(end, latest)
     assert sentence in str(refused.value)

@@ -1,4 +1,4 @@
-"""Which partitions a read is about (ConsumerStrategySuite; `spark/3.1`)."""
+"""Which partitions a read is about (ConsumerStrategySuite)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A log that is cut under a task by a leader that had not followed (KIP-320), or that is another topic's where brokers
-are asked by name, where loss is an error and where it is let pass (`spark/3.4`). In virtual time."""
+are asked by name, where loss is an error and where it is let pass. In virtual time."""
 
 from __future__ import annotations
 

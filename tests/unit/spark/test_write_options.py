@@ -1,4 +1,4 @@
-"""What a write can be told, and which columns it takes (`spark/3.1`, sink)."""
+"""What a write can be told, and which columns it takes (sink)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def test_options_become_settings_of_the_producer():
 
 
 def test_the_producer_is_idempotent_and_waits_for_all_replicas_unless_told_otherwise():
-    """`spark/5.7`"""
     from triokafka.client.config import ProducerOptions
 
     options = ProducerOptions.parse(WriteOptions.parse(SERVERS).producer_settings())
@@ -54,7 +53,7 @@ def test_the_producer_is_idempotent_and_waits_for_all_replicas_unless_told_other
 
 
 def test_settings_are_in_no_repr():
-    """`spark/2.4`: Spark can print the local variables of a failed task."""
+    """Spark can print the local variables of a failed task."""
     assert "localhost" in repr(WriteOptions.parse(SERVERS))
     assert "my-client" not in repr(WriteOptions.parse({**SERVERS, "kafka.client.id": "my-client"}))
 
@@ -109,7 +108,7 @@ def test_what_other_sinks_know_is_a_warning(caplog: pytest.LogCaptureFixture):
     ],
 )
 def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]):
-    """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all (`spark/2.4`)."""
+    """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all."""
     source = DefaultSource({**SERVERS, "topic": "orders", **wrong})
     with pytest.raises(ConfigurationError) as refusal:
         WriteOptions.parse(source._options())  # which `writer` calls, and cuts the traceback off
@@ -140,7 +139,7 @@ def test_kafkas_own_partitioners_are_what_there_is_already():
 def test_columns_that_cannot_be_written_are_refused_in_the_connectors_words(
     columns: dict[str, str], topic: str | None, sentence: str
 ):
-    """KafkaSinkSuite: write data with bad schema; with valid schema but wrong types (`spark/3.5`)"""
+    """KafkaSinkSuite: write data with bad schema; with valid schema but wrong types"""
     with pytest.raises(ConfigurationError) as error:
         check_columns(frame(**columns), topic)
     assert sentence in str(error.value)
@@ -168,7 +167,7 @@ def test_replacing_a_topic_is_refused():
 
 
 def test_the_exactly_once_sink_comes_with_transactions():
-    """`spark/5.10`: exactly-once sink. Until there are transactions it is refused by name. Its seam is there: what a
+    """Promised: exactly-once sink. Until there are transactions it is refused by name. Its seam is there: what a
     task returns says where all its records are, and the driver gets that with the batch's number, to commit or abort.
     """
     assert "records are written at least once" in refused(transactional="batch")

@@ -1,9 +1,11 @@
-"""Groups under the new consumer protocol (KIP-848): the coordinator assigns, and every member follows at its own pace.
+"""Consumer groups under the new protocol (KIP-848): the coordinator assigns; each member reconciles at its own pace.
 
-A group has an epoch that grows with every change of what its members want; for each epoch one target assignment is
-computed; each member is led to its part of it, giving up what is not its own any more before others get it. All of this
-is records: `group` is what they say once replayed, `changes` are the records, and the other modules decide which to
-write: `heartbeat` when a member speaks, or `classic_members` when it still speaks the classic protocol, `advance` what
-follows from that, `reconcile` what it may own meanwhile, `leaving` when it goes or falls silent, and `migration` when
-the group changes from the classic protocol to this one or back.
+A group has an epoch that grows with every change of its members' subscriptions. The coordinator computes one target
+assignment per epoch and moves each member towards its part: a member revokes partitions before another receives them.
+All of this is stored as records:
+
+- `group` is the state that the records replay into, `changes` are the records.
+- `heartbeat` handles a member of the consumer protocol, `classic_members` a member of the classic protocol.
+- `advance` computes epoch, target assignment and the member's next step; `reconcile` computes that step alone.
+- `leaving` removes members; `migration` converts a group between the two protocols.
 """

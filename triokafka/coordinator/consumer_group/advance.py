@@ -1,7 +1,7 @@
-"""What follows when a member of a consumer group says what it wants and owns, in whichever protocol it said so.
+"""The consequences of a member's heartbeat or join in a consumer group, under either protocol.
 
-Its profile is written down; where what the members want has changed, the group enters a new epoch and the target
-assignment is computed anew; and the member moves on towards its part of that.
+The member's profile is stored. If the subscriptions changed, the group enters a new epoch and gets a new target
+assignment. Then the member takes its next step towards its part of the target.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 class Circumstances(NamedTuple):
-    """What a decision rests on besides the group: the topics and the time as of now, and what is configured.
+    """The inputs of a decision besides the group: topics, time and configuration.
 
-    ``may_describe`` says which topics the pattern of the member that speaks may match; ``assignors`` are those that the
-    broker offers, the default first; ``pattern_refresh_ms`` is after how long patterns are looked up again in any case,
-    ``assignment_interval_ms`` how often at most a target assignment is computed.
+    ``may_describe`` filters the topics that the requesting member's pattern may match. ``assignors`` are the assignors
+    that the broker offers, the default first. ``pattern_refresh_ms`` is the maximum age of a pattern's matches.
+    ``assignment_interval_ms`` is the minimum interval between two computations of the target assignment.
     """
 
     topics: TopicsView
@@ -52,7 +52,7 @@ class Circumstances(NamedTuple):
     def of(
         cls, shard: GroupShard, group_id: str, turn: GroupTurn, may_describe: TopicFilter = any_topic
     ) -> Circumstances:
-        """Those of a turn."""
+        """Collect the circumstances of a turn."""
         config = shard.config
         return cls(
             topics=shard.topics,
@@ -66,7 +66,7 @@ class Circumstances(NamedTuple):
 
 
 class Speaker(NamedTuple):
-    """The member that speaks, as it was before. ``known_as`` is its id in the group; None for a new member."""
+    """The requesting member as it was before the request. ``known_as`` is its id in the group; None if it is new."""
 
     known_as: str | None
     profile: MemberProfile | None
@@ -74,12 +74,12 @@ class Speaker(NamedTuple):
     target: Partitions
     starts_anew: bool = False
     is_not_holder: frozenset[str | None] = frozenset({None})
-    """Whose partitions are free for it: nobody's, and its own from before it started anew."""
+    """Holders whose partitions are free for this member: None (nobody), and its own id once it starts over."""
 
     @classmethod
     def of(cls, group: ConsumerGroup, member_id: str, known_as: str | None) -> Speaker:
-        """A new member, one that goes on, or a static one that is back under a new id: it goes on with what it had, but
-        must enter its epoch again."""
+        """Return the state of a new member, of a known one, or of a static member that returned under a new id. The
+        last keeps its state but must enter its epoch again."""
         if known_as is None:
             return cls(None, None, Progress(), {})
         progress = group.progress_of(known_as)
@@ -88,12 +88,12 @@ class Speaker(NamedTuple):
         return cls(known_as, group.profiles[known_as], progress, group.target_of(known_as))
 
     def anew(self) -> Speaker:
-        """The same member, when it has given up everything and begins again."""
+        """Return the same member after it gave up everything and starts over."""
         return Speaker(self.known_as, self.profile, Progress(), self.target, True, frozenset({None, self.known_as}))
 
 
 class Step(NamedTuple):
-    """The changes to write, and the member as it is once they are written."""
+    """The changes to write, and the member after they are written."""
 
     changes: list[ConsumerGroupChange]
     profile: MemberProfile
@@ -108,8 +108,9 @@ def advance(
     owned: Partitions | None,
     at: Circumstances,
 ) -> Step:
-    """Decide what follows as ``speaker`` says, under the name ``member_id``, that it is ``profile`` now and owns
-    ``owned`` (None: it does not say).
+    """Decide the consequences when ``speaker``, as member ``member_id``, reports ``profile`` and owned partitions.
+
+    ``owned`` is None when the request does not report owned partitions.
 
     Raises:
         FencedMemberEpochError: see `reconcile`.
@@ -145,7 +146,7 @@ def advance(
 
 
 class _Wants:
-    """Which topics the members want, once the changes of this step are written."""
+    """The topics that the members subscribe to, after the changes of this step."""
 
     def __init__(
         self, group: ConsumerGroup, profiles: Mapping[str, MemberProfile], found: Iterable[PatternChange]
@@ -156,14 +157,14 @@ class _Wants:
         self._patterns = {**group.patterns, **found_now} if found_now else group.patterns
 
     def by_member(self) -> dict[str, tuple[str | None, frozenset[str]]]:
-        """For each member its instance and its topics."""
+        """Return each member's instance id and subscribed topics."""
         return {
             member_id: (profile.instance_id, self._group.topics_of(profile, self._patterns))
             for member_id, profile in self.profiles.items()
         }
 
     def all_topics(self) -> set[str]:
-        """Those of all members."""
+        """Return the subscribed topics of all members."""
         return self._group.wanted_topics(self.profiles.values(), self._patterns)
 
 
@@ -176,8 +177,11 @@ def _target(
     at: Circumstances,
     changes: list[ConsumerGroupChange],
 ) -> tuple[int, Partitions]:
-    """The epoch and the member's part of the assignment, made anew where what members want, or what there is of it,
-    has changed; not so soon after the last time, though, that who comes next would find it out of date."""
+    """Return the target epoch and the member's part of the target assignment.
+
+    Starts a new epoch when subscriptions or the subscribed topics' metadata changed, and computes a new target unless
+    the last one is younger than ``assignment_interval_ms``.
+    """
     epoch, metadata_hash = group.epoch, group.metadata_hash
     if is_new_want or group.topics_version != at.topics.version:
         metadata_hash = hash_of_topics(wants.all_topics(), at.topics)
@@ -202,7 +206,7 @@ def _target(
 
 
 def hash_of_topics(names: set[str], topics: TopicsView) -> int:
-    """A number that changes whenever one of the topics comes, goes, or gets partitions; 0 when there is none."""
+    """Return a hash of the topics' ids and partition counts; 0 when none of the topics exists."""
     digest = hashlib.blake2b(digest_size=8)
     found = False
     for name in sorted(names):
@@ -214,7 +218,7 @@ def hash_of_topics(names: set[str], topics: TopicsView) -> int:
 
 
 def removal_of(group: ConsumerGroup, member_id: str) -> list[ConsumerGroupChange]:
-    """The changes after which the log knows nothing of a member."""
+    """Return the changes that remove a member from the log."""
     changes: list[ConsumerGroupChange] = []
     if member_id in group.progress:
         changes.append(ProgressChange(group.group_id, member_id, None))

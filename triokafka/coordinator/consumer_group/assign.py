@@ -1,8 +1,8 @@
-"""The target assignment: which member is to own which partition, computed by the coordinator (KIP-848).
+"""Computation of the target assignment of a consumer group (KIP-848).
 
-The strategies are those of the classic protocol's assignors. `UNIFORM` deals all partitions evenly and leaves alone
-what need not move; `RANGE` keeps partitions of equal numbers together where members want the same topics. As in Kafka
-4, racks make no difference to either.
+The strategies are those of the classic assignors. `UNIFORM` distributes all partitions evenly and moves as few as
+possible. `RANGE` co-locates partitions of equal number when members subscribe to the same topics. As in Kafka 4, both
+ignore racks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _range(
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {UNIFORM: assign_sticky, RANGE: _range}
-"""By the name that members ask for; the first is what a group gets of which no member asks for any."""
+"""Strategies by assignor name; the first is the default for groups whose members request none."""
 
 
 def compute_target(
@@ -41,13 +41,13 @@ def compute_target(
     current: Mapping[str, Partitions],
     topics: TopicsView,
 ) -> dict[str, Partitions]:
-    """What each member is to own.
+    """Return the target partitions of each member.
 
     Args:
         strategy: a name in `STRATEGIES`.
-        wanted: for each member its instance (None for a dynamic one) and the names of the topics that it wants.
-        current: what each was to own up to now; it need not be of members only.
-        topics: what topics there are.
+        wanted: per member, its instance id (None for a dynamic member) and the names of its subscribed topics.
+        current: the previous target per member id; may include former members.
+        topics: the current topic metadata.
     """
     members = {
         member_id: MemberSubscription(names, group_instance_id=instance)

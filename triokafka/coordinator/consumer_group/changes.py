@@ -1,4 +1,4 @@
-"""The changes of a consumer group, and their records in ``__consumer_offsets``, exactly as Kafka writes them."""
+"""The changes of a consumer group, and their records in ``__consumer_offsets``, byte for byte as Kafka writes them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _KNOWN_STATES: Final = frozenset(MemberState)
 
 
 class EpochChange(NamedTuple):
-    """The group's epoch and the hash of the topics that it rests on; None: the group is gone."""
+    """The group's epoch and the hash of its subscribed topics; None removes the group."""
 
     group_id: str
     value: tuple[int, int] | None
 
 
 class TopicsChange(NamedTuple):
-    """The subscribed topics, as Kafka kept them up to 4.0. Only ever removed here: the hash has taken its place."""
+    """The subscribed topics' metadata, as Kafka stored it up to 4.0. Only ever removed here: the hash replaces it."""
 
     group_id: str
     value: bool | None
-    """True when there are some; None for removed."""
+    """True for present, None for removed."""
 
 
 class ProfileChange(NamedTuple):
-    """What a member said about itself; None: it is no member any more."""
+    """A member's profile; None removes the member."""
 
     group_id: str
     member_id: str
@@ -46,14 +46,14 @@ class ProfileChange(NamedTuple):
 
 
 class TargetEpochChange(NamedTuple):
-    """The epoch that the target assignment is for, and when it was computed (ms); None: there is no assignment."""
+    """The epoch of the target assignment and the time of its computation (ms); None: no target assignment."""
 
     group_id: str
     value: tuple[int, int] | None
 
 
 class TargetChange(NamedTuple):
-    """What a member is to own; None: it is to own nothing."""
+    """A member's target partitions; None: no partitions."""
 
     group_id: str
     member_id: str
@@ -61,7 +61,7 @@ class TargetChange(NamedTuple):
 
 
 class ProgressChange(NamedTuple):
-    """How far a member has come; None: it owns nothing."""
+    """A member's reconciliation state; None: the member owns nothing."""
 
     group_id: str
     member_id: str
@@ -69,7 +69,7 @@ class ProgressChange(NamedTuple):
 
 
 class PatternMatch(NamedTuple):
-    """The topics that a pattern was found to match, at which offset of the metadata, and when (ms)."""
+    """The topics that a pattern matches, with the metadata version and the time (ms) of the lookup."""
 
     topics: frozenset[str]
     version: int
@@ -77,7 +77,7 @@ class PatternMatch(NamedTuple):
 
 
 class PatternChange(NamedTuple):
-    """The topics of a pattern; None: nobody uses it any more."""
+    """The matches of a pattern; None: no member uses the pattern."""
 
     group_id: str
     pattern: str
@@ -90,7 +90,7 @@ ConsumerGroupChange: TypeAlias = (
 
 
 def encode(change: ConsumerGroupChange) -> CoordinatorRecord:
-    """The record of a change."""
+    """Encode a change as a record."""
     kind, key_type = _KEYS[type(change)]
     key = key_type(*change[:-1]).encode_versioned(kind)
     value = None if change.value is None else _value(change)
@@ -126,7 +126,7 @@ def _value(change: ConsumerGroupChange) -> VersionedMessage | None:
             return stored.ConsumerGroupRegularExpressionValue(
                 topics=sorted(match.topics), version=match.version, timestamp=match.timestamp_ms
             )
-    raise ValueError(f"{change} has no record of its own")
+    raise ValueError(f"{change} cannot be stored as a record")
 
 
 def _stored_profile(profile: MemberProfile) -> stored.ConsumerGroupMemberMetadataValue:
@@ -162,12 +162,12 @@ def _stored_owned(partitions: Mapping[UUID, Mapping[int, int]]) -> list[stored.O
 
 
 def is_of_consumer_group(key: bytes) -> bool:
-    """Whether a record is of one of these kinds. Raises `ProtocolError` for a key without a kind."""
+    """Whether a record belongs to a consumer group. Raises `ProtocolError` for a key without a record kind."""
     return stored_version(key) in _DECODERS
 
 
 def decode(key: bytes, value: bytes | None) -> ConsumerGroupChange:
-    """What a record of one of these kinds says. Raises `ProtocolError` when it cannot be read."""
+    """Decode a consumer group record. Raises `ProtocolError` for a malformed record."""
     return _DECODERS[stored_version(key)](key, value)
 
 
@@ -200,7 +200,7 @@ def _decode_profile(key: bytes, value: bytes | None) -> ConsumerGroupChange:
         rebalance_timeout_ms=found.rebalance_timeout_ms,
         server_assignor=found.server_assignor,
         classic=None
-        if classic is None or not classic.supported_protocols  # written before there was the field
+        if classic is None or not classic.supported_protocols  # written by a broker without this field
         else ClassicTraits(
             classic.session_timeout_ms, tuple((p.name, bytes(p.metadata)) for p in classic.supported_protocols)
         ),
@@ -244,7 +244,7 @@ def _decode_progress(key: bytes, value: bytes | None) -> ConsumerGroupChange:
 def _owned(found: Iterable[stored.OwnedTopicPartitions], epoch: int) -> dict[UUID, dict[int, int]]:
     owned: dict[UUID, dict[int, int]] = {}
     for topic in found:
-        # Kafka before 4.3 did not note since when: the member's epoch is the strictest that cannot be wrong.
+        # Kafka before 4.3 stores no assignment epochs. The member's epoch is the strictest value that cannot be wrong.
         epochs = topic.assignment_epochs
         if epochs is None or len(epochs) != len(topic.partitions):
             epochs = [epoch] * len(topic.partitions)

@@ -1,8 +1,8 @@
-"""Members of a consumer group that still speak the classic protocol (KIP-848).
+"""Members of a consumer group that use the classic protocol (KIP-848).
 
-Nobody leads them and they wait for nobody: a join is answered at once with the member's own epoch as the generation,
-and a sync with what the member owns in it. A heartbeat tells it to rejoin whenever there is something to give up or to
-get, so that it takes the same steps as the other members, one round of its own for each.
+They have no leader and wait for no other member. A join is answered at once, with the member's epoch as the generation;
+a sync is answered with the partitions that the member owns in it. A heartbeat tells the member to rejoin whenever it
+has partitions to revoke or to receive, so it takes the same steps as other members, with one rejoin per step.
 """
 
 from __future__ import annotations
@@ -59,27 +59,29 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRespons
 def join(
     shard: GroupShard, group: ConsumerGroup, joiner: Joiner, reply: Reply[JoinGroupResponse], turn: GroupTurn
 ) -> None:
-    """A member joins, or joins again. The last one that leaves the consumer protocol, by taking its instance over to
-    the classic one, takes the group with it.
+    """Handle JoinGroup on a consumer group. When the last member of the consumer protocol moves its instance to the
+    classic protocol, the group becomes a classic group.
 
     Raises:
-        GroupMaxSizeReachedError: there is no room for one more.
-        InconsistentGroupProtocolError: it is no consumer, or has no assignor in common with the other classic members.
-        UnknownMemberIdError, FencedInstanceIdError: it names an instance that is not there, or is another member.
+        GroupMaxSizeReachedError: the group is full.
+        InconsistentGroupProtocolError: the member is not a consumer, or shares no assignor with the other classic
+            members.
+        UnknownMemberIdError: the group has no member with this instance id.
+        FencedInstanceIdError: another member now has the instance id.
     """
     request = joiner.request
     known_as = _known_as(group, request.member_id, request.group_instance_id)
     if known_as is None and len(group.profiles) >= shard.config.group_consumer_max_size:
-        raise GroupMaxSizeReachedError(f"group {group.group_id!r} has {len(group.profiles)} members and takes no more")
+        raise GroupMaxSizeReachedError(f"group {group.group_id!r} is full with {len(group.profiles)} members")
     asked = _Asked.of(group, joiner, shard.topics)
     member_id = request.member_id or joiner.member_id(shard.new_id())
     if joiner.requires_known_id and not request.member_id:
         turn.answer(reply, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
         return
     speaker = Speaker.of(group, member_id, known_as)
-    if speaker.progress.epoch < JOINING:  # it had left for now
+    if speaker.progress.epoch < JOINING:  # a static member that had left temporarily
         speaker = speaker._replace(progress=speaker.progress._replace(epoch=JOINING, previous_epoch=JOINING))
-    # It cannot be told of its part later, other than by making it join once more.
+    # The join response is the member's only news of its partitions, so it must not wait for the assignment interval.
     at = Circumstances.of(shard, group.group_id, turn)._replace(assignment_interval_ms=0)
     step = advance(group, member_id, speaker, asked.profile(speaker.profile), asked.owned, at)
     if known_as is not None and group.profiles[known_as].classic is None:
@@ -100,7 +102,7 @@ def join(
 
 
 class _Asked(NamedTuple):
-    """What a JoinGroup request says, read."""
+    """A parsed JoinGroup request."""
 
     joiner: Joiner
     traits: ClassicTraits
@@ -110,19 +112,19 @@ class _Asked(NamedTuple):
 
     @classmethod
     def of(cls, group: ConsumerGroup, joiner: Joiner, topics: TopicsView) -> _Asked:
-        """Read it, and see whether it fits in with the group."""
+        """Parse the request and check that the member is compatible with the group."""
         request = joiner.request
         offered = [protocol.name for protocol in joiner.protocols]
         if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.takes_classic(offered):
             raise InconsistentGroupProtocolError(
-                f"group {group.group_id!r} takes consumers that have an assignor in common with its"
-                f" {group.classic_members} classic members; this one is of type {request.protocol_type!r} and has"
-                f" {', '.join(offered) or 'none'}"
+                f"group {group.group_id!r} takes consumers with an assignor in common with its"
+                f" {group.classic_members} classic members; this member has protocol type {request.protocol_type!r} and"
+                f" assignors {', '.join(offered) or 'none'}"
             )
         try:
             subscription = read_subscription(joiner.protocols[0].metadata)
         except ProtocolError as error:
-            raise InconsistentGroupProtocolError(f"what the member wants cannot be read: {error}") from None
+            raise InconsistentGroupProtocolError(f"the member's subscription is malformed: {error}") from None
         return cls(
             joiner,
             ClassicTraits(request.session_timeout_ms, tuple((p.name, p.metadata) for p in joiner.protocols)),
@@ -132,7 +134,7 @@ class _Asked(NamedTuple):
         )
 
     def profile(self, before: MemberProfile | None) -> MemberProfile:
-        """The member as it is now."""
+        """Return the member's profile after this join."""
         before = before or MemberProfile()
         return MemberProfile(
             instance_id=self.joiner.request.group_instance_id or before.instance_id,
@@ -147,8 +149,8 @@ class _Asked(NamedTuple):
 
 
 def _known_as(group: ConsumerGroup, member_id: str, instance_id: str | None) -> str | None:
-    """The member id under which the group knows the one that joins; None for a new member. A static one that has none
-    yet takes the place of whoever has its instance."""
+    """Return the id under which the group knows the joining member; None for a new member. A static member without an
+    id takes the place of the member that has its instance id."""
     if instance_id is None:
         return member_id if member_id in group.profiles else None
     known = group.static_members.get(instance_id)
@@ -167,10 +169,10 @@ def _take_along(
     reply: Reply[JoinGroupResponse],
     turn: GroupTurn,
 ) -> None:
-    """With this member all are under the classic protocol, and so is the group.
+    """Convert the group to a classic group; with this member, all members use the classic protocol.
 
-    Where everybody owns what it is to own and wants what it did, the new member just takes the old one's part;
-    otherwise it waits in a round for the others.
+    If every member owns its target and no subscription changed, the new member takes over its instance's assignment at
+    once. Otherwise its join is parked until the others rejoin.
     """
     profiles = {known: profile for known, profile in group.profiles.items() if known != speaker.known_as}
     settled = group.epoch == group.target_epoch and all(group.progress_of(m).is_at(group.epoch) for m in profiles)
@@ -182,8 +184,8 @@ def _take_along(
     classic = classic_group(group, profiles, owned, shard.topics, stable_since_ms=since_ms)
     member = classic.members[member_id]
     if at_rest:
-        # Nobody has led these members: only this one can learn now that it does, and look after the topics. But one
-        # that cannot skip the assignment must not believe that it leads.
+        # The members had no leader. Only this response can tell the member that it now leads and must watch the topics.
+        # A client without skip_assignment must not learn it, because it would compute an assignment.
         leads = joiner.can_skip_assignment
         if leads:
             classic.leader_id = member_id
@@ -211,27 +213,27 @@ def sync(
     reply: Reply[SyncGroupResponse],
     turn: GroupTurn,
 ) -> None:
-    """A member asks for what it owns in the epoch that it has joined.
+    """Handle SyncGroup: return the partitions that the member owns in the epoch that it joined.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError: see `_classic_member`.
-        RebalanceInProgressError: there is a newer epoch: it must join again.
-        InconsistentGroupProtocolError: it names a protocol that it does not have.
+        RebalanceInProgressError: the group has a newer epoch; the member must rejoin.
+        InconsistentGroupProtocolError: the request names a protocol that the member does not support.
     """
     member_id = request.member_id
     traits = _classic_member(group, member_id, request.group_instance_id, request.generation_id)
     progress = group.progress_of(member_id)
     if progress.epoch < group.epoch and progress.state is not MemberState.UNREVOKED_PARTITIONS:
-        turn.timers.cancel(sessions.sync_timer(group.group_id, member_id))  # it has asked, and has other things to do
+        turn.timers.cancel(sessions.sync_timer(group.group_id, member_id))  # it has synced; now it must rejoin
         sessions.expect_join(group, member_id, turn)
-        raise RebalanceInProgressError(f"group {group.group_id!r} is in epoch {group.epoch}: join again")
-    # Before it first joined this group it was told the protocol of the classic one, which need not be its favourite.
+        raise RebalanceInProgressError(f"group {group.group_id!r} is in epoch {group.epoch}: rejoin")
+    # Before a member's first join of the consumer group, it knows the classic group's protocol, maybe not its first.
     protocol = request.protocol_name if request.protocol_name is not None else traits.protocols[0][0]
     metadata = dict(traits.protocols).get(protocol)
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or metadata is None:
         raise InconsistentGroupProtocolError(
-            f"member {member_id} has {', '.join(name for name, _ in traits.protocols)} of type"
-            f" {CONSUMER_PROTOCOL_TYPE!r}, and syncs for {protocol!r} of type {request.protocol_type!r}"
+            f"member {member_id} supports {', '.join(name for name, _ in traits.protocols)} of type"
+            f" {CONSUMER_PROTOCOL_TYPE!r}, but the request names {protocol!r} of type {request.protocol_type!r}"
         )
     turn.timers.cancel(sessions.sync_timer(group.group_id, member_id))
     sessions.start(group.group_id, member_id, traits.session_timeout_ms, turn)
@@ -247,9 +249,9 @@ def heartbeat(
     reply: Reply[HeartbeatResponse],
     turn: GroupTurn,
 ) -> None:
-    """A member is alive, and is told whether to join again.
+    """Extend the member's session; the response tells whether it must rejoin.
 
-    Also when topics have changed: there may be nobody under the consumer protocol whose heartbeats would find that.
+    Checks for topic changes too: the group may have no member of the consumer protocol whose heartbeats would.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError: see `_classic_member`.
@@ -265,25 +267,25 @@ def heartbeat(
         else:
             turn.write(EpochChange(group.group_id, (group.epoch + 1, metadata_hash)))
             must_rejoin = True
-    if must_rejoin:  # of an epoch that cannot be written it is not told
+    if must_rejoin:  # only once the new epoch, if any, is appended
         turn.on_appended = partial(sessions.expect_join, group, member_id)
     turn.answer(reply, HeartbeatResponse(error_code=RebalanceInProgressError.code if must_rejoin else 0))
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ClassicTraits:
-    """The member that a request of the classic protocol speaks for.
+    """Return the classic traits of the member that a request names.
 
     Raises:
-        UnknownMemberIdError: there is no such member or instance, or it is under the consumer protocol.
-        FencedInstanceIdError: the instance is another member by now.
+        UnknownMemberIdError: the group has no such member or instance, or the member uses the consumer protocol.
+        FencedInstanceIdError: another member now has the instance id.
         IllegalGenerationError: the member is in another epoch.
     """
     traits = group.profiles[group.speaker(member_id, instance_id)].classic
     if traits is None:
-        raise UnknownMemberIdError(f"member {member_id} of group {group.group_id!r} is under the consumer protocol")
+        raise UnknownMemberIdError(f"member {member_id} of group {group.group_id!r} uses the consumer protocol")
     epoch = group.progress_of(member_id).epoch
     if generation != epoch:
-        raise IllegalGenerationError(f"member {member_id} is in generation {epoch}, the request is of {generation}")
+        raise IllegalGenerationError(f"member {member_id} is in generation {epoch}; the request is from {generation}")
     return traits
 
 
@@ -293,7 +295,7 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
 def leave(
     shard: GroupShard, group: ConsumerGroup, leavers: list[MemberIdentity], turn: GroupTurn
 ) -> list[MemberResponse]:
-    """Members leave, or are removed by an administrator, whatever their protocol; each has its own answer."""
+    """Remove members of either protocol that leave or that an administrator removes; each has its own response."""
     gone: dict[str, None] = {}
     responses = []
     for leaver in leavers:

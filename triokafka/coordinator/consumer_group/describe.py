@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: a group with its members, for tools (KIP-848)."""
+"""ConsumerGroupDescribe: a group with its members (KIP-848)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _CONSUMER_MEMBER: Final = 1
 
 
 def describe(group: ConsumerGroup, topics: TopicsView, assignors: Sequence[str]) -> DescribedGroup:
-    """The group as it is now; ``assignors`` are those that the broker offers. Partitions of topics that are gone are
-    left out."""
+    """Describe the group's current state. ``assignors`` are those that the broker offers. Omits partitions of deleted
+    topics."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,

@@ -1,7 +1,7 @@
-"""What members under the classic protocol and their leader tell each other, where a consumer group takes part in it.
+"""The subscription and assignment formats of the classic consumer protocol, as consumer groups use them.
 
-The coordinator of a classic group hands these bytes through without looking at them. In a consumer group it takes the
-leader's place: it reads what such members want and own, and writes their assignments itself.
+The coordinator of a classic group passes these bytes through. In a consumer group the coordinator replaces the leader:
+it reads the subscriptions of classic members and writes their assignments.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignmen
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a member says of itself. Raises `ProtocolError`."""
+    """Decode a member's subscription. Raises `ProtocolError`."""
     return ConsumerProtocolSubscription.decode_versioned(metadata)
 
 
 def owned_by(subscription: ConsumerProtocolSubscription, topics: TopicsView) -> Partitions:
-    """What a member owns as it joins: of one that gives up everything first, nothing."""
+    """Return the partitions that a member reports as owned; an eager member reports none."""
     return _by_id(((topic.topic, topic.partitions) for topic in subscription.owned_partitions), topics)
 
 
 def read_assignment(assignment: bytes, topics: TopicsView) -> tuple[Partitions, bytes]:
-    """What a leader gave to a member, as far as there are such topics, and what it told it besides; empty bytes are
-    nothing. Raises `ProtocolError`."""
+    """Decode a leader's assignment into partitions of existing topics and the assignor's user data. Empty bytes are an
+    empty assignment. Raises `ProtocolError`."""
     if not assignment:
         return NO_PARTITIONS, b""
     found = ConsumerProtocolAssignment.decode_versioned(assignment)
@@ -36,7 +36,7 @@ def read_assignment(assignment: bytes, topics: TopicsView) -> tuple[Partitions, 
 
 
 def write_assignment(partitions: Partitions, topics: TopicsView, metadata: bytes) -> bytes:
-    """The assignment of a member that described itself with ``metadata``, in the version that it used for that."""
+    """Encode a member's assignment, in the version that the member used for its ``metadata``."""
     named = ((topics.topic_name(topic_id), sorted(numbers)) for topic_id, numbers in partitions.items())
     assigned = sorted((name, numbers) for name, numbers in named if name is not None)
     version = int.from_bytes(metadata[:2], "big", signed=True)

@@ -1,6 +1,6 @@
-"""One group under the new protocol: what its records say, and what follows from that without deciding anything.
+"""One consumer group (KIP-848): the state that its records replay into, and queries on it.
 
-A plain object that only `ConsumerGroup.replay` changes. Deciding, and writing records, is done elsewhere.
+A plain object that only `ConsumerGroup.replay` changes. Other modules make decisions and write records.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ from triokafka.errors import (
 
 
 class ConsumerGroupState(Enum):
-    """What tools are shown."""
+    """State of a consumer group, as tools show it."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """The target assignment for the newest epoch is not computed yet."""
+    """The target assignment of the newest epoch is not computed yet."""
     RECONCILING = "Reconciling"
-    """Some member does not own yet what it is to own."""
+    """Some member does not own its target yet."""
     STABLE = "Stable"
 
 
 class ConsumerGroup:
-    """A group, by its records.
+    """The state of a group, by its records.
 
-    ``epoch`` is of what the members want, ``target_epoch`` of the assignment; ``metadata_hash`` is of the topics that
-    the epoch rests on. ``profiles`` is what members said, ``progress`` how far each has come, ``targets`` what each is
-    to own; ``patterns`` are the topics of each regular expression. ``static_members`` maps instance to member id.
+    ``epoch`` counts changes of the subscriptions, ``target_epoch`` is the epoch of the target assignment.
+    ``metadata_hash`` covers the subscribed topics' metadata in ``epoch``. ``profiles`` hold what members reported,
+    ``progress`` their reconciliation states, ``targets`` their target partitions, ``patterns`` the topics of each
+    regular expression. ``static_members`` maps instance id to member id.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -63,28 +64,28 @@ class ConsumerGroup:
         self.target_epoch = 0
         self.target_timestamp_ms = 0
         self.has_topics_record = False
-        """Whether the log has the subscribed topics as Kafka kept them up to 4.0."""
+        """Whether the log has a subscription metadata record, which Kafka wrote up to 4.0."""
         self.profiles: dict[str, MemberProfile] = {}
         self.progress: dict[str, Progress] = {}
         self.targets: dict[str, Partitions] = {}
         self.patterns: dict[str, PatternMatch] = {}
         self.static_members: dict[str, str] = {}
         self.topics_version: int | None = None
-        """Soft: the version of the metadata for which `metadata_hash` is known to be right."""
+        """Soft: the metadata version for which `metadata_hash` is known to be current."""
         self.patterns_checked: dict[str, tuple[int, int]] = {}
-        """Soft: the version of the metadata at which each pattern was last looked up, and when (ms)."""
+        """Soft: the metadata version and time (ms) of each pattern's last lookup."""
         self.classic_members = 0
-        """How many members speak the classic protocol."""
+        """The number of members that use the classic protocol."""
         self._classic_protocols: dict[str, int] = {}
         self._holders: dict[tuple[UUID, int], str] = {}
 
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self.group_id!r} {self.state.value} epoch={self.epoch} members={len(self.profiles)}>"
 
-    # ---------------------------------------------------------------- records
+    # --- records ---
 
     def replay(self, change: ConsumerGroupChange) -> None:
-        """Apply a change of this group that is in the log. Records of a member may come in any order, and repeated."""
+        """Apply a change of this group from the log. A member's records may come in any order and repeatedly."""
         match change:
             case EpochChange(_, value):
                 self.epoch, self.metadata_hash = value or (0, 0)
@@ -145,17 +146,17 @@ class ConsumerGroup:
             self._holders[held] = member_id
 
     def removal(self) -> list[ConsumerGroupChange]:
-        """The changes after which the log knows nothing of the group; it must have no members."""
+        """Return the changes that remove the group from the log. The group must have no members."""
         changes: list[ConsumerGroupChange] = [PatternChange(self.group_id, pattern, None) for pattern in self.patterns]
         if self.has_topics_record:
             changes.append(TopicsChange(self.group_id, None))
         return [*changes, TargetEpochChange(self.group_id, None), EpochChange(self.group_id, None)]
 
-    # ---------------------------------------------------------------- what follows from them
+    # --- queries ---
 
     @property
     def is_gone(self) -> bool:
-        """Whether the log says nothing of it any more."""
+        """Whether the log no longer has records of the group."""
         return not (
             self.epoch
             or self.target_epoch
@@ -168,7 +169,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """For tools; nothing here is decided by it."""
+        """The group's state, for tools; no decision depends on it."""
         if not self.profiles:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -178,28 +179,31 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     def progress_of(self, member_id: str) -> Progress:
-        """How far a member has come; one of which nothing is stored has nothing."""
+        """Return a member's reconciliation state; the initial state when none is stored."""
         return self.progress.get(member_id) or Progress()
 
     def target_of(self, member_id: str) -> Partitions:
-        """What a member is to own."""
+        """Return a member's target partitions."""
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def is_held(self, topic_id: UUID, number: int) -> bool:
-        """Whether a member owns a partition or has still to give it up."""
+        """Whether a member owns the partition or has not finished revoking it."""
         return (topic_id, number) in self._holders
 
     def holder_of(self, topic_id: UUID, number: int) -> str | None:
-        """The member that owns a partition or has still to give it up."""
+        """Return the member that owns the partition or has not finished revoking it."""
         return self._holders.get((topic_id, number))
 
     def is_away(self, member_id: str) -> bool:
-        """Whether it is a static member that has left for now."""
+        """Whether a static member has left temporarily."""
         return self.progress_of(member_id).epoch == LEAVING_FOR_NOW
 
     def must_rejoin(self, member_id: str) -> bool:
-        """Whether a classic member has to join again, and a heartbeat tells it so: for a newer epoch (one that has
-        partitions to give up is not in it yet), or to get the last of those that it waits for."""
+        """Whether heartbeats of a classic member must return REBALANCE_IN_PROGRESS.
+
+        True when the group has a newer epoch than the member (a member that must revoke partitions has not entered it
+        yet), and when all partitions that the member waits for are free.
+        """
         progress = self.progress_of(member_id)
         if progress.epoch < self.epoch:
             return True
@@ -210,26 +214,26 @@ class ConsumerGroup:
         )
 
     def takes_classic(self, protocols: Iterable[str]) -> bool:
-        """Whether a classic member with these protocols fits: one of them is common to all that are there."""
+        """Whether a classic member may join: it shares one protocol with all present classic members."""
         return any(self._classic_protocols.get(name, 0) == self.classic_members for name in protocols)
 
     def topics_of(self, profile: MemberProfile, patterns: Mapping[str, PatternMatch] | None = None) -> frozenset[str]:
-        """Names of the topics that a member wants, by name or by pattern; with ``patterns`` in the place of its own."""
+        """Return the topics that a member subscribes to; ``patterns``, if given, replaces the group's matches."""
         match = (self.patterns if patterns is None else patterns).get(profile.pattern) if profile.pattern else None
         return profile.topic_names if match is None else profile.topic_names | match.topics
 
     def wanted_topics(
         self, profiles: Iterable[MemberProfile] | None = None, patterns: Mapping[str, PatternMatch] | None = None
     ) -> set[str]:
-        """Names of the topics that any of the members wants; with ``profiles`` and ``patterns`` in the place of its
-        own."""
+        """Return the topics that any member subscribes to. ``profiles`` and ``patterns``, if given, replace the
+        group's."""
         found: set[str] = set()
         for profile in self.profiles.values() if profiles is None else profiles:
             found |= self.topics_of(profile, patterns)
         return found
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member wants a topic."""
+        """Whether a member subscribes to the topic."""
         return any(topic in self.topics_of(profile) for profile in self.profiles.values())
 
     def check_commit(
@@ -241,24 +245,24 @@ class ConsumerGroup:
         *,
         knows_epochs: bool = True,
     ) -> None:
-        """Whether a member may commit positions on ``partitions``; without members, anybody may. ``knows_epochs`` tells
-        whether the request is of a version that has epochs.
+        """Check that an offset commit on ``partitions`` is allowed. A group without members accepts commits from
+        anyone. ``knows_epochs``: the request's version has member epochs.
 
-        A commit that was on its way while the member entered another epoch stands, as long as the member had the
-        partitions in the epoch of the commit already (KIP-1251). The generation of a classic member is its epoch.
+        A commit of an older epoch is accepted if the member already owned the partitions in that epoch (KIP-1251): it
+        may have been in flight while the member advanced. The generation of a classic member is its epoch.
 
         Raises:
-            UnknownMemberIdError: there is no such member.
-            FencedInstanceIdError: the instance is another member by now.
-            UnsupportedVersionError: a member under the consumer protocol needs a newer version.
-            StaleMemberEpochError: the member's epoch is another one: it must heartbeat, and may then try again.
-            IllegalGenerationError: the same of a classic member: it must join again.
+            UnknownMemberIdError: the group has no such member.
+            FencedInstanceIdError: another member now has the instance id.
+            UnsupportedVersionError: a member of the consumer protocol must use a newer version.
+            StaleMemberEpochError: the member is in another epoch; it must heartbeat, and may then retry.
+            IllegalGenerationError: the same for a classic member; it must rejoin.
         """
         if member_epoch < 0 and not self.profiles:
             return
         progress = self._progress_of_speaker(member_id, instance_id)
         if not knows_epochs and self.profiles[member_id].classic is None:
-            raise UnsupportedVersionError("members of this group commit with version 9 of OffsetCommit, or newer")
+            raise UnsupportedVersionError("members of a consumer group must use OffsetCommit v9 or later")
         if member_epoch == progress.epoch:
             return
         if member_epoch < progress.epoch and all(
@@ -269,7 +273,7 @@ class ConsumerGroup:
         self._refuse_epoch(member_id, member_epoch, progress)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Whether a member may ask for positions; tools, which name no member, always may.
+        """Check that a member may fetch offsets. A request that names no member is always allowed.
 
         Raises:
             UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError: as `check_commit`.
@@ -281,11 +285,11 @@ class ConsumerGroup:
             self._refuse_epoch(member_id or "", member_epoch, progress)
 
     def speaker(self, member_id: str, instance_id: str | None) -> str:
-        """The id of the member that a request speaks for, which must be there and have the instance.
+        """Return the id of the member that a request names, after checking its instance id.
 
         Raises:
-            UnknownMemberIdError: there is no such member, or no such instance.
-            FencedInstanceIdError: the instance is another member by now.
+            UnknownMemberIdError: the group has no such member or instance.
+            FencedInstanceIdError: another member now has the instance id.
         """
         if instance_id is not None:
             known = self.static_members.get(instance_id)
@@ -301,7 +305,7 @@ class ConsumerGroup:
         if member_id not in self.profiles:
             raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")
         if instance_id is not None and self.static_members.get(instance_id, member_id) != member_id:
-            raise FencedInstanceIdError(f"instance {instance_id!r} is another member of {self.group_id!r} by now")
+            raise FencedInstanceIdError(f"instance {instance_id!r} of group {self.group_id!r} is now another member")
         return self.progress_of(member_id)
 
     def _refuse_epoch(self, member_id: str, member_epoch: int, progress: Progress) -> None:
@@ -314,11 +318,11 @@ class ConsumerGroup:
         )
 
     def preferred_assignor(self, profiles: Iterable[MemberProfile], offered: Sequence[str]) -> str:
-        """Of the assignors that are offered, the one that most members would like; of equals, the one that comes first
-        by name; and when nobody says, the first that is offered.
+        """Return the offered assignor that most members request; on a tie the first by name, and without requests the
+        first offered.
 
-        What only the coordinator that the group was with before has, and no heartbeat could ask for here, is passed
-        over.
+        Ignores requests for assignors that this broker does not offer: a member may have requested one from a former
+        coordinator.
         """
         votes: dict[str, int] = {}
         for profile in profiles:

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member joins, says what it wants and owns, and is led to what it is to own (KIP-848)."""
+"""ConsumerGroupHeartbeat: a member joins, reports its subscription and owned partitions, and reconciles (KIP-848)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIRST_OWN_IDS: Final = 1
 
 
 class Beat(NamedTuple):
-    """One heartbeat of a member that stays: what the request says and who sent it."""
+    """A parsed heartbeat of a member that stays in the group, with its sender."""
 
     member_id: str
     member_epoch: int
@@ -49,7 +49,7 @@ class Beat(NamedTuple):
 
     @classmethod
     def of(cls, request: ConsumerGroupHeartbeatRequest, *, member_id: str, client_id: str, client_host: str) -> Beat:
-        """Read a request that `check` let through; ``member_id`` is its own, or the one made for it."""
+        """Parse a request that passed `check`; ``member_id`` is the request's own or a generated one."""
         names, owned = request.subscribed_topic_names, request.topic_partitions
         return cls(
             member_id=member_id,
@@ -67,13 +67,13 @@ class Beat(NamedTuple):
 
     @property
     def is_joining(self) -> bool:
-        """Whether the member begins, with nothing."""
+        """Whether the member joins or starts over, with epoch 0."""
         return self.member_epoch == JOINING
 
     @property
     def says_everything(self) -> bool:
-        """Whether nothing is left out, as in the first heartbeat and in those after a failure: then the answer leaves
-        nothing out either."""
+        """Whether the request is complete, as the first heartbeat and those after a failure are. The response then
+        includes the assignment."""
         return self.is_joining or (
             self.rebalance_timeout_ms >= 0
             and (self.topic_names is not None or self.pattern is not None)
@@ -82,21 +82,21 @@ class Beat(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a heartbeat leads to: the changes to write, and the member as it is once they are written."""
+    """The changes that a heartbeat writes, and the member after they are written."""
 
     changes: list[ConsumerGroupChange]
     profile: MemberProfile
     progress: Progress
     tells_assignment: bool
-    """Whether the answer says what the member owns."""
+    """Whether the response includes the member's assignment."""
 
 
 def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str] = tuple(STRATEGIES)) -> None:
-    """Refuse a request that is wrong by itself; ``assignors`` are those that the broker offers.
+    """Validate a request by itself. ``assignors`` are those that the broker offers.
 
     Raises:
         InvalidRequestError: a field is missing, empty or out of range.
-        UnsupportedAssignorError: there is no such assignor.
+        UnsupportedAssignorError: the broker does not offer the assignor.
     """
     for name in ("group_id", "instance_id", "rack_id"):
         text = getattr(request, name)
@@ -106,36 +106,36 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Colle
     if not request.member_id.strip() and (request.member_id or epoch != JOINING or version >= _FIRST_OWN_IDS):
         raise InvalidRequestError("the member_id is empty")
     if epoch < LEAVING_FOR_NOW:
-        raise InvalidRequestError(f"{epoch} is no epoch of a member")
+        raise InvalidRequestError(f"{epoch} is not a valid member epoch")
     if epoch == LEAVING_FOR_NOW and request.instance_id is None:
-        raise InvalidRequestError("a member that leaves for now must have an instance_id")
+        raise InvalidRequestError("a member that leaves temporarily (epoch -2) must have an instance_id")
     if epoch == JOINING:
         if request.rebalance_timeout_ms < 0:
             raise InvalidRequestError("the first heartbeat must have a rebalance_timeout_ms")
         if request.topic_partitions is None or request.topic_partitions:
-            raise InvalidRequestError("a member that joins owns no partitions: topic_partitions must be empty")
+            raise InvalidRequestError("a joining member owns no partitions: topic_partitions must be empty")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
             raise InvalidRequestError(
-                "the first heartbeat must say what it subscribes to, in subscribed_topic_names or _regex"
+                "the first heartbeat must have a subscription, in subscribed_topic_names or subscribed_topic_regex"
             )
     assignor = request.server_assignor
     if assignor is not None and assignor not in assignors:
-        raise UnsupportedAssignorError(f"there is no assignor {assignor!r}; there are {', '.join(assignors)}")
+        raise UnsupportedAssignorError(f"unsupported assignor {assignor!r}; use one of {', '.join(assignors)}")
 
 
 def leaves(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether it is the last heartbeat of a member, for good or for now."""
+    """Whether the request is a member's last heartbeat, permanently or temporarily."""
     return request.member_epoch in (LEAVING, LEAVING_FOR_NOW)
 
 
 def heartbeat(group: ConsumerGroup, beat: Beat, at: Circumstances) -> Outcome:
-    """Decide what follows from a heartbeat.
+    """Decide the consequences of a heartbeat.
 
     Raises:
-        UnknownMemberIdError, FencedInstanceIdError, FencedMemberEpochError: it is not this member's turn to speak: it
-            must give up everything and join anew.
-        UnreleasedInstanceIdError: another process has this instance, and has not left.
-        GroupMaxSizeReachedError: there is no room for one more.
+        UnknownMemberIdError, FencedInstanceIdError, FencedMemberEpochError: the sender is not a current member; it must
+            give up its partitions and rejoin.
+        UnreleasedInstanceIdError: another process has this instance id and has not left.
+        GroupMaxSizeReachedError: the group is full.
         InvalidRegularExpressionError: see `look_up`.
     """
     speaker = Speaker.of(group, beat.member_id, _known_as(group, beat, at.max_size))
@@ -148,7 +148,7 @@ def heartbeat(group: ConsumerGroup, beat: Beat, at: Circumstances) -> Outcome:
 
 
 def _known_as(group: ConsumerGroup, beat: Beat, max_size: int) -> str | None:
-    """The member id under which the group knows the speaker; None for a new member."""
+    """Return the member id under which the group knows the sender; None for a new member."""
     if beat.instance_id is None:
         if beat.member_id in group.profiles:
             if not beat.is_joining:
@@ -173,9 +173,7 @@ def _known_as(group: ConsumerGroup, beat: Beat, max_size: int) -> str | None:
         named = beat.member_id if beat.instance_id is None else f"instance {beat.instance_id!r}"
         raise UnknownMemberIdError(f"group {group.group_id!r} has no member {named}")
     if len(group.profiles) >= max_size:
-        raise GroupMaxSizeReachedError(
-            f"group {group.group_id!r} has {max_size} members, which is the most it may have"
-        )
+        raise GroupMaxSizeReachedError(f"group {group.group_id!r} is full: group.consumer.max.size is {max_size}")
     return None
 
 
@@ -184,13 +182,13 @@ def _check_epoch(group: ConsumerGroup, beat: Beat) -> None:
     if beat.member_epoch == progress.epoch:
         return
     if beat.member_epoch == progress.previous_epoch < progress.epoch and beat.owned is not None:
-        # The answer with its new epoch was lost; but it must not use what it had to give up since.
+        # The response with the new epoch was lost. Accept the old one unless the member still uses revoked partitions.
         assigned = progress.assigned_partitions
         if all(numbers <= assigned.get(topic_id, frozenset()) for topic_id, numbers in beat.owned.items()):
             return
     raise FencedMemberEpochError(
-        f"member {beat.member_id} is in epoch {progress.epoch}, the request of {beat.member_epoch};"
-        " it must give up its partitions and join anew"
+        f"member {beat.member_id} is in epoch {progress.epoch}; the request is from epoch {beat.member_epoch}."
+        " The member must give up its partitions and rejoin"
     )
 
 

@@ -1,4 +1,4 @@
-"""Members that go: for good, for now, because they fell silent, or because they did not do in time what they had to."""
+"""Removal of members: they leave permanently or temporarily, their session expires, or they miss a deadline."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def leave(
     member_epoch: int,
     turn: GroupTurn,
 ) -> None:
-    """A member's last heartbeat. A static member that leaves for now keeps its part of the assignment.
+    """Handle a member's last heartbeat. A static member that leaves temporarily keeps its part of the assignment.
 
     Raises:
-        UnknownMemberIdError: there is no such member, or no such instance.
-        FencedInstanceIdError: the instance is another member by now.
+        UnknownMemberIdError: the group has no such member or instance.
+        FencedInstanceIdError: another member now has the instance id.
     """
     group.speaker(member_id, instance_id)
     if member_epoch == LEAVING_FOR_NOW:
@@ -45,8 +45,8 @@ def leave(
 
 
 def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str], turn: GroupTurn) -> None:
-    """Members are gone: forget them. Those who are left get what they owned from their next heartbeats on; when all of
-    them are under the classic protocol, the group goes back to that, if it may."""
+    """Remove members. The remaining members receive their partitions from their next heartbeats on. If all of them use
+    the classic protocol and the migration policy allows it, the group becomes a classic group."""
     left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
     if goes_back(group, left.values(), shard.config):
         owned = {known: group.progress_of(known).held_partitions for known in left}
@@ -63,7 +63,7 @@ def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str],
 
 
 def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView) -> list[ConsumerGroupChange]:
-    """Members are gone: forget them, and have what they owned dealt to others from the next heartbeat on."""
+    """Return the changes that remove members and start a new epoch, in which others get their partitions."""
     left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
     changes = [change for member_id in member_ids for change in removal_of(group, member_id)]
     changes += unused(group, left.values())
@@ -73,8 +73,7 @@ def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView
 
 
 def time_over(shard: GroupShard, group: ConsumerGroup, key: TimerKey, turn: GroupTurn) -> None:
-    """A member was silent for too long, or holds on to what it had to give up, or did not join or sync: it is none any
-    more."""
+    """Remove a member whose session expired, or that did not revoke, join or sync in time."""
     why = _reproach(group, key)
     if why is None:
         return
@@ -82,20 +81,27 @@ def time_over(shard: GroupShard, group: ConsumerGroup, key: TimerKey, turn: Grou
     depart(shard, group, [key.member_id], turn)
 
     def not_removed(_error: Exception, later: GroupTurn) -> None:
-        if not turn.appended:  # it is still there, and must not stay for ever
+        if not turn.appended:  # the member remains; try again, so that it does not stay forever
             later.timers.schedule(key, later.at.now + _AGAIN_SECONDS)
 
     turn.on_failed = not_removed
 
 
 def _reproach(group: ConsumerGroup, key: TimerKey) -> str | None:
-    """What the member did wrong by the time that its deadline passed; None for nothing."""
+    """Return why the expired deadline removes the member; None when it does not."""
     profile = group.profiles.get(key.member_id)
     if profile is None:
         return None
     if key.kind == sessions.SESSION:
-        return "was silent for too long"
+        return "removed: its session expired"
     if profile.classic is None:
         holds_on = group.progress_of(key.member_id).state is MemberState.UNREVOKED_PARTITIONS
-        return "did not give up its partitions in time" if key.kind == sessions.REVOCATION and holds_on else None
-    return {sessions.JOIN: "did not join again in time", sessions.SYNC: "did not sync in time"}.get(key.kind)
+        return (
+            "removed: it did not revoke its partitions in time"
+            if key.kind == sessions.REVOCATION and holds_on
+            else None
+        )
+    return {
+        sessions.JOIN: "removed: it did not rejoin in time",
+        sessions.SYNC: "removed: it did not sync in time",
+    }.get(key.kind)

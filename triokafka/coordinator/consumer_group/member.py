@@ -1,4 +1,4 @@
-"""One member of a consumer group: what it said about itself, and how far it has come towards what it is to own."""
+"""One member of a consumer group: the profile that it reported, and its reconciliation state."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 JOINING: Final = 0
-"""Member epoch of one that has nothing yet, or starts anew."""
+"""Member epoch of a member that joins or starts over."""
 LEAVING: Final = -1
-"""Member epoch in the last heartbeat of one that goes for good."""
+"""Member epoch in the last heartbeat of a member that leaves permanently."""
 LEAVING_FOR_NOW: Final = -2
-"""Member epoch of a static member that is away and will come back."""
+"""Member epoch of a static member that has left temporarily."""
 
 Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
-"""Numbers of partitions by topic id; no topic is there without a partition."""
+"""Partition numbers by topic id. Every topic has at least one partition."""
 
 NO_PARTITIONS: Final[Partitions] = {}
 
 
 def partitions_of(pairs: Iterable[tuple[UUID, Iterable[int]]]) -> Partitions:
-    """Collect partitions by topic; a topic that is named twice gets the partitions of both."""
+    """Collect partitions by topic, merging topics that occur more than once."""
     found: dict[UUID, set[int]] = {}
     for topic_id, numbers in pairs:
         known = found.get(topic_id)
@@ -34,31 +34,31 @@ def partitions_of(pairs: Iterable[tuple[UUID, Iterable[int]]]) -> Partitions:
 
 
 class MemberState(IntEnum):
-    """Where a member stands, as it is stored."""
+    """Reconciliation state of a member, as stored."""
 
     STABLE = 0
-    """It owns what it is to own."""
+    """The member owns its target."""
     UNREVOKED_PARTITIONS = 1
-    """It has been told to give up partitions, and has not said that it did."""
+    """The member must revoke partitions and has not reported that it did."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others still own."""
+    """The member waits for partitions that other members still own."""
     UNKNOWN = 127
-    """Written by a newer coordinator: the member must start anew."""
+    """A newer coordinator wrote a state that this one does not know; the member must start over."""
 
 
 class ClassicTraits(NamedTuple):
-    """Of a member that still speaks the classic protocol."""
+    """The traits of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Name and metadata of each protocol that it offers, the one it likes best first."""
+    """Name and metadata of each supported protocol, in the member's order of preference."""
 
 
 class MemberProfile(NamedTuple):
-    """What a member said about itself.
+    """What a member reported about itself.
 
-    ``topic_names`` are the topics that it wants by name, ``pattern`` those that it wants by regular expression (empty
-    for none). ``rebalance_timeout_ms`` is how long it may take to give up partitions.
+    ``topic_names`` are the topics that it subscribes to by name, ``pattern`` is its regular expression (empty for
+    none). ``rebalance_timeout_ms`` is the time that it may take to revoke partitions.
     """
 
     instance_id: str | None = None
@@ -72,16 +72,16 @@ class MemberProfile(NamedTuple):
     classic: ClassicTraits | None = None
 
     def wants_the_same(self, other: MemberProfile) -> bool:
-        """Whether both ask for the same topics, so that one in the place of the other changes no assignment."""
+        """Whether both profiles have the same subscription, so that replacing one changes no assignment."""
         return self.topic_names == other.topic_names and self.pattern == other.pattern
 
 
 class Progress(NamedTuple):
-    """How far a member has come: its epoch, what it owns, and what it still has to give up.
+    """A member's reconciliation state: its epoch, the partitions that it owns, and those that it must revoke.
 
-    ``assigned`` maps topic id to partition to the member's epoch when it got that partition: a commit of an older epoch
-    is still the owner's when it is no older than that (KIP-1251). ``epoch`` is expected in its next heartbeat;
-    ``previous_epoch`` is taken as well, since the answer with the new one may have been lost.
+    ``assigned`` maps topic id to partition to the member's epoch when it received the partition. A commit from an
+    older epoch is valid if that epoch is not before this one (KIP-1251). The next heartbeat must carry ``epoch``;
+    ``previous_epoch`` is accepted as well, because the response with the new epoch may have been lost.
     """
 
     epoch: int = JOINING
@@ -92,11 +92,11 @@ class Progress(NamedTuple):
 
     @property
     def assigned_partitions(self) -> Partitions:
-        """What it may use."""
+        """The partitions that the member may use."""
         return {topic_id: frozenset(numbers) for topic_id, numbers in self.assigned.items()}
 
     def held(self) -> Iterable[tuple[UUID, int]]:
-        """Every partition that nobody else may have yet: what it owns, and what it has not given up."""
+        """Iterate over the partitions that no other member may own yet: the assigned and the unrevoked ones."""
         for partitions in (self.assigned, self.revoking):
             for topic_id, numbers in partitions.items():
                 for number in numbers:
@@ -104,9 +104,9 @@ class Progress(NamedTuple):
 
     @property
     def held_partitions(self) -> Partitions:
-        """The same by topic."""
+        """The partitions of `held`, by topic."""
         return partitions_of((topic_id, (number,)) for topic_id, number in self.held())
 
     def is_at(self, epoch: int) -> bool:
-        """Whether it owns exactly what it is to own under this epoch's assignment."""
+        """Whether the member owns exactly its target of ``epoch``."""
         return self.state is MemberState.STABLE and self.epoch == epoch

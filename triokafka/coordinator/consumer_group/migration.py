@@ -1,9 +1,9 @@
-"""Groups that change their protocol while their members go on: from classic to consumer, and back (KIP-848).
+"""Migration of a live group from the classic to the consumer protocol and back (KIP-848).
 
-A classic group becomes a consumer group when the first member joins it under that protocol, and is a classic one again
-when the last such member is gone. Either way the members that are there keep what they own; the generation of the one
-is the epoch of the other; and the records of what was, and of what is, are written together or not at all. Positions
-are not touched.
+A classic group becomes a consumer group when the first member joins with the consumer protocol, and a classic group
+again when the last such member has left. The members keep their partitions, and the generation of the classic group is
+the epoch of the consumer group. The tombstones of the old form and the records of the new one are written in one batch.
+Committed offsets are not touched.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ if TYPE_CHECKING:
     from triokafka.coordinator.shard import GroupShard
 
 _DEALS_ANEW: Final = 0
-"""In the place of the hash of the topics: a round was owed, or the leader knew fewer partitions than there are now."""
+"""A metadata hash that forces a new assignment: a rebalance was due, or the leader did not assign every partition."""
 OWES_A_ROUND: Final = 0
-"""In the place of the time at which a classic group became stable: it has yet to rebalance, and begins with that when
-it is loaded."""
+"""A state timestamp that marks a classic group that must rebalance, which it starts when a broker loads it."""
 
 _WITHOUT_SECRETS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""Assignors that tell members nothing that they need. What librdkafka's sticky ones send back to each member is what it
-has said itself; Kafka takes that for something to lose, and refuses such groups."""
+"""Assignors whose user data members can lose: librdkafka's sticky assignors send a member only what it has reported.
+Kafka refuses to upgrade groups with any user data."""
 
 
 # --- from classic to consumer ---
 
 
 def upgrade(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> ConsumerGroup:
-    """Write that a classic group with members is a consumer group now, and return that, for its new member to join.
+    """Write the conversion of a classic group with members to a consumer group, and return the consumer group for its
+    new member to join.
 
-    Once it is written, the members who wait for their assignment are sent back to join. Those who wait in a round are
-    let out of it first, into the generation that they were in, and are sent back when they sync: many clients do not
-    expect a join to be refused like that, and some do not know their id before one succeeds.
+    Once the records are appended, parked SyncGroup requests fail with REBALANCE_IN_PROGRESS. Parked JoinGroup requests
+    succeed, in the current generation, and their members are told to rejoin when they sync: many clients do not expect
+    that error from JoinGroup, and some do not know their member id before a join succeeds.
 
     Raises:
-        GroupIdNotFoundError: it cannot be one; says why, and what would help.
+        GroupIdNotFoundError: the group cannot be converted; the message says why and what to do.
     """
     _check_upgrade(classic, shard.config)
     changes = consumer_group_changes(classic, shard.topics)
@@ -80,7 +80,7 @@ def upgrade(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> Consum
         turn.write(change)
 
     def upgraded(now: GroupTurn) -> None:
-        now.note(f"group {classic.group_id!r} (generation {classic.generation}) is a consumer group from now on")
+        now.note(f"group {classic.group_id!r} (generation {classic.generation}) became a consumer group")
         for member_id in [*classic.members, *classic.pending_members]:
             now.timers.cancel(rounds.session_timer(classic, member_id))
         now.timers.cancel(rounds.join_timer(classic))
@@ -101,11 +101,11 @@ def _check_upgrade(classic: ClassicGroup, config: GroupCoordinatorConfig) -> Non
     why = None
     if config.group_consumer_migration_policy not in UPGRADES:
         why = (
-            "group.consumer.migration.policy does not allow that; stop its members first, or let the policy be"
+            "group.consumer.migration.policy does not allow it. Stop the group's members first, or set the policy to"
             " upgrade or bidirectional"
         )
     elif not classic.uses_consumer_protocol:
-        why = f"its members are no consumers, but of type {classic.protocol_type!r}"
+        why = f"its protocol type is {classic.protocol_type!r}, not 'consumer'"
     elif len(classic.members) > config.group_consumer_max_size:
         why = f"it has {len(classic.members)} members, and group.consumer.max.size is {config.group_consumer_max_size}"
     if why is not None:
@@ -117,11 +117,11 @@ def _cannot_upgrade(classic: ClassicGroup, why: str) -> GroupIdNotFoundError:
 
 
 def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[ConsumerGroupChange]:
-    """The records of a consumer group in the place of a classic one: its members with what they own, in the epoch that
-    is the generation.
+    """Return the records of the consumer group that replaces a classic group: its members with their partitions, in the
+    epoch that equals the generation.
 
     Raises:
-        GroupIdNotFoundError: what a member wants or was assigned cannot be read, or would be lost.
+        GroupIdNotFoundError: a member's subscription or assignment is malformed, or user data would be lost.
     """
     group_id, epoch = classic.group_id, classic.generation
     profiles: dict[str, MemberProfile] = {}
@@ -133,12 +133,12 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
             subscription = read_subscription(_metadata(classic, member))
             assigned, besides = read_assignment(member.assignment, topics)
         except ProtocolError as error:
-            raise _cannot_upgrade(classic, f"what member {member.member_id} says cannot be read: {error}") from None
+            raise _cannot_upgrade(classic, f"the metadata of member {member.member_id} is malformed: {error}") from None
         if besides and classic.protocol not in _WITHOUT_SECRETS:
             raise _cannot_upgrade(
                 classic,
-                f"its assignor tells members more than their partitions, and {member.member_id} would lose that; change"
-                " to an assignor that does not, such as range, first",
+                f"its assignor sends user data, which member {member.member_id} would lose. Switch to an assignor"
+                " without user data, such as range, first",
             )
         profiles[member.member_id] = MemberProfile(
             instance_id=member.instance_id,
@@ -168,7 +168,7 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
 
 
 def _metadata(classic: ClassicGroup, member: Member) -> bytes:
-    """What the member says of itself under the group's protocol; in its first round a group has none yet."""
+    """Return the member's metadata under the group's protocol; a group in its first rebalance has no protocol yet."""
     for name, metadata in member.protocols:
         if name == classic.protocol:
             return metadata
@@ -176,7 +176,8 @@ def _metadata(classic: ClassicGroup, member: Member) -> bytes:
 
 
 def _not_taken(partitions: Partitions, taken: set[tuple[UUID, int]]) -> Partitions:
-    """A leader may have given one partition to two members; it stays with the first."""
+    """Return the partitions that are not in ``taken``, and add them to it. If a leader assigned a partition to two
+    members, the first keeps it."""
     left: dict[UUID, frozenset[int]] = {}
     for topic_id, numbers in partitions.items():
         free = frozenset(number for number in numbers if (topic_id, number) not in taken)
@@ -189,8 +190,8 @@ def _not_taken(partitions: Partitions, taken: set[tuple[UUID, int]]) -> Partitio
 def _with_claims(
     owned: Mapping[str, Partitions], claimed: Mapping[str, Partitions], taken: set[tuple[UUID, int]]
 ) -> dict[str, Partitions]:
-    """What members hold until they join again. A cooperative one may still use what it had when it joined last,
-    whatever it was given since: that may not have come to it yet."""
+    """Return the partitions that members hold until they rejoin: those assigned, and those that a cooperative member
+    reported as owned in its last join. It may not have received its newer assignment yet."""
     return {
         member_id: partitions_of([*partitions.items(), *_not_taken(claimed[member_id], taken).items()])
         for member_id, partitions in owned.items()
@@ -203,7 +204,7 @@ def _settled(epoch: int, partitions: Partitions) -> Progress:
 
 
 def joined(member_id: str, epoch: int, protocol: str) -> JoinGroupResponse:
-    """The answer that a classic member is in a consumer group, which nobody leads."""
+    """Return the JoinGroup response for a classic member of a consumer group, which has no leader."""
     return JoinGroupResponse(
         member_id=member_id, generation_id=epoch, protocol_type=CONSUMER_PROTOCOL_TYPE, protocol_name=protocol
     )
@@ -213,7 +214,7 @@ def joined(member_id: str, epoch: int, protocol: str) -> JoinGroupResponse:
 
 
 def goes_back(group: ConsumerGroup, profiles: Collection[MemberProfile], config: GroupCoordinatorConfig) -> bool:
-    """Whether the group is a classic one when these members are left."""
+    """Whether the group must become a classic group once only these members are left."""
     return (
         bool(profiles)
         and all(profile.classic is not None for profile in profiles)
@@ -223,8 +224,8 @@ def goes_back(group: ConsumerGroup, profiles: Collection[MemberProfile], config:
 
 
 def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, turn: GroupTurn) -> None:
-    """Write that a consumer group is ``classic`` now; once it is written, that group has its place, and begins with a
-    round if it owes one."""
+    """Write the conversion of a consumer group to ``classic``. Once appended, ``classic`` takes its place, and
+    rebalances if it is marked for it."""
     epoch = group.epoch
     for change in [change for member_id in group.profiles for change in removal_of(group, member_id)]:
         turn.write(change)
@@ -234,14 +235,14 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, tu
     members = list(group.profiles)
 
     def downgraded(now: GroupTurn) -> None:
-        now.note(f"group {classic.group_id!r} (epoch {epoch}) is a classic group from now on")
+        now.note(f"group {classic.group_id!r} (epoch {epoch}) became a classic group")
         shard.groups[classic.group_id] = classic
         for member_id in members:
             sessions.end(classic.group_id, member_id, now)
         for member in classic.members.values():
             rounds.start_session(classic, member, now)
         if classic.state_timestamp_ms == OWES_A_ROUND:
-            rounds.prepare_rebalance(classic, "it was a consumer group before", shard.config, now)
+            rounds.prepare_rebalance(classic, "the group was a consumer group", shard.config, now)
 
     turn.on_appended = downgraded
 
@@ -254,11 +255,11 @@ def classic_group(
     *,
     stable_since_ms: int = OWES_A_ROUND,
 ) -> ClassicGroup:
-    """The classic group of these members, each with what it may still use as its assignment: what was dealt to another
-    one meanwhile is not free before it has joined again, and the group may be a consumer group again before that.
+    """Build the classic group of these members. Each member's assignment is the partitions that it may still use: other
+    members get them only after this one has rejoined, and the group may become a consumer group again before that.
 
     Raises:
-        IllegalStateError: they have no protocol in common, which joining them does not let happen.
+        IllegalStateError: the members share no protocol; joins prevent that.
     """
     classic = ClassicGroup(group.group_id, state=GroupState.STABLE, state_timestamp_ms=stable_since_ms)
     classic.generation = group.epoch

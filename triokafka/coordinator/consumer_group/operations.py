@@ -1,4 +1,4 @@
-"""What each request of the new protocol does to the shard that keeps its group."""
+"""The requests of the consumer protocol on a shard: find or create the group, and dispatch."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def heartbeat(
     turn: GroupTurn,
     may_describe: TopicFilter = any_topic,
 ) -> None:
-    """A member that stays is heard of; one that joins makes the group if need be, also in the place of a classic one
-    that has no members, and turns one that has some into a consumer group.
+    """Handle the heartbeat of a member that stays. A joining member creates the group if it does not exist, replaces a
+    classic group without members, and converts a classic group with members to a consumer group.
 
     Raises:
-        GroupIdNotFoundError: there is no such group, or it is a classic one and stays that.
+        GroupIdNotFoundError: the group does not exist, or is a classic group that cannot be converted.
         KafkaError: see `decide`.
     """
     group = shard.consumer_groups.get(group_id)
     if group is None:
         classic = shard.groups.get(group_id)
         if not beat.is_joining:
-            raise GroupIdNotFoundError(f"there is no group {group_id!r} under the consumer protocol")
+            raise GroupIdNotFoundError(f"consumer group {group_id!r} does not exist")
         if classic is None:
             group = ConsumerGroup(group_id)
         elif classic.state is GroupState.EMPTY:
@@ -67,10 +67,10 @@ def heartbeat(
     def appended(now: GroupTurn) -> None:
         if replaced is not None and replaced != beat.member_id:
             sessions.end(group_id, replaced, now)
-        # Not before: a step that could not be written must not prolong the time for the one before it.
+        # Only after the append: a step that could not be written must not extend the deadline of the step before it.
         sessions.watch_revocation(group_id, beat.member_id, before, outcome.progress, timeout_ms, now)
 
-    if turn.on_appended is None:  # an upgrade starts the deadlines of all members itself
+    if turn.on_appended is None:  # `upgrade` has its own callback, which starts the deadlines of all members
         turn.on_appended = appended
     turn.answer(reply, _answer(beat, outcome, shard.heartbeat_interval_ms(group_id)))
 
@@ -98,25 +98,25 @@ def leave(
     reply: Reply[ConsumerGroupHeartbeatResponse],
     turn: GroupTurn,
 ) -> None:
-    """A member's last heartbeat.
+    """Handle a member's last heartbeat.
 
     Raises:
-        GroupIdNotFoundError: there is no such group.
+        GroupIdNotFoundError: the group does not exist.
         UnknownMemberIdError, FencedInstanceIdError: see `decide_leave`.
     """
     group = shard.consumer_groups.get(request.group_id)
     if group is None:
-        raise GroupIdNotFoundError(f"there is no group {request.group_id!r} under the consumer protocol")
+        raise GroupIdNotFoundError(f"consumer group {request.group_id!r} does not exist")
     decide_leave(shard, group, request.member_id, request.instance_id, request.member_epoch, turn)
     turn.answer(reply, ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
 
 
 def describe(shard: GroupShard, group_id: str, reply: Reply[DescribedGroup], turn: GroupTurn) -> None:
-    """A group with its members.
+    """Describe a group with its members.
 
     Raises:
         InvalidGroupIdError: the id is empty.
-        GroupIdNotFoundError: there is no such group, or it is a classic one.
+        GroupIdNotFoundError: the group does not exist or is a classic group.
     """
     if not group_id:
         raise InvalidGroupIdError("the group id is empty")

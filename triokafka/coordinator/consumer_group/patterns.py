@@ -1,6 +1,6 @@
-"""Topics by regular expression: which ones a pattern matches, looked up again as topics come and go (KIP-848).
+"""Subscriptions by regular expression: the topics that a pattern matches, looked up again when topics change (KIP-848).
 
-Patterns come from clients and are matched against every topic there is; RE2 does so in linear time, whatever they are.
+Patterns come from clients and are matched against every topic name. RE2 matches any pattern in linear time.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.errors import InvalidRegularExpressionError
 
 _LEAST_MS: Final = 1_000
-"""A pattern is looked up at most so often, however often topics change."""
+"""Minimum time between two lookups of a pattern, however often topics change."""
 
 
 def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that a pattern in RE2's syntax matches as a whole.
+    """Return the names that a pattern in RE2's syntax matches in full.
 
     Raises:
-        InvalidRegularExpressionError: it is no such pattern, or the broker has no library to match it with.
+        InvalidRegularExpressionError: the pattern is invalid, or the broker does not have the package google-re2.
     """
     try:
         import re2
     except ImportError:
         raise InvalidRegularExpressionError(
-            "this broker matches no regular expressions: the package google-re2 is not installed there"
+            "this broker cannot match regular expressions: the package google-re2 is not installed"
         ) from None
     try:
         options = re2.Options()
-        options.log_errors = False  # to standard error: that is not for clients to write to
+        options.log_errors = False  # RE2 writes to standard error, and clients must not
         compiled = re2.compile(pattern, options)
     except re2.error as error:
-        raise InvalidRegularExpressionError(f"{pattern!r} is no regular expression in RE2's syntax: {error}") from None
+        raise InvalidRegularExpressionError(f"{pattern!r} is not a valid RE2 pattern: {error}") from None
     return frozenset(name for name in names if compiled.fullmatch(name))
 
 
@@ -48,10 +48,12 @@ def look_up(
     refresh_ms: int,
     may_describe: TopicFilter = any_topic,
 ) -> list[PatternChange]:
-    """What changes in the group's patterns as a member with the pattern ``before.pattern`` asks for another one, or is
-    heard of when topics may have come or gone, or ``refresh_ms`` have passed: what it may describe may be other topics.
+    """Return the changes of the group's patterns when a member heartbeats: lookups that are due, and unused patterns.
 
-    A pattern matches no topics but those that the member may describe on whose heartbeat it is looked up.
+    A lookup is due for a new pattern, when topics may have changed, and after ``refresh_ms``, because the topics that
+    the member may describe may have changed. ``before`` is the member's former profile.
+
+    A pattern matches only topics that the member whose heartbeat triggers the lookup may describe.
 
     Raises:
         InvalidRegularExpressionError: see `matching_topics`.
@@ -63,7 +65,7 @@ def look_up(
         known = group.patterns.get(pattern)
         if known is not None and known.topics == found:
             group.patterns_checked[pattern] = (topics.version, wall_ms)
-        else:  # it counts as looked up once its record is there
+        else:  # the lookup counts once its record is replayed
             changes.append(PatternChange(group.group_id, pattern, PatternMatch(found, topics.version, wall_ms)))
     if before is not None and before.pattern and before.pattern != pattern:
         changes += unused(group, [profile, *(known for known in group.profiles.values() if known is not before)])
@@ -71,7 +73,7 @@ def look_up(
 
 
 def unused(group: ConsumerGroup, profiles: Collection[MemberProfile]) -> list[PatternChange]:
-    """The removal of the patterns that none of the members uses."""
+    """Return the removal of the patterns that none of the members uses."""
     used = {profile.pattern for profile in profiles}
     return [PatternChange(group.group_id, pattern, None) for pattern in sorted(group.patterns.keys() - used)]
 

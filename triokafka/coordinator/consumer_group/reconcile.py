@@ -1,8 +1,8 @@
-"""How one member gets from what it owns to what it is to own, without two members ever owning one partition.
+"""Reconciliation of one member: from the partitions that it owns to its target, with one owner per partition at a time.
 
-A pure function: it is asked at every heartbeat. First the member is told to give up what is no longer its own, and
-stays in its epoch until it says that it did; then it enters the epoch of the target and gets what is free of it; what
-others still hold it gets as they let go.
+A pure function, called on every heartbeat. The member first revokes the partitions that are not in its target, and
+stays in its epoch until it reports that it did. Then it enters the target's epoch and receives the free partitions of
+its target; it receives the others as their holders release them.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from triokafka.coordinator.consumer_group.member import MemberState, Partitions,
 from triokafka.errors import FencedMemberEpochError
 
 IsHeld = Callable[[UUID, int], bool]
-"""Whether any member owns a partition or has still to give it up."""
+"""Whether a member owns the partition or has not finished revoking it."""
 
 
 def reconcile(
     progress: Progress, *, target_epoch: int, target: Partitions, owned: Partitions | None, is_held: IsHeld
 ) -> Progress:
-    """The next step of a member, or ``progress`` itself when there is nothing to do or to wait for.
+    """Return the member's next state, or ``progress`` itself when there is nothing to change.
 
     Args:
-        progress: where the member is.
-        target_epoch: the epoch that ``target`` was computed for.
-        target: what the member is to own in the end.
-        owned: what the member says that it owns; None when it did not say.
+        progress: the member's state.
+        target_epoch: the epoch of ``target``.
+        target: the member's target partitions.
+        owned: the partitions that the member reports as owned; None when the request does not report them.
+        is_held: whether another member holds a partition.
 
     Raises:
-        FencedMemberEpochError: a newer coordinator left the member in a state that this one does not know.
+        FencedMemberEpochError: the member is in a state that this broker does not know; a newer coordinator stored it.
     """
     if progress.state is MemberState.STABLE:
         if progress.epoch == target_epoch:
@@ -42,7 +43,7 @@ def reconcile(
     if progress.state is MemberState.UNRELEASED_PARTITIONS:
         return _next(progress, progress.epoch, target_epoch, target, owned, is_held)
     if owned is None or owned:
-        raise FencedMemberEpochError("the member is in a state that this coordinator does not know; it must join anew")
+        raise FencedMemberEpochError("the member's stored state is unknown to this coordinator; the member must rejoin")
     return _next(progress, target_epoch, target_epoch, target, owned, is_held)
 
 
@@ -66,7 +67,7 @@ def _next(
 def _split(
     assigned: Mapping[UUID, Mapping[int, int]], target: Partitions
 ) -> tuple[dict[UUID, dict[int, int]], dict[UUID, dict[int, int]]]:
-    """What of the assigned partitions is to stay, and what is to go."""
+    """Split the assigned partitions into those that stay and those to revoke."""
     kept: dict[UUID, dict[int, int]] = {}
     revoking: dict[UUID, dict[int, int]] = {}
     for topic_id, numbers in assigned.items():
@@ -77,7 +78,7 @@ def _split(
 
 
 def _still_owns(owned: Partitions | None, revoking: Mapping[UUID, Mapping[int, int]]) -> bool:
-    """Whether the member may still use any of these; one that does not say what it owns may."""
+    """Whether the member may still use any of these partitions; True when it does not report what it owns."""
     if owned is None:
         return True
     return any(not owned.get(topic_id, frozenset()).isdisjoint(numbers) for topic_id, numbers in revoking.items())
@@ -90,6 +91,6 @@ def _moved(
     assigned: Mapping[UUID, Mapping[int, int]],
     revoking: Mapping[UUID, Mapping[int, int]],
 ) -> Progress:
-    # Asked again with the same epoch, it must still be told from a repeat of the epoch before that.
+    # Within one epoch the previous epoch stays, so that a heartbeat repeated from it is still recognised.
     previous = progress.epoch if epoch != progress.epoch else progress.previous_epoch
     return Progress(epoch, previous, state, assigned, revoking)

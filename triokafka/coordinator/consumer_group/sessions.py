@@ -1,10 +1,10 @@
-"""How long members of a consumer group may be silent, and how long they may take for what they are to do.
+"""Deadlines of the members of a consumer group: sessions, revocation, rejoin and sync.
 
-A member under the consumer protocol may take its rebalance timeout to give up partitions; one under the classic
-protocol may take it to join after it was told to, and again to sync after it has joined.
+A member of the consumer protocol has its rebalance timeout to revoke partitions. A classic member has it to rejoin
+after it is told to, and again to sync after it has joined.
 
-The deadlines of a member that goes are taken back once that is written: it may fail, and then they must still end. One
-that fires for somebody who is gone, or has nothing to do, does nothing.
+The deadlines of a removed member are cancelled only after the removal is appended: if the append fails, they must still
+fire. A deadline that fires for a removed member, or for a member with nothing to do, has no effect.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ _KINDS: Final = (SESSION, REVOCATION, JOIN, SYNC)
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
-    """The deadline by which a member must be heard of."""
+    """Return the timer key of a member's session."""
     return TimerKey(SESSION, group_id, member_id)
 
 
 def revocation_timer(group_id: str, member_id: str) -> TimerKey:
-    """The deadline by which a member must have given up what it was told to."""
+    """Return the timer key by which a member must have revoked partitions."""
     return TimerKey(REVOCATION, group_id, member_id)
 
 
 def join_timer(group_id: str, member_id: str) -> TimerKey:
-    """The deadline by which a classic member must have joined again."""
+    """Return the timer key by which a classic member must have rejoined."""
     return TimerKey(JOIN, group_id, member_id)
 
 
 def sync_timer(group_id: str, member_id: str) -> TimerKey:
-    """The deadline by which a classic member that has joined must have asked for its assignment."""
+    """Return the timer key by which a classic member that has joined must have synced."""
     return TimerKey(SYNC, group_id, member_id)
 
 
 def start(group_id: str, member_id: str, timeout_ms: int, turn: GroupTurn) -> None:
-    """A member was heard of: it has a full session again."""
+    """Restart a member's session."""
     turn.timers.schedule(session_timer(group_id, member_id), turn.at.now + timeout_ms / 1000)
 
 
 def end(group_id: str, member_id: str, turn: GroupTurn) -> None:
-    """It is no member of a consumer group any more: nothing is expected of it."""
+    """Cancel all deadlines of a member that has left the consumer group."""
     for kind in _KINDS:
         turn.timers.cancel(TimerKey(kind, group_id, member_id))
 
@@ -57,20 +57,20 @@ def end(group_id: str, member_id: str, turn: GroupTurn) -> None:
 def watch_revocation(
     group_id: str, member_id: str, before: Progress | None, after: Progress, rebalance_timeout_ms: int, turn: GroupTurn
 ) -> None:
-    """A member has moved on: while it has something to give up, its time for that runs."""
+    """Start the revocation deadline if the member's new state has partitions to revoke."""
     if before != after and after.state is MemberState.UNREVOKED_PARTITIONS:
         turn.timers.schedule(revocation_timer(group_id, member_id), turn.at.now + rebalance_timeout_ms / 1000)
 
 
 def expect_join(group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
-    """A classic member is told to join again: its time for that runs, if it does not yet."""
+    """Start the rejoin deadline of a classic member, unless it is running."""
     key = join_timer(group.group_id, member_id)
     if key not in turn.timers:
         turn.timers.schedule(key, turn.at.now + group.profiles[member_id].rebalance_timeout_ms / 1000)
 
 
 def joined(group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
-    """A classic member has joined: its time to sync runs."""
+    """Start the sync deadline of a classic member that has joined, and cancel its other deadlines."""
     profile = group.profiles[member_id]
     turn.timers.cancel(join_timer(group.group_id, member_id))
     turn.timers.cancel(revocation_timer(group.group_id, member_id))
@@ -80,10 +80,10 @@ def joined(group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
 
 
 def start_all(group: ConsumerGroup, timeout_ms: int, turn: GroupTurn) -> None:
-    """The group was just read from the log: nobody is late because of that (cluster/GMD-23).
+    """Start the deadlines of all members, in full, after the group was loaded or converted.
 
-    ``timeout_ms`` is the session of members under the consumer protocol. Whether a classic member that has joined has
-    synced as well is not in the log; it is not held to that.
+    ``timeout_ms`` is the session timeout of members of the consumer protocol. The log does not tell whether a classic
+    member has synced, so no sync deadline starts.
     """
     for member_id, profile in group.profiles.items():
         if profile.classic is not None:

@@ -1,1 +1,1 @@
-"""Classic consumer groups: members, rounds of a rebalance, liveness, and how they are stored. Pure."""
+"""Classic consumer groups: members, rebalances, liveness, and the stored form. No I/O."""

@@ -1,4 +1,4 @@
-"""What tools ask about groups: describe, list, delete (cluster/GMD-28, cluster/GMD-29)."""
+"""Administration of groups: describe, list, delete."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 _FIRST_WITH_NOT_FOUND: Final = 6
 _QUOTED: Final = 1_000
-"""Characters of a name in a message, which must not be longer than the longest name."""
+"""Characters of a group id in an error message; the message must fit the longest string of the protocol."""
 
 
 def describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
-    """One group with its members; what they were assigned is shown while the group is stable.
+    """Describe one group with its members. Assignments are shown only while the group is stable.
 
-    A group that is not there, or that is none of this protocol, is Dead, and since v6 also an error (KIP-1043).
+    A group that does not exist or is not a classic group is described as Dead; since v6 also with an error (KIP-1043).
     """
     if group_id in shard.consumer_groups or not shard.exists_committed(group_id):
         described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
@@ -42,7 +42,7 @@ def describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
             described.error_message = f"Group {group_id[:_QUOTED]} {kind}."
         return described
     group = shard.groups.get(group_id)
-    if group is None:  # its removal is not committed yet
+    if group is None:  # the group's removal is not committed yet
         return DescribedGroup(
             group_id=group_id,
             group_state=GroupState.EMPTY.value,
@@ -69,7 +69,7 @@ def describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
 
 
 def list_groups(shard: GroupShard, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-    """The groups of one shard, of these states and types (in lower case; none given: all)."""
+    """List the groups of one shard that have one of these states and types (lower case; empty means all)."""
     listed = []
     for group_id in shard.committed_groups():
         found = _listed(shard, group_id)
@@ -96,7 +96,7 @@ def _listed(shard: GroupShard, group_id: str) -> ListedGroup:
 
 
 def delete_groups(shard: GroupShard, replies: Mapping[str, Reply[DeletableGroupResult]], turn: GroupTurn) -> list[str]:
-    """Remove the groups that are empty, all with one append; returns those that did not fit into it."""
+    """Delete the empty groups of ``replies`` in one append; returns the groups that did not fit into it."""
     left = list(replies)
     while left:
         group_id = left[0]
@@ -116,16 +116,16 @@ def delete_groups(shard: GroupShard, replies: Mapping[str, Reply[DeletableGroupR
 
 
 def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult], turn: GroupTurn) -> bool:
-    """Remove an empty group and its offsets. Returns False, without an answer, when there are more than one append
-    takes: what fits goes, and the rest, with the group, in the next turn.
+    """Delete an empty group and its offsets. Returns False, without an answer, when the tombstones exceed one append:
+    this turn removes as many offsets as fit, and a later turn removes the rest and the group.
 
     Raises:
-        GroupIdNotFoundError: there is no such group.
-        NonEmptyGroupError: it has members.
+        GroupIdNotFoundError: the group does not exist.
+        NonEmptyGroupError: the group has members.
     """
     group = shard.consumer_groups.get(group_id) or shard.groups.get(group_id)
     if group is None or group.state is GroupState.DEAD:
-        raise GroupIdNotFoundError(f"there is no group {group_id!r}")
+        raise GroupIdNotFoundError(f"group {group_id!r} does not exist")
     if isinstance(group, ConsumerGroup):
         if group.profiles:
             raise NonEmptyGroupError(f"group {group_id!r} has {len(group.profiles)} members")
@@ -142,7 +142,7 @@ def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult],
             turn.write(change)
     else:
         for member_id in list(group.pending_members):
-            # An id that was only promised does not keep a group alive; its join makes the group anew or is refused.
+            # A pending member does not keep a group alive; its join recreates the group or is refused.
             group.remove(member_id)
             turn.timers.cancel(rounds.session_timer(group, member_id))
         turn.write(group_removal(group_id))

@@ -1,6 +1,6 @@
-"""What a failed append to ``__consumer_offsets`` means for the client of a group (cluster/GER-01).
+"""Error codes for clients when an append to ``__consumer_offsets`` fails.
 
-The client reacts differently to each: it looks for the coordinator again, joins again, or tries the same once more.
+The client reacts to the code: it finds the coordinator again, rejoins, or retries.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def _code(error: KafkaError, table: dict[type[KafkaError], int]) -> int:
 
 
 def coordinator_error(error: KafkaError) -> int:
-    """The code for any operation of a coordinator that could not be carried out."""
+    """Return the error code for a failed operation of any kind."""
     return _code(error, _COORDINATOR)
 
 
 def group_append_error(error: KafkaError) -> int:
-    """The code when a group's metadata could not be stored; after a timeout the members simply join again."""
+    """Return the error code for a failed append of group metadata. After a timeout the members rejoin."""
     return _code(error, _GROUP)
 
 
 def offsets_append_error(error: KafkaError) -> int:
-    """The code when offsets could not be stored; too large a commit has a code of its own."""
+    """Return the error code for a failed append of offsets. A commit that is too large has its own code."""
     return _code(error, _OFFSETS)

@@ -1,7 +1,7 @@
 """One consumer group under the classic protocol: its members, its generation, and the votes for its protocol.
 
-A plain object. It knows which transitions are legal and who may speak for a member; when to rebalance, and whom to
-answer, is decided in `rounds`, `join`, `sync` and `liveness`. Timers live in the shard's queue.
+A plain object. It checks transitions and member identity. `rounds`, `join`, `sync` and `liveness` decide when to
+rebalance and which requests to answer. Timers live in the shard's queue.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from triokafka.protocol.api.join_group import JoinGroupResponse
 
 
 class ClassicGroup:
-    """One group. ``state_timestamp_ms`` is when the state was entered, on the wall clock; -1 when unknown.
+    """One classic group. ``state_timestamp_ms`` is the wall-clock time of the last transition; -1 when unknown.
 
-    ``pending_members`` were given an id and have not joined with it yet; ``pending_syncs`` are members of the new
-    generation whose sync has not arrived. ``storing_generation`` is the generation whose assignment is on its way to
-    the log. All three are soft state, as are the replies inside the members.
+    ``pending_members`` are member ids that were handed out and have not joined yet (KIP-394). ``pending_syncs`` are
+    members of the new generation that have not sent SyncGroup. ``storing_generation`` is the generation whose
+    assignment is being appended to the log. All three are soft state, as are the replies inside the members.
     """
 
     def __init__(self, group_id: str, *, state: GroupState = GroupState.EMPTY, state_timestamp_ms: int = -1) -> None:
@@ -45,11 +45,11 @@ class ClassicGroup:
         self.pending_syncs: dict[str, None] = {}
         self.storing_generation: int | None = None
         self.initial_delay: tuple[int, int] | None = None
-        """While the first round of an empty group waits for company: this wait and what may still follow, in ms."""
+        """During the initial rebalance delay of an empty group (KIP-134): the current delay and the remainder (ms)."""
         self.member_arrived = False
-        """Whether a member arrived since the initial wait was last extended."""
+        """Whether a member joined since the initial rebalance delay was last extended."""
         self.subscription: frozenset[str] | None = None
-        """Topics that the members want; None when the protocol does not tell."""
+        """Topics that the members subscribe to; None when the metadata does not tell."""
         self._joins_waiting = 0
         self._supporters: dict[str, int] = {}
 
@@ -59,7 +59,7 @@ class ClassicGroup:
     # --- states ---
 
     def transition_to(self, state: GroupState, wall_ms: int) -> None:
-        """Enter a state. Raises `IllegalStateError` when it cannot be entered from here."""
+        """Enter a state. Raises `IllegalStateError` for an illegal transition."""
         if self.state not in PREDECESSORS[state]:
             raise IllegalStateError(f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}")
         self.previous_state = self.state
@@ -68,31 +68,32 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a new round can start from here."""
+        """Whether a rebalance can start in this state."""
         return self.state in PREDECESSORS[GroupState.PREPARING_REBALANCE]
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether the members are consumers, so that their metadata names topics."""
+        """Whether the members are consumers, whose metadata names their topics."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a round may take: as long as its slowest member asks for."""
+        """The rebalance timeout: the largest among the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def all_have_joined(self) -> bool:
-        """Whether nobody is missing from this round."""
+        """Whether every member has rejoined and no member id is pending."""
         return self._joins_waiting == len(self.members) and not self.pending_members
 
     @property
     def joins_waiting(self) -> int:
-        """How many members have rejoined in this round."""
+        """The number of members that have rejoined in this rebalance."""
         return self._joins_waiting
 
     def next_generation(self, wall_ms: int) -> None:
-        """Close the round: count up, choose the protocol, and wait for the assignment (or for members, without any)."""
+        """Close the join phase: increment the generation, select the protocol, and enter CompletingRebalance, or Empty
+        without members."""
         self.generation += 1
         self.pending_syncs.clear()
         self.storing_generation = None
@@ -109,7 +110,7 @@ class ClassicGroup:
     # --- protocols ---
 
     def supports(self, protocol_type: str, protocols: Sequence[MemberProtocol]) -> bool:
-        """Whether a member with these protocols fits: the same type, and one in common with all (cluster/GJN-03)."""
+        """Whether a member with these protocols may join: same protocol type, and one protocol that all support."""
         if self.state is GroupState.EMPTY or not self.members:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -117,18 +118,18 @@ class ClassicGroup:
         return any(self._supporters.get(protocol.name, 0) == len(self.members) for protocol in protocols)
 
     def select_protocol(self) -> str:
-        """The candidate with most votes; of equals, the one that was voted for first (cluster/GMD-12)."""
+        """Return the candidate protocol with the most votes; on a tie, the one that was voted for first."""
         candidates = {name for name, supporters in self._supporters.items() if supporters == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
         if not votes:
-            raise IllegalStateError(f"group {self.group_id!r} has no members that could choose a protocol")
+            raise IllegalStateError(f"group {self.group_id!r} has no members to select a protocol")
         return max(votes, key=lambda name: votes[name])
 
     def refresh_subscription(self) -> None:
-        """Work out again which topics the members want."""
+        """Recompute the topics that the members subscribe to."""
         if not self.uses_consumer_protocol:
             self.subscription = None
         elif not self.members:
@@ -140,7 +141,7 @@ class ClassicGroup:
             self.subscription = subscribed_topics([m.metadata(protocol) for m in self.members.values()])
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member wants ``topic``. With consumers whose metadata cannot be read: every topic."""
+        """Whether a member subscribes to ``topic``. True for every topic when a consumer's metadata is unreadable."""
         if self.subscription is not None:
             return topic in self.subscription
         return self.uses_consumer_protocol
@@ -148,11 +149,11 @@ class ClassicGroup:
     # --- members ---
 
     def member_for(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that a request speaks for.
+        """Return the member that a request names.
 
         Raises:
-            UnknownMemberIdError: there is no such member, or no such instance.
-            FencedInstanceIdError: the instance is there, but another process has taken its place.
+            UnknownMemberIdError: the group has no such member or instance.
+            FencedInstanceIdError: another member now has the instance id.
         """
         if instance_id is not None:
             owner = self.static_members.get(instance_id)
@@ -168,16 +169,16 @@ class ClassicGroup:
         return member
 
     def member_of_generation(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """As `member_for`, and the request must be of this generation (else `IllegalGenerationError`)."""
+        """Return the member as `member_for` does; raises `IllegalGenerationError` for another generation."""
         member = self.member_for(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGenerationError(
-                f"group {self.group_id!r} is in generation {self.generation}, the request is of {generation}"
+                f"group {self.group_id!r} is in generation {self.generation}; the request is from {generation}"
             )
         return member
 
     def add(self, member: Member, protocol_type: str, reply: Reply[JoinGroupResponse] | None = None) -> None:
-        """Take in a member; the first one decides the protocol type and leads (cluster/GMD-11)."""
+        """Add a member. The first member sets the protocol type and becomes the leader."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader_id is None:
@@ -191,7 +192,7 @@ class ClassicGroup:
             self.park_join(member, reply)
 
     def remove(self, member_id: str) -> Member | None:
-        """Take out a member, or an id that was only promised. The member's replies are the caller's to answer."""
+        """Remove a member or a pending member id. The caller answers the removed member's replies."""
         self.pending_members.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -214,7 +215,7 @@ class ClassicGroup:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        """Note what a member says about itself when it rejoins."""
+        """Store the protocols and timeouts of a member that rejoins."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -222,11 +223,11 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
     def rename_static(self, member: Member, member_id: str) -> None:
-        """A static member came back as a new process: its place goes to the new id, leadership included."""
+        """Give a static member's place, leadership included, to the new member id of its restarted process."""
         if member.instance_id is None:
             raise IllegalStateError(f"member {member.member_id} is not static")
         old_id = member.member_id
-        # Rebuilt in order, so that the next leader and the votes do not depend on who restarted.
+        # Rebuilt in order, so that the next leader and the votes do not depend on which member restarted.
         self.members = {member_id if key == old_id else key: value for key, value in self.members.items()}
         self.static_members[member.instance_id] = member_id
         if old_id in self.pending_syncs:
@@ -236,7 +237,7 @@ class ClassicGroup:
         member.member_id = member_id
 
     def elect_joined_leader(self) -> bool:
-        """Let the leader be somebody who has rejoined. Returns False when nobody has."""
+        """Make a member that has rejoined the leader, unless the leader has. Returns False when no member rejoined."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
         if leader is not None and leader.awaits_join:
             return True
@@ -247,7 +248,7 @@ class ClassicGroup:
         return False
 
     def park_join(self, member: Member, reply: Reply[JoinGroupResponse]) -> Reply[JoinGroupResponse] | None:
-        """Let a join wait for the round. Returns the older one that it replaces (cluster/GJN-06)."""
+        """Park a JoinGroup until the rebalance completes. Returns the older request that it replaces, if any."""
         older = member.join_reply
         if older is None:
             self._joins_waiting += 1
@@ -255,7 +256,7 @@ class ClassicGroup:
         return older
 
     def take_join(self, member: Member) -> Reply[JoinGroupResponse] | None:
-        """Take the waiting join out, to answer it."""
+        """Remove and return the member's parked JoinGroup, for the caller to answer."""
         reply, member.join_reply = member.join_reply, None
         if reply is not None:
             self._joins_waiting -= 1
@@ -272,21 +273,22 @@ class ClassicGroup:
     # --- offsets ---
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> Member | None:
-        """Whether a commit of offsets is allowed; the member that it speaks for, if any (cluster/GOC-02, GOC-03).
+        """Check that an offset commit is allowed, and return the member that it names, if any.
 
         Raises:
-            UnknownMemberIdError: no such member, or a commit without a member while the group has some; also when Dead.
-            FencedInstanceIdError: the instance belongs to another process now.
-            IllegalGenerationError: the member is of an older generation.
-            RebalanceInProgressError: the member knows the new generation, but has not synced.
+            UnknownMemberIdError: no such member; the commit names no member while the group has some; or the group is
+                Dead.
+            FencedInstanceIdError: another member now has the instance id.
+            IllegalGenerationError: the commit is from another generation.
+            RebalanceInProgressError: the member is in the new generation, whose assignment is not stored yet.
         """
         if self.state is GroupState.DEAD:
-            raise UnknownMemberIdError(f"group {self.group_id!r} is gone")
+            raise UnknownMemberIdError(f"group {self.group_id!r} is dead")
         if generation < 0 and self.state is GroupState.EMPTY:
             return None
         if generation < 0 and not member_id and instance_id is None:
-            raise UnknownMemberIdError(f"group {self.group_id!r} has members; only they may commit")
+            raise UnknownMemberIdError(f"group {self.group_id!r} has members; only members may commit")
         member = self.member_of_generation(member_id, instance_id, generation)
         if self.state is GroupState.COMPLETING_REBALANCE:
-            raise RebalanceInProgressError(f"group {self.group_id!r} waits for its leader's assignment")
+            raise RebalanceInProgressError(f"group {self.group_id!r} is waiting for its leader's assignment")
         return member

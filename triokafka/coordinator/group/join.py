@@ -1,7 +1,7 @@
-"""JoinGroup: a member asks to be part of the next generation (cluster/GJN-01 to GJN-11).
+"""JoinGroup: a member joins the next generation.
 
-Dynamic members first get an id and come back with it (KIP-394); static members are known by their instance and take
-their place back without a rebalance (KIP-345).
+A dynamic member first receives an id and rejoins with it (KIP-394). A static member is identified by its instance id
+and takes its place back without a rebalance (KIP-345).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from triokafka.protocol.primitives import MAX_STRING
 
 
 class Joiner(NamedTuple):
-    """One JoinGroup request: what it says and who sent it.
+    """One JoinGroup request with its sender.
 
-    ``requires_known_id``: the client understands MEMBER_ID_REQUIRED (v4+). ``can_skip_assignment``: a restarted static
-    leader understands that the assignment is not its business yet (v9+, KIP-814).
+    ``requires_known_id``: the client supports MEMBER_ID_REQUIRED (v4 and later). ``can_skip_assignment``: a restarted
+    static leader supports ``skip_assignment`` in the response (v9 and later, KIP-814).
     """
 
     request: JoinGroupRequest
@@ -47,7 +47,7 @@ class Joiner(NamedTuple):
 
     @classmethod
     def of(cls, request: JoinGroupRequest, *, version: int, client_id: str, client_host: str) -> Joiner:
-        """Read a request. Before v1 it has no rebalance timeout; the session timeout serves for both."""
+        """Read a request. v0 has no rebalance timeout; the session timeout serves for both."""
         return cls(
             request=request,
             protocols=tuple(MemberProtocol(p.name, bytes(p.metadata)) for p in request.protocols),
@@ -59,15 +59,15 @@ class Joiner(NamedTuple):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long the member asks a round to wait for it."""
+        """The member's rebalance timeout, in milliseconds."""
         timeout_ms = self.request.rebalance_timeout_ms
         return timeout_ms if timeout_ms >= 0 else self.request.session_timeout_ms
 
     def member_id(self, suffix: str) -> str:
-        """An id for the member that a record and an answer of any version can hold, however long its name is."""
+        """Return a new member id; cuts the prefix so that the id fits records and responses of every version."""
         prefix = self.client_id if self.request.group_instance_id is None else self.request.group_instance_id
         room = MAX_STRING - len(suffix) - 1
-        if len(prefix) * 4 > room:  # no character takes more bytes; most names are far from that long
+        if len(prefix) * 4 > room:  # UTF-8 takes at most 4 bytes per character; skips encoding the usual short prefix
             prefix = prefix.encode()[:room].decode(errors="ignore")
         return f"{prefix}-{suffix}"
 
@@ -81,12 +81,12 @@ def join(
     new_id: Callable[[], str],
     turn: GroupTurn,
 ) -> None:
-    """Let a member join ``group``. ``new_id`` gives the random part of a member id."""
+    """Handle a JoinGroup on ``group``. ``new_id`` returns the random part of a member id."""
     request = joiner.request
     if group.state is GroupState.DEAD:
         _refuse(reply, UnknownMemberIdError, request.member_id, turn)
     elif not _has_room(group, request, config):
-        # Also one that was a member, and rejoins too late for a place: nothing would end it otherwise.
+        # Drop the sender if it was a member that rejoined too late for a place; no timer would end it otherwise.
         rounds.drop_member(group, request.member_id, turn)
         _refuse(reply, GroupMaxSizeReachedError, "", turn)
         rounds.maybe_complete_join(group, turn)
@@ -99,9 +99,9 @@ def join(
 
 
 def _has_room(group: ClassicGroup, request: JoinGroupRequest, config: GroupCoordinatorConfig) -> bool:
-    """Whether the member may come in.
+    """Whether the group has a place for the sender.
 
-    While members are joining, the places go to those who come first. Static members have theirs, under whatever id.
+    During a rebalance, the members that rejoin first get the places. Static members keep theirs, under any member id.
     """
     if len(group.members) < config.group_max_size:
         return True
@@ -127,8 +127,8 @@ def _join_unknown(
 ) -> None:
     request = joiner.request
     if joiner.requires_known_id:
-        # A client whose connection breaks while it is parked would leave a member that nobody knows; so it gets its id
-        # first, and only a join with an id is parked (KIP-394).
+        # A parked join whose connection breaks would leave a member whose id no client knows. So a new member gets its
+        # id first, and only a join with an id is parked (KIP-394).
         if len(group.pending_members) >= config.group_max_promised_members:
             rounds.drop_member(group, next(iter(group.pending_members)), turn)
         group.pending_members[member_id] = None
@@ -161,7 +161,7 @@ def _join_known(
     is_leader = member.member_id == group.leader_id
     unchanged = member.protocols == joiner.protocols
     if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
-        # Its answer was lost on the way (cluster/GJN-07).
+        # The member did not receive its response.
         roster = rounds.member_roster(group) if is_leader else []
         turn.answer(reply, rounds.joined(group, member.member_id, roster))
         rounds.start_session(group, member, turn)
@@ -171,7 +171,7 @@ def _join_known(
         rounds.start_session(group, member, turn)
         return
     _update(group, member, joiner, reply, turn)
-    reason = "the leader rejoins" if is_leader and unchanged else "a member's metadata changed"
+    reason = "the leader rejoined" if is_leader and unchanged else "the metadata of a member changed"
     rounds.rebalance_or_complete(group, f"{reason} ({member.member_id}{_said(request)})", config, turn)
 
 
@@ -197,7 +197,7 @@ def _add_member(
     if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is not None:
         group.member_arrived = True
     group.add(member, request.protocol_type, reply)
-    # It cannot heartbeat while its first join is parked, so this bounds how long a client that is gone holds the round.
+    # A member cannot heartbeat while its first join is parked; this bounds how long a dead client delays the rebalance.
     rounds.set_session(group, member_id, config.new_member_join_timeout_ms, turn)
     rounds.rebalance_or_complete(group, f"{member_id} joins{_said(request)}", config, turn)
 
@@ -223,7 +223,8 @@ def _replace_static(
     config: GroupCoordinatorConfig,
     turn: GroupTurn,
 ) -> None:
-    """A static member restarted. Whoever held its place is fenced; in a stable group nobody else notices."""
+    """Give a static member's place to its restarted process and fence the old one. A stable group stays stable unless
+    the protocol changes."""
     old_id, old_leader, before = member.member_id, group.leader_id, _Traits.of(member)
     replaced = Member(
         old_id,
@@ -267,7 +268,7 @@ def _replace_static(
         turn.write(group_change(group, {m.member_id: m.assignment for m in group.members.values()}))
         turn.on_committed, turn.on_failed = stored, not_stored
     else:
-        # While the assignment is being computed it is computed for the old id; only a new round helps.
+        # The leader is assigning partitions to the old member id, so the group must rebalance.
         rounds.rebalance_or_complete(group, reason, config, turn)
 
 
@@ -275,7 +276,7 @@ def _answer_replaced(
     group: ClassicGroup, member: Member, old_leader: str | None, joiner: Joiner, turn: GroupTurn
 ) -> None:
     if group.state is not GroupState.STABLE:
-        return  # another round has begun, and the parked join is part of it
+        return  # another rebalance has begun; the parked join is part of it
     waiting = group.take_join(member)
     if waiting is None:
         return
@@ -284,14 +285,14 @@ def _answer_replaced(
         roster = rounds.member_roster(group) if is_leader else []
         response = rounds.joined(group, member.member_id, roster, skip_assignment=is_leader)
     else:
-        # Naming the old id as the leader keeps a client that cannot skip from assigning in a stable group.
+        # Naming the old id as leader keeps a client without skip_assignment from assigning in a stable group.
         response = rounds.joined(group, member.member_id, [], leader=old_leader or "")
     turn.answer(waiting, response)
     rounds.start_session(group, member, turn)
 
 
 class _Traits(NamedTuple):
-    """What a static member was before it was replaced, to put it back when that could not be stored."""
+    """A static member's traits before its replacement, to restore them when the append fails."""
 
     protocols: tuple[MemberProtocol, ...]
     session_timeout_ms: int
@@ -324,4 +325,4 @@ def _refuse(reply: Reply[JoinGroupResponse], error: type[BrokerResponseError], m
 
 
 def _said(request: JoinGroupRequest) -> str:
-    return f"; it says: {request.reason}" if request.reason else ""
+    return f"; reason: {request.reason}" if request.reason else ""

@@ -1,7 +1,4 @@
-"""Heartbeats, sessions and leaving: how the coordinator knows that a member is there.
-
-Rows cluster/GHB-01 to GHB-05 and cluster/GLV-01.
-"""
+"""Liveness of classic members: heartbeats, session expiry and LeaveGroup."""
 
 from __future__ import annotations
 
@@ -16,15 +13,15 @@ from triokafka.protocol.api.leave_group import MemberIdentity, MemberResponse
 
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest, turn: GroupTurn) -> int:
-    """A member says that it is alive; the error code tells it what to do next.
+    """Extend the member's session and return the error code of the Heartbeat response.
 
-    While members are joining it is told to rejoin, and its session goes on. While the assignment is awaited it is fine:
-    a client may heartbeat from the moment its join is answered.
+    While members are joining, the code is REBALANCE_IN_PROGRESS. While the group waits for the leader's assignment, the
+    heartbeat succeeds: a client may heartbeat as soon as its JoinGroup is answered.
 
     Raises:
-        UnknownMemberIdError: the group is gone or empty, or has no such member or instance.
-        FencedInstanceIdError: the instance belongs to another process now.
-        IllegalGenerationError: the member is of an older generation.
+        UnknownMemberIdError: the group is dead or empty, or has no such member or instance.
+        FencedInstanceIdError: another member now has the instance id.
+        IllegalGenerationError: the request is from another generation.
     """
     if group.state in (GroupState.DEAD, GroupState.EMPTY):
         raise UnknownMemberIdError(f"group {group.group_id!r} has no members")
@@ -34,9 +31,9 @@ def heartbeat(group: ClassicGroup, request: HeartbeatRequest, turn: GroupTurn) -
 
 
 def session_over(group: ClassicGroup, member_id: str, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
-    """A member's session ended without a sign of it. One that the coordinator keeps waiting is not dead."""
+    """Handle an expired session: remove the member, unless it waits for an answer from the coordinator."""
     if member_id in group.pending_members:
-        # It was never part of a generation: a round may have waited for it, but nobody need rebalance.
+        # A pending member was in no generation: a rebalance may have waited for it, but none need start.
         rounds.drop_member(group, member_id, turn)
         rounds.maybe_complete_join(group, turn)
         return
@@ -46,22 +43,22 @@ def session_over(group: ClassicGroup, member_id: str, config: GroupCoordinatorCo
     if member.is_waiting:
         rounds.start_session(group, member, turn)
         return
-    rounds.member_gone(group, member_id, f"{member_id} was silent for too long", config, turn)
+    rounds.member_gone(group, member_id, f"the session of {member_id} expired", config, turn)
 
 
 def leave(
     group: ClassicGroup, leavers: list[MemberIdentity], config: GroupCoordinatorConfig, turn: GroupTurn
 ) -> list[MemberResponse]:
-    """Members leave, or are removed by an administrator who names their instances; each has its own answer."""
+    """Remove members that leave, or that an administrator removes by instance id; each has its own response."""
     before = len(group.members)
     responses = [_leave_one(group, leaver, turn) for leaver in leavers]
     gone = [response for response in responses if not response.error_code]
-    if gone and len(group.members) == before:  # only such as were promised an id
+    if gone and len(group.members) == before:  # only pending members left
         rounds.maybe_complete_join(group, turn)
     elif gone:
         reasons = [leaver.reason for leaver in leavers if leaver.reason]
         names = ", ".join(response.member_id or response.group_instance_id or "" for response in gone[:5])
-        rounds.after_departure(group, f"{names} left" + (f"; it says: {reasons[0]}" if reasons else ""), config, turn)
+        rounds.after_departure(group, f"{names} left" + (f"; reason: {reasons[0]}" if reasons else ""), config, turn)
     return responses
 
 
@@ -69,7 +66,7 @@ def _leave_one(group: ClassicGroup, leaver: MemberIdentity, turn: GroupTurn) -> 
     member_id, error_code = leaver.member_id, 0
     try:
         if group.state is GroupState.DEAD:
-            raise UnknownMemberIdError(f"group {group.group_id!r} is gone")
+            raise UnknownMemberIdError(f"group {group.group_id!r} is dead")
         if not member_id:
             owner = group.static_members.get(leaver.group_instance_id or "")
             if owner is None:

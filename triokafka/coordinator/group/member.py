@@ -12,17 +12,17 @@ from triokafka.protocol.api.sync_group import SyncGroupResponse
 
 
 class MemberProtocol(NamedTuple):
-    """One assignment strategy that a member supports, with what it wants to tell the leader about itself."""
+    """One assignment strategy that a member supports, with the member's metadata for the leader."""
 
     name: str
     metadata: bytes
 
 
 class Member:
-    """A member: who it is, how long it may be silent, what it supports and what it was assigned.
+    """A member: its identity, timeouts, supported protocols and assignment.
 
-    ``join_reply`` and ``sync_reply`` are the requests that it waits on. A pending join is also the mark that the member
-    has rejoined in this round (cluster/GJN-09). Both are soft state; the rest is stored with the group.
+    ``join_reply`` and ``sync_reply`` are its parked requests. A parked join also marks that the member has rejoined in
+    this rebalance. Both are soft state; the rest is stored with the group.
     """
 
     __slots__ = (
@@ -68,32 +68,32 @@ class Member:
 
     @property
     def awaits_join(self) -> bool:
-        """Whether it has rejoined in this round."""
+        """Whether the member has rejoined in this rebalance."""
         return self.join_reply is not None
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place over a restart (KIP-345)."""
+        """Whether the member has an instance id and keeps its place over a restart (KIP-345)."""
         return self.instance_id is not None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the coordinator owes it an answer, so that silence is not its fault (cluster/GHB-04).
+        """Whether the member waits for an answer from the coordinator, so that it is not expected to heartbeat.
 
-        A new member is on its own clock: it has no id yet with which it could show that it is alive.
+        False for a new member: its first join has a timeout of its own.
         """
         return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
 
     def metadata(self, protocol: str) -> bytes:
-        """What the member said about itself for one protocol."""
+        """Return the member's metadata for one protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         raise IllegalStateError(f"member {self.member_id} does not support {protocol!r}")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The first of its protocols that everybody supports (cluster/GMD-12)."""
+        """Return the first protocol of the member's list that is a candidate."""
         for protocol in self.protocols:
             if protocol.name in candidates:
                 return protocol.name
-        raise IllegalStateError(f"member {self.member_id} supports none of the candidates")
+        raise IllegalStateError(f"member {self.member_id} supports none of the candidate protocols")

@@ -1,8 +1,8 @@
-"""Rebalance rounds of a classic group: when one starts, when it is complete, and what happens to those who are late.
+"""Rebalances of a classic group: when one starts, when it completes, and how late members are handled.
 
-Every function changes the group at once and writes into its `Turn` the records, answers and deadlines that follow. None
-of them waits. A round has two halves: joins are parked until everybody is there or the rebalance timeout is over; then
-syncs are parked until the leader's assignment is stored.
+Every function changes the group at once and writes the resulting records, answers and deadlines into its `Turn`; none
+waits. A rebalance has two phases. In the join phase, JoinGroup requests are parked until all members have rejoined or
+the rebalance timeout expires. In the sync phase, SyncGroup requests are parked until the leader's assignment is stored.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ SESSION: Final = "session"
 
 
 def join_timer(group: ClassicGroup) -> TimerKey:
-    """The deadline of a round's first half."""
+    """Return the timer key of the join phase."""
     return TimerKey(JOIN, group.group_id)
 
 
 def sync_timer(group: ClassicGroup) -> TimerKey:
-    """The deadline of a round's second half."""
+    """Return the timer key of the sync phase."""
     return TimerKey(SYNC, group.group_id)
 
 
 def session_timer(group: ClassicGroup, member_id: str) -> TimerKey:
-    """The deadline by which a member must be heard of."""
+    """Return the timer key of a member's session."""
     return TimerKey(SESSION, group.group_id, member_id)
 
 
@@ -45,20 +45,20 @@ def session_timer(group: ClassicGroup, member_id: str) -> TimerKey:
 
 
 def start_session(group: ClassicGroup, member: Member, turn: GroupTurn) -> None:
-    """A member was heard of: it has a full session timeout again."""
+    """Restart the member's session with its full session timeout."""
     set_session(group, member.member_id, member.session_timeout_ms, turn)
 
 
 def set_session(group: ClassicGroup, member_id: str, timeout_ms: int, turn: GroupTurn) -> None:
-    """Give a member id this long to be heard of."""
+    """Set the session deadline of a member id to ``timeout_ms`` from now."""
     turn.timers.schedule(session_timer(group, member_id), turn.at.now + timeout_ms / 1000)
 
 
-# --- starting a round ---
+# --- starting a rebalance ---
 
 
 def rebalance_or_complete(group: ClassicGroup, reason: str, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
-    """Something changed: start a round, or see whether that completes the one in progress (cluster/GST-12)."""
+    """Start a rebalance if the state allows one; otherwise complete the current join phase if no member is missing."""
     if group.can_rebalance:
         prepare_rebalance(group, reason, config, turn)
     else:
@@ -66,12 +66,12 @@ def rebalance_or_complete(group: ClassicGroup, reason: str, config: GroupCoordin
 
 
 def prepare_rebalance(group: ClassicGroup, reason: str, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
-    """Start a round. Syncs of the round before are sent back to join (cluster/GST-08).
+    """Start a rebalance. Parked syncs of the previous generation fail with REBALANCE_IN_PROGRESS.
 
-    The first round of an empty group waits for ``group_initial_rebalance_delay_ms`` even when everybody is there, so
-    that members that start together end up in one round (KIP-134).
+    The first rebalance of an empty group waits for ``group_initial_rebalance_delay_ms`` even when all members have
+    joined, so that members that start together share one generation (KIP-134).
     """
-    turn.note(f"group {group.group_id!r} (generation {group.generation}) rebalances: {reason}")
+    turn.note(f"group {group.group_id!r} (generation {group.generation}) starts a rebalance: {reason}")
     if group.state is GroupState.COMPLETING_REBALANCE:
         fail_syncs(group, RebalanceInProgressError.code, turn)
     turn.timers.cancel(sync_timer(group))
@@ -90,7 +90,7 @@ def prepare_rebalance(group: ClassicGroup, reason: str, config: GroupCoordinator
 
 
 def maybe_complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
-    """End the first half of the round if nobody is missing; the initial delay is always waited for (cluster/GDJ-02)."""
+    """Complete the join phase if no member is missing. The initial rebalance delay is never cut short."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -100,7 +100,7 @@ def maybe_complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
 
 
 def join_time_over(group: ClassicGroup, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
-    """The join deadline passed: extend the initial delay if members arrived, else make do with those there."""
+    """Handle the join deadline: extend the initial delay if members arrived, else complete with the joined members."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     if group.initial_delay is not None:
@@ -114,31 +114,31 @@ def join_time_over(group: ClassicGroup, config: GroupCoordinatorConfig, turn: Gr
     complete_join(group, turn)
 
 
-# --- completing a round ---
+# --- completing a rebalance ---
 
 
 def complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
-    """End the first half: drop who did not rejoin, count up the generation, answer everybody (cluster/GDJ-03).
+    """Complete the join phase: drop members that did not rejoin, start the next generation, answer parked joins.
 
-    Static members keep their place although they are late. When only such members are left and none has rejoined, the
-    round goes on, until their sessions expire. Without members the group is stored as empty.
+    Static members that are late keep their place. When only such members are left and none has rejoined, the join phase
+    continues until their sessions expire. A group without members is stored as empty.
     """
     turn.timers.cancel(join_timer(group))
     for member in list(group.members.values()):
         if not member.awaits_join and not member.is_static:
-            turn.note(f"group {group.group_id!r} drops {member.member_id}: it did not rejoin in time")
+            turn.note(f"group {group.group_id!r}: member {member.member_id} removed: it did not rejoin in time")
             drop_member(group, member.member_id, turn)
     if group.members and not group.elect_joined_leader():
         turn.timers.schedule(join_timer(group), turn.at.now + group.rebalance_timeout_ms / 1000)
         return
     group.next_generation(turn.at.wall_ms)
     if group.state is GroupState.EMPTY:
-        turn.note(f"group {group.group_id!r} is empty (generation {group.generation})")
+        turn.note(f"group {group.group_id!r} (generation {group.generation}) is empty")
         turn.write(group_change(group, {}))
         return
     turn.note(
-        f"group {group.group_id!r} is in generation {group.generation} with {len(group.members)} members, "
-        f"led by {group.leader_id}"
+        f"group {group.group_id!r}: generation {group.generation} has {len(group.members)} members, leader"
+        f" {group.leader_id}"
     )
     roster = member_roster(group)
     for member in group.members.values():
@@ -153,7 +153,7 @@ def complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
 
 
 def sync_time_over(group: ClassicGroup, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
-    """The sync deadline passed: members of the generation that never synced are out, and the rest start again."""
+    """Handle the sync deadline: remove the members that did not sync, and start another rebalance."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_syncs:
         return
     late = list(group.pending_syncs)
@@ -163,17 +163,17 @@ def sync_time_over(group: ClassicGroup, config: GroupCoordinatorConfig, turn: Gr
 
 
 def sync_arrived(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
-    """A member of the generation has synced; with all of them, the sync deadline is off."""
+    """Note that a member has synced; cancel the sync deadline when no sync is pending."""
     group.pending_syncs.pop(member_id, None)
     if not group.pending_syncs:
         turn.timers.cancel(sync_timer(group))
 
 
-# --- members who go ---
+# --- removing members ---
 
 
 def drop_member(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
-    """Take a member out. What it waits on is answered UNKNOWN_MEMBER_ID, so that it starts afresh if it is alive."""
+    """Remove a member. Its parked requests fail with UNKNOWN_MEMBER_ID, so that a live client joins as a new member."""
     turn.timers.cancel(session_timer(group, member_id))
     member = group.remove(member_id)
     if member is not None:
@@ -181,7 +181,7 @@ def drop_member(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
 
 
 def answer_waiting(group: ClassicGroup, member: Member, error_code: int, turn: GroupTurn) -> None:
-    """Answer both requests that a member, no longer of the group, may wait on."""
+    """Answer both parked requests of a removed or replaced member with an error."""
     join_reply, member.join_reply = member.join_reply, None
     if join_reply is not None:
         member_id = "" if error_code == UnknownMemberIdError.code else member.member_id
@@ -194,13 +194,13 @@ def answer_waiting(group: ClassicGroup, member: Member, error_code: int, turn: G
 def member_gone(
     group: ClassicGroup, member_id: str, reason: str, config: GroupCoordinatorConfig, turn: GroupTurn
 ) -> None:
-    """A member left or died: drop it and see what that means for the round (cluster/GHB-05, GLV-01)."""
+    """Remove a member that left or died, then rebalance or complete the join phase."""
     drop_member(group, member_id, turn)
     after_departure(group, reason, config, turn)
 
 
 def after_departure(group: ClassicGroup, reason: str, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
-    """Members are gone: rebalance the rest, or complete the round that waited for them."""
+    """After members were removed: start a rebalance, or complete the join phase that waited for them."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, reason, config, turn)
     elif group.state is GroupState.PREPARING_REBALANCE:
@@ -211,14 +211,14 @@ def after_departure(group: ClassicGroup, reason: str, config: GroupCoordinatorCo
 
 
 def fail_syncs(group: ClassicGroup, error_code: int, turn: GroupTurn) -> None:
-    """No assignment comes of this generation: clear what was assigned and answer the parked syncs with an error."""
+    """Clear the assignments of a failed generation and answer its parked syncs with an error."""
     for member in group.members.values():
         member.assignment = b""
         answer_sync(group, member, SyncGroupResponse(error_code=error_code), turn)
 
 
 def answer_sync(group: ClassicGroup, member: Member, response: SyncGroupResponse, turn: GroupTurn) -> None:
-    """Answer a parked sync, if there is one, and give the member a full session (cluster/GSY-06)."""
+    """Answer the member's parked sync, if any, and restart the session."""
     reply, member.sync_reply = member.sync_reply, None
     if reply is not None:
         turn.answer(reply, response)
@@ -226,14 +226,14 @@ def answer_sync(group: ClassicGroup, member: Member, response: SyncGroupResponse
 
 
 def park_join(group: ClassicGroup, member: Member, reply: Reply[JoinGroupResponse], turn: GroupTurn) -> None:
-    """Let a join wait. An older one of the same member is sent back: its client has given up on it (cluster/GJN-06)."""
+    """Park a join. An older parked join of the same member fails with REBALANCE_IN_PROGRESS: its client gave it up."""
     older = group.park_join(member, reply)
     if older is not None:
         turn.answer(older, JoinGroupResponse(error_code=RebalanceInProgressError.code, member_id=member.member_id))
 
 
 def member_roster(group: ClassicGroup) -> list[JoinGroupResponseMember]:
-    """What the leader is told about every member."""
+    """Return the member list for the leader's JoinGroup response."""
     protocol = group.protocol or ""
     return [
         JoinGroupResponseMember(
@@ -251,7 +251,7 @@ def joined(
     leader: str | None = None,
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """The answer that a member is in the current generation (cluster/GJN-11)."""
+    """Return the response to a successful JoinGroup in the current generation."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,

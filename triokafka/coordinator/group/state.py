@@ -1,4 +1,4 @@
-"""States of a classic group and the transitions between them (cluster/GST-01 to GST-12)."""
+"""States of a classic group and the transitions between them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 
 class GroupState(Enum):
-    """State of a classic group. Values are the names that DescribeGroups and ListGroups show."""
+    """State of a classic group. The values are the names in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
-    """No members; offsets may live on."""
+    """No members; committed offsets may remain."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are joining the next generation; joins are parked."""
+    """The join phase: members are joining the next generation, and joins are parked."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The generation is made up and waits for the leader's assignment; syncs are parked."""
+    """The sync phase: the generation waits for the leader's assignment, and syncs are parked."""
     STABLE = "Stable"
-    """The assignment is stored and handed out."""
+    """The assignment is stored and distributed."""
     DEAD = "Dead"
-    """Gone from this coordinator."""
+    """Removed from this coordinator."""
 
 
 PREDECESSORS: Final[dict[GroupState, frozenset[GroupState]]] = {
@@ -28,4 +28,4 @@ PREDECESSORS: Final[dict[GroupState, frozenset[GroupState]]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
 }
-"""From which states each state may be entered. Any other transition is a programming error (cluster/GST-11)."""
+"""The states from which each state may be entered. Any other transition is a programming error."""

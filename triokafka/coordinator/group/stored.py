@@ -1,7 +1,7 @@
-"""A classic group as Kafka keeps it in ``__consumer_offsets``: GroupMetadataKey and GroupMetadataValue.
+"""The stored form of a classic group in ``__consumer_offsets``: GroupMetadataKey and GroupMetadataValue.
 
-Written when the leader's assignment arrives, when the group becomes empty, when it is created, and when a static member
-is replaced. What is not in the record (the state of a round, the requests that wait, the timers) is soft.
+The record is written when a group is created, when the leader's assignment arrives, when the group becomes empty, and
+when a static member is replaced. Everything else (rebalance state, waiting requests, timers) is soft state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from triokafka.protocol.stored.group_metadata import GroupMetadataValue, MemberM
 
 
 def group_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupChange:
-    """The record that keeps the group as it is now, with the given assignment per member."""
+    """Return the change that stores the group's current state, with the given assignment per member."""
     protocol = group.protocol
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -42,12 +42,12 @@ def group_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
 
 
 def group_removal(group_id: str) -> GroupChange:
-    """The record that removes a group."""
+    """Return the change that removes a group."""
     return GroupChange(group_id, None)
 
 
 def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that a record describes: Stable when it has members, else Empty."""
+    """Rebuild a group from its record: Stable when it has members, else Empty."""
     state = GroupState.STABLE if value.members else GroupState.EMPTY
     group = ClassicGroup(group_id, state=state, state_timestamp_ms=value.current_state_timestamp)
     group.generation = value.generation
@@ -62,7 +62,7 @@ def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
             rebalance_timeout_ms=(
                 stored.rebalance_timeout if stored.rebalance_timeout != -1 else stored.session_timeout
             ),
-            # Only the metadata of the chosen protocol is stored; the member brings the others when it rejoins.
+            # Only the metadata of the selected protocol is stored; a rejoin brings the others.
             protocols=(MemberProtocol(value.protocol or "", bytes(stored.subscription)),),
             assignment=bytes(stored.assignment),
         )

@@ -1,7 +1,7 @@
-"""Which topics the consumers of a group want, as far as their metadata says so.
+"""The topics that the consumers of a group subscribe to, read from their metadata.
 
-The coordinator hands metadata through without looking at it, with one exception: offsets of topics that somebody still
-wants neither expire nor may be deleted.
+The coordinator passes metadata through unread, with one exception: committed offsets of subscribed topics neither
+expire nor can be deleted.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 class ConsumerProtocolSubscription(Message, versions="0"):
-    """What a consumer says about itself when it joins; a version number of two bytes stands before it.
+    """The head of the consumer protocol's subscription; a two-byte version number precedes it.
 
-    All versions begin so. Of newer ones nothing else is read, as in Kafka: some clients name a version and leave out
-    what it added.
+    All versions start with these fields. Like Kafka, this reads nothing that newer versions added: some clients name a
+    version and omit its fields.
     """
 
-    topics: list[str] = field(Array(String), doc="The topics that it wants.")
-    user_data: bytes | None = field(Bytes, nullable="0+", default=None, doc="For its assignor.")
+    topics: list[str] = field(Array(String), doc="The subscribed topics.")
+    user_data: bytes | None = field(Bytes, nullable="0+", default=None, doc="Data for the assignor.")
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics that any of the members wants; None when one of them cannot be read."""
+    """Return the topics that any member subscribes to; None when some metadata is unreadable."""
     topics: set[str] = set()
     for one in metadata:
         try:

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment, everybody gets their part of it (cluster/GSY-01 to GSY-06)."""
+"""SyncGroup: the leader sends the assignment, and every member receives its part."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sync(
     counters: GroupCounters,
     turn: GroupTurn,
 ) -> None:
-    """A member of the new generation asks for its assignment; the leader's request carries everybody's."""
+    """Handle SyncGroup of a member of the new generation; the leader's request carries the assignment of all."""
     try:
         member = _checked(group, request)
     except BrokerResponseError as error:
@@ -45,24 +45,24 @@ def sync(
     older, member.sync_reply = member.sync_reply, reply
     if older is not None:
         turn.answer(older, SyncGroupResponse(error_code=RebalanceInProgressError.code))
-    # A leader that lost patience repeats itself. Its second assignment may differ from the first, of which nobody
-    # knows yet whether it is committed; only one per generation goes to the log.
+    # A leader may repeat its SyncGroup after a timeout, with a different assignment, while the commit of the first is
+    # still undecided. Only one assignment per generation is appended.
     if member.member_id == group.leader_id and group.storing_generation != group.generation:
         _store(group, request, config, counters, turn)
 
 
 def _checked(group: ClassicGroup, request: SyncGroupRequest) -> Member:
-    """The member that syncs. Raises the error that refuses it, in Kafka's order."""
+    """Return the member that syncs. Checks in Kafka's order and raises the first error."""
     if group.state is GroupState.DEAD:
-        raise UnknownMemberIdError(f"group {group.group_id!r} is gone")
+        raise UnknownMemberIdError(f"group {group.group_id!r} is dead")
     member = group.member_of_generation(request.member_id, request.group_instance_id, request.generation_id)
     for asked, actual in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)):
         if asked is not None and asked != actual:
             raise InconsistentGroupProtocolError(
-                f"group {group.group_id!r} uses {actual!r}, the request says {asked!r}"
+                f"group {group.group_id!r} uses protocol {actual!r}; the request names {asked!r}"
             )
     if group.state is GroupState.PREPARING_REBALANCE:
-        raise RebalanceInProgressError(f"group {group.group_id!r} is joining again")
+        raise RebalanceInProgressError(f"group {group.group_id!r} is rebalancing")
     return member
 
 
@@ -73,7 +73,7 @@ def _store(
     counters: GroupCounters,
     turn: GroupTurn,
 ) -> None:
-    """Append the assignment; members that the leader left out get an empty one (cluster/GSY-04)."""
+    """Append the assignment; members that the leader omitted get an empty one."""
     assignments = {a.member_id: bytes(a.assignment) for a in request.assignments if a.member_id in group.members}
     generation = group.generation
     group.storing_generation = generation

@@ -1,1 +1,1 @@
-"""Positions that groups commit: storing, reading, deleting and expiring them. Pure."""
+"""Committed offsets of groups: commit, fetch, delete and expire. No I/O."""

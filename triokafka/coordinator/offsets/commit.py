@@ -1,4 +1,4 @@
-"""OffsetCommit: who may commit what, and what is stored (cluster/GOC-01 to GOC-03, GMD-15, GMD-18)."""
+"""OffsetCommit: validation of a commit, and the records that it stores."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ FIRST_WITH_TOPIC_IDS: Final = 10
 _FIRST_WITHOUT_LEGACY_ERROR: Final = 9
 _LAST_MOMENT: Final = (1 << 63) - 1
 _AT_ONCE: Final = 250
-"""Positions that are prepared before others have their turn: about a millisecond."""
+"""Offsets to prepare before other tasks may run: about a millisecond of work."""
 
 
 class Positions(NamedTuple):
-    """What is to be stored of one topic: changes with their records, and where the answers are."""
+    """The changes of one topic with their encoded records, and the topic's part of the response."""
 
     answered: OffsetCommitResponseTopic
     changes: list[OffsetChange]
@@ -48,10 +48,10 @@ class Positions(NamedTuple):
 def resolve_topics(
     request: OffsetCommitRequest, version: int, topics: TopicsView, may_read: TopicFilter = any_topic
 ) -> tuple[list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]], OffsetCommitResponse]:
-    """Look the topics up: those that exist, with names and ids both filled in, and the response with places for all.
+    """Resolve the topics of a request. Returns the existing topics, with name and id filled in, and the response.
 
-    Partitions that do not exist, and those of topics that the client may not read, are answered already. Order is that
-    of the request.
+    The response has a place for every topic, in the order of the request. It already holds the errors for partitions
+    that do not exist and for topics that the client may not read.
     """
     response = OffsetCommitResponse()
     known = []
@@ -64,7 +64,7 @@ def resolve_topics(
         else:
             name, topic_id, error = asked.name, topics.topic_id(asked.name), UnknownTopicOrPartitionError
         if name and not may_read(name):
-            error, name = TopicAuthorizationFailedError, None  # nor is it told whether there is such a topic
+            error, name = TopicAuthorizationFailedError, None  # do not reveal whether the topic exists
         if name is None or topic_id is None:
             failed = _failed(asked.partitions, error.code)
             response.topics.append(
@@ -91,9 +91,10 @@ def prepare(
     metadata_max_bytes: int,
     now_ms: int,
 ) -> Generator[None, None, list[Positions]]:
-    """Make the records of all positions, and their answers, as if they were stored; stops now and then for others.
+    """Encode the records of all offsets and fill the response as if they were stored. Yields so that other tasks can
+    run.
 
-    That is most of the work, and rests on nothing of the group.
+    This is most of the work of a commit, and depends on no state of the group.
     """
     expire_timestamp = -1
     if request.retention_time_ms >= 0:
@@ -105,7 +106,7 @@ def prepare(
         prepared.append(positions)
         name, topic_id, knows_epochs = topic.name, topic.topic_id, True
         if expire_timestamp >= 0:
-            # The only record with an expiry time has room for neither of the other two: keep what the log will say.
+            # The record version with an expiry time has no field for the other two; keep what the log will hold.
             topic_id, knows_epochs = NO_TOPIC_ID, False
         for partition in topic.partitions:
             index, error_code, metadata = partition.partition_index, 0, partition.committed_metadata or ""
@@ -125,7 +126,7 @@ def prepare(
 
 
 def leave_out_deleted(prepared: list[Positions], version: int, topics: TopicsView) -> None:
-    """Others have had their turn since `resolve_topics`: positions on topics that are gone are not stored."""
+    """Drop the offsets of topics that were deleted since `resolve_topics`, while other tasks ran."""
     error = UnknownTopicIdError if version >= FIRST_WITH_TOPIC_IDS else UnknownTopicOrPartitionError
     for answered, changes, records in prepared:
         if topics.topic_id(answered.name) != answered.topic_id:
@@ -146,10 +147,11 @@ def commit(
     version: int,
     turn: GroupTurn,
 ) -> None:
-    """Store what was prepared, all at once. A group that is not there is made when no member speaks for it.
+    """Store the prepared offsets in one batch. Creates the group if it does not exist and the commit names no member.
 
     Raises:
-        IllegalGenerationError: a member speaks for a group that is not there; since v9 GroupIdNotFoundError.
+        IllegalGenerationError: the commit names a member of a group that does not exist (before v9).
+        GroupIdNotFoundError: the same, since v9.
         UnknownMemberIdError, FencedInstanceIdError, RebalanceInProgressError: see `ClassicGroup.check_commit`.
         StaleMemberEpochError, UnsupportedVersionError: see `ConsumerGroup.check_commit`.
     """
@@ -171,7 +173,7 @@ def commit(
             rounds.start_session(group, member, turn)
     elif generation >= 0:
         error = GroupIdNotFoundError if version >= _FIRST_WITHOUT_LEGACY_ERROR else IllegalGenerationError
-        raise error(f"there is no group {request.group_id!r}")
+        raise error(f"group {request.group_id!r} does not exist")
     for _, changes, records in prepared:
         turn.write_encoded(changes, records)
     shard.counters.offset_commits += len(turn.records)
@@ -179,7 +181,7 @@ def commit(
 
 
 def commit_failed(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
-    """The answer when nothing of a request could be done."""
+    """Return the response when the whole request failed."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -198,5 +200,5 @@ def _failed(partitions: Iterable[OffsetCommitRequestPartition], error_code: int)
 
 
 def _java_length(text: str) -> int:
-    """Length as Kafka's limit counts it, in UTF-16 code units."""
+    """Return the length in UTF-16 code units, as Kafka counts it for ``offset.metadata.max.bytes``."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

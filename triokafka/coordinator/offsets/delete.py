@@ -1,4 +1,4 @@
-"""OffsetDelete: positions are removed because somebody asks for it (KIP-496)."""
+"""OffsetDelete: removal of committed offsets on request (KIP-496)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def delete_offsets(
     turn: GroupTurn,
     may_read: TopicFilter = any_topic,
 ) -> None:
-    """Remove positions, except of topics that a member wants. What was never committed is removed successfully.
+    """Remove committed offsets, except those of subscribed topics. Removing an offset that does not exist succeeds.
 
     Raises:
-        GroupIdNotFoundError: there is no such group.
-        NonEmptyGroupError: it has members whose subscriptions nobody can know, not being consumers.
+        GroupIdNotFoundError: the group does not exist.
+        NonEmptyGroupError: the group has members that are not consumers, so their subscriptions are unknown.
     """
     group = shard.consumer_groups.get(request.group_id) or shard.groups.get(request.group_id)
     if group is None or group.state is GroupState.DEAD:
-        raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
+        raise GroupIdNotFoundError(f"group {request.group_id!r} does not exist")
     if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
         raise NonEmptyGroupError(f"group {request.group_id!r} has members of type {group.protocol_type!r}")
     response = OffsetDeleteResponse()
@@ -53,7 +53,7 @@ def delete_offsets(
             key = OffsetKey(request.group_id, topic.name, index)
             if not may_be_read:
                 error_code = TopicAuthorizationFailedError.code
-            elif not 0 <= index < count:  # Kafka looks at this before it asks the group
+            elif not 0 <= index < count:  # Kafka checks this before it calls the group
                 error_code = UnknownTopicOrPartitionError.code
             elif is_wanted:
                 error_code = GroupSubscribedToTopicError.code

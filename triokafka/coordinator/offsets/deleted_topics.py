@@ -1,4 +1,4 @@
-"""What follows from a deleted topic: positions on it are removed, a part now and the rest soon after."""
+"""Removal of committed offsets on deleted topics, in bounded batches."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 FORGET: Final = "forget"
 _KEY: Final = TimerKey(FORGET)
 MAX_RECORDS: Final = 1_000
-"""Tombstones per append: a batch must stay below the largest one that the log takes."""
+"""Tombstones per append: the batch must stay below the log's maximum batch size."""
 PAUSE: Final = 0.01
-"""Seconds until the rest is written, for requests to come in between."""
+"""Seconds between two batches, so that requests can run in between."""
 
 
 def topics_deleted(shard: GroupShard, topics: Mapping[UUID, str], turn: GroupTurn) -> None:
-    """Topics are gone: positions on them mean nothing any more."""
+    """Remove the committed offsets of topics that were deleted."""
     shard.deleted_topics.update(topics)
     forget(shard, turn)
 
 
 def schedule(turn: GroupTurn) -> None:
-    """Go on in a moment, in a turn of its own."""
+    """Schedule the next batch after `PAUSE`."""
     turn.timers.schedule(_KEY, turn.at.now + PAUSE)
 
 
 def forget(shard: GroupShard, turn: GroupTurn) -> None:
-    """Write tombstones for positions on deleted topics.
+    """Write tombstones for committed offsets on deleted topics.
 
-    When they cannot be written, the next look for expired positions tries again. A topic that was made anew under the
-    name of a deleted one has another id, and keeps its positions.
+    If the append fails, the next scan for expired offsets tries again. A recreated topic of the same name has another
+    id, and its offsets stay.
     """
     gone = dict(shard.deleted_topics)
     if not gone:

@@ -1,8 +1,8 @@
-"""When committed offsets, and groups without any, are forgotten (KIP-211; cluster/GMD-17).
+"""Expiry of committed offsets, and of empty groups without offsets (KIP-211).
 
-Offsets of a group count from the moment it became empty, or from their commit if that is later; and from their commit
-while the group lives but nobody wants the topic, or when they belong to no group protocol. A commit that asked for a
-retention time of its own keeps it. An empty group whose offsets are all gone goes too.
+The age of an offset counts from the moment the group became empty, or from the commit if that is later. It counts from
+the commit alone while the group has members but none subscribes to the topic, and for groups without a protocol type. A
+commit with its own retention time keeps that time. An empty group without offsets is removed.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 EXPIRY: Final = "expiry"
 _KEY: Final = TimerKey(EXPIRY)
 _LOOKED_AT_ONCE: Final = 1_000
-"""Positions, about; all shards of a broker may look at the same time, and requests wait meanwhile."""
+"""Offsets per scan step, approximately: all shards of a broker may scan at the same time while requests wait."""
 
 
 def schedule(turn: GroupTurn, config: GroupCoordinatorConfig) -> None:
-    """Look again after ``offsets_retention_check_interval_ms``."""
+    """Schedule the next scan after ``offsets_retention_check_interval_ms``."""
     turn.timers.schedule(_KEY, turn.at.now + config.offsets_retention_check_interval_ms / 1000)
 
 
 def expire(shard: GroupShard, turn: GroupTurn) -> None:
-    """Write tombstones for what has expired; where there is much to look at, of a part now and of the rest soon after.
+    """Write tombstones for expired offsets. A large shard is scanned in steps, `PAUSE` apart.
 
-    When they cannot be written, the next regular look tries again.
+    If the append fails, the next regular scan tries again.
     """
     left = shard.not_looked_at
     if not left:
         left += [*shard.groups, *shard.consumer_groups]
-        left.reverse()  # taken from the end, in the order of the groups
+        left.reverse()  # popped from the end, in the order of the groups
     looked_at = 0
     while left and looked_at < _LOOKED_AT_ONCE:
         group = shard.groups.get(left[-1]) or shard.consumer_groups.get(left[-1])
         looked_at += 1 if group is None else 1 + _expire_group(shard, group, turn)
         if len(turn.records) >= MAX_RECORDS:
-            break  # and come back to this group
+            break  # the next step continues with this group
         left.pop()
     if not left:
         schedule(turn, shard.config)
@@ -62,12 +62,12 @@ def _give_up(shard: GroupShard, turn: GroupTurn) -> None:
 
 
 def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: GroupTurn) -> int:
-    """Look at one group's positions; returns how many those were."""
+    """Write tombstones for one group's expired offsets; returns the number of offsets scanned."""
     age_of = _age_counts_from(group)
     if age_of is None:
         return 0
     retention_ms = shard.config.offsets_retention_minutes * 60_000
-    # Asked of the group for every offset, that would take as long as there are members.
+    # Computed once: asking the group per offset would take time linear in its members each time.
     wanted = group.wanted_topics() if isinstance(group, ConsumerGroup) else None
     all_expired = True
     looked_at = 0
@@ -93,11 +93,11 @@ def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: 
 
 
 def _age_counts_from(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
-    """From which moment the age of the group's offsets counts; None when they do not age."""
+    """Return the function from an offset to the start of its age (ms); None when the group's offsets do not age."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return lambda committed: committed.commit_timestamp
     if group.state is GroupState.EMPTY:
-        # Not only from the state: a position that was set for a group long empty would be gone within minutes.
+        # Not from the state alone: an offset set for a group that has long been empty would expire within minutes.
         since = group.state_timestamp_ms
         return lambda committed: max(since, committed.commit_timestamp)
     if group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscription is not None:

@@ -1,11 +1,11 @@
-"""OffsetFetch: committed positions of groups, as of the high watermark (cluster/GMD-26).
+"""OffsetFetch: committed offsets of groups, as of the high watermark.
 
-Positions can be read whether or not the group has members, or ever had any. What was never committed is offset -1 and
-no error; so is what was committed for an older topic of the same name and has not been removed yet, also where Kafka
-looks at the name alone: a position in another log means nothing.
+Offsets can be fetched whether or not the group has members. A partition without a committed offset has offset -1 and no
+error. So does a partition whose offset was committed for a deleted topic of the same name and is not removed yet. Kafka
+compares the name alone in some places; here the topic ids must match, because an offset in another log means nothing.
 
-A reader that asks for stable positions (KIP-447) is told to come again about those that an open transaction is about to
-change; and sees what is newest, once that is committed, so that it cannot miss a transaction that has just ended.
+With ``require_stable`` (KIP-447), partitions with offsets of an open transaction get UNSTABLE_OFFSET_COMMIT. The others
+get their newest offset, once it is committed, so that the reader cannot miss a transaction that has just ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from triokafka.protocol.api.offset_fetch import (
 )
 
 FetchSteps = Generator[None, None, OffsetFetchResponseGroup]
-"""What one group's positions are, put together in steps, after each of which others may have their turn."""
+"""Builds one group's answer in steps; other tasks may run after each step."""
 
 FIRST_BATCHED: Final = 8
 FIRST_WITH_TOPIC_IDS: Final = 10
@@ -40,7 +40,7 @@ _POSITIONS_AT_ONCE: Final = 250
 
 
 def asked_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
-    """The groups of a request; before v8 there is one."""
+    """Return the groups of a request; before v8 there is exactly one."""
     if version >= FIRST_BATCHED:
         return request.groups
     topics = None
@@ -61,13 +61,13 @@ def fetch_group(
     *,
     stable: bool = False,
 ) -> FetchSteps:
-    """The committed positions of one group: the partitions that were asked for, or all that the client may see.
+    """Return the steps that build one group's answer: the requested partitions, or all that the client may describe.
 
-    They are those of now, also where they are put together later. With ``stable`` it is the newest positions, and the
-    answer must be held until they are committed.
+    The offsets are those at the time of the call, even if the steps run later. With ``stable`` they are the newest
+    offsets, and the caller must hold the answer until they are committed.
 
     Raises:
-        UnknownMemberIdError, StaleMemberEpochError: see `ConsumerGroup.check_fetch`.
+        UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError: see `ConsumerGroup.check_fetch`.
     """
     consumer_group = shard.consumer_groups.get(asked.group_id)
     if consumer_group is not None:
@@ -101,7 +101,7 @@ def _all(
     for topic_name, committed in positions.items():
         topic_id = topics.topic_id(topic_name)
         if (by_id and topic_id is None) or not may_describe(topic_name):
-            continue  # by id there is no way to name a topic that is gone
+            continue  # a response by id cannot name a deleted topic
         partitions = []
         for index, value in sorted(committed.items()):
             if pending and OffsetKey(group_id, topic_name, index) in pending:
@@ -149,7 +149,7 @@ def _named(
 def as_response(
     request: OffsetFetchRequest, groups: list[OffsetFetchResponseGroup], version: int
 ) -> OffsetFetchResponse:
-    """Put the answers into the shape of the version. In v1 an error of the group stands with every partition."""
+    """Build the response in the shape of the version. In v1 every partition carries the group's error."""
     if version >= FIRST_BATCHED:
         return OffsetFetchResponse(groups=groups)
     group = groups[0]
@@ -195,7 +195,7 @@ def _one(shard: GroupShard, key: OffsetKey, topic_id: UUID | None, stable: bool)
 
 
 def _is_of_another(committed: CommittedOffset, topic_id: UUID | None) -> bool:
-    """Whether it was committed for an older topic of the same name, as far as both ids are known."""
+    """Whether the offset was committed for a deleted topic of the same name, as far as both ids are known."""
     return topic_id is not None and committed.topic_id.int not in (0, topic_id.int)  # comparing ids is a Python call
 
 

@@ -1,7 +1,7 @@
-"""Positions that transactions have committed, and that count once the transaction does (KIP-447).
+"""Offsets of open transactions; they take effect when the transaction commits (KIP-447).
 
-They are in the log, but not in the store: the marker that ends the transaction moves them there, or drops them. Changes
-only by replay.
+Their records are in the log, but the offsets are not in the store: the transaction's end marker moves them there or
+drops them. Only replay changes them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from triokafka.coordinator.stored import CommittedOffset, OffsetKey
 
 
 class PendingOffset(NamedTuple):
-    """One position of an open transaction, and where its record is in the log.
+    """One offset of an open transaction, and the log offset of its record.
 
-    ``value`` is None when a later record has overtaken it: it will never be the position, but how far the group has
-    come is not decided until the transaction ends.
+    ``value`` is None when a later record has replaced it. It will never become the committed offset, but the group's
+    offset remains unstable until the transaction ends.
     """
 
     record_offset: int
@@ -24,7 +24,7 @@ class PendingOffset(NamedTuple):
 
 
 class PendingOffsets:
-    """The positions of open transactions, by producer id and key."""
+    """The offsets of open transactions, by producer id and key."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[OffsetKey, PendingOffset]] = {}
@@ -40,19 +40,19 @@ class PendingOffsets:
         return iter(self._producers)
 
     def put(self, producer_id: int, key: OffsetKey, value: CommittedOffset, record_offset: int) -> None:
-        """A transaction of ``producer_id`` has committed a position."""
+        """Add an offset that an open transaction of ``producer_id`` wrote."""
         self._by_producer.setdefault(producer_id, {})[key] = PendingOffset(record_offset, value)
         self._producers.setdefault(key, {})[producer_id] = None
 
     def overtaken(self, key: OffsetKey, record_offset: int) -> None:
-        """The position that counts is now the one of ``record_offset``: older ones will not replace it."""
+        """Discard the values of older records under ``key``: the record at ``record_offset`` has replaced them."""
         for producer_id in self._producers.get(key, ()):
             pending = self._by_producer[producer_id]
             if pending[key].record_offset < record_offset:
                 pending[key] = PendingOffset(pending[key].record_offset, None)
 
     def forget(self, key: OffsetKey) -> None:
-        """A tombstone: no open transaction has a position under this key any more."""
+        """Drop all pending offsets under ``key``, on a tombstone."""
         for producer_id in self._producers.pop(key, ()):
             pending = self._by_producer[producer_id]
             del pending[key]
@@ -60,7 +60,7 @@ class PendingOffsets:
                 del self._by_producer[producer_id]
 
     def end(self, producer_id: int) -> list[tuple[OffsetKey, PendingOffset]]:
-        """The transaction of ``producer_id`` is over: what was pending, in the order in which it was first written."""
+        """Remove and return the pending offsets of ``producer_id``, in the order in which they were first written."""
         pending = self._by_producer.pop(producer_id, {})
         for key in pending:
             producers = self._producers[key]
@@ -70,13 +70,13 @@ class PendingOffsets:
         return list(pending.items())
 
     def groups(self) -> Iterable[str]:
-        """Groups with positions of open transactions."""
+        """Return the groups with offsets of open transactions."""
         return {key.group_id: None for key in self._producers}
 
     def of_group(self, group_id: str) -> Iterator[OffsetKey]:
-        """The keys of one group under which open transactions have positions."""
+        """Iterate over one group's keys with offsets of open transactions."""
         return (key for key in self._producers if key.group_id == group_id)
 
     def has_group(self, group_id: str) -> bool:
-        """Whether an open transaction has a position of this group."""
+        """Whether an open transaction has an offset of this group."""
         return any(True for _ in self.of_group(group_id))

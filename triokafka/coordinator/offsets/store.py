@@ -1,6 +1,6 @@
-"""Committed offsets of one shard: the newest value of each, and the committed one that readers see.
+"""Committed offsets of one shard: the newest value of each, and the committed value that readers see.
 
-Changes only by replay. Validation, expiry and answers are elsewhere in this package.
+Only replay changes them. Validation, expiry and responses are elsewhere in this package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _EMPTY: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
 
 class OffsetStore:
-    """Offsets by group, topic and partition. ``pending`` are those of transactions that are still open."""
+    """Offsets by group, topic and partition. ``pending`` holds the offsets of open transactions."""
 
     def __init__(self) -> None:
         self.pending = PendingOffsets()
@@ -23,7 +23,7 @@ class OffsetStore:
         self._journal: Journal[OffsetKey, CommittedOffset] = Journal(lambda key: key.group_id)
 
     def replay(self, key: OffsetKey, value: CommittedOffset | None, offset: int, *, committed: bool) -> None:
-        """Apply the record at ``offset``; ``committed`` when the high watermark is past it already."""
+        """Apply the record at ``offset``; ``committed`` when the high watermark is already past it."""
         if self.pending:
             if value is None:
                 self.pending.forget(key)
@@ -32,10 +32,10 @@ class OffsetStore:
         self._put(key, value, offset, committed=committed)
 
     def end_transaction(self, producer_id: int, offset: int, *, commits: bool, committed: bool) -> list[str]:
-        """Apply the marker at ``offset``: what the transaction left pending counts now, or (aborted) never.
+        """Apply a transaction's marker at ``offset``: store its pending offsets, or drop them when it aborts.
 
-        Of several commits of one position the one that was written last counts, whenever its transaction ended. Returns
-        the groups that had something pending.
+        Of several commits of one offset, the one that was written last wins, whichever transaction ends last. Returns
+        the groups that had pending offsets.
         """
         ended = self.pending.end(producer_id)
         for key, (record_offset, value) in ended if commits else ():
@@ -46,19 +46,19 @@ class OffsetStore:
         return list({key.group_id: None for key, _ in ended})
 
     def commit(self, high_watermark: int) -> None:
-        """Readers may see everything below ``high_watermark``."""
+        """Make everything below ``high_watermark`` visible to readers."""
         self._journal.commit(high_watermark)
 
     def groups(self) -> Iterable[str]:
-        """Groups with offsets, by the newest state, pending ones included."""
+        """Return the groups with offsets in the newest state, pending ones included."""
         return {**self._groups, **dict.fromkeys(self.pending.groups())} if self.pending else self._groups.keys()
 
     def changing_groups(self) -> Iterable[str]:
-        """Groups with uncommitted changes, which the newest state may have forgotten."""
+        """Return the groups with uncommitted changes; the newest state may no longer hold them."""
         return self._journal.groups()
 
     def has(self, group_id: str) -> bool:
-        """Whether the group has offsets, by the newest state, pending ones included."""
+        """Whether the group has offsets in the newest state, pending ones included."""
         return group_id in self._groups or self.has_pending(group_id)
 
     def has_pending(self, group_id: str) -> bool:
@@ -66,25 +66,25 @@ class OffsetStore:
         return bool(self.pending) and self.pending.has_group(group_id)
 
     def newest(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """Everything of a group, by the newest state: what an operation that writes must go by."""
+        """Iterate over a group's offsets in the newest state. Operations that write must use this state."""
         for topic, partitions in self._groups.get(group_id, _EMPTY).items():
             for partition, value in partitions.items():
                 yield OffsetKey(group_id, topic, partition), value
 
     def newest_partitions(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
-        """A group's offsets on one topic, by the newest state."""
+        """Return a group's offsets on one topic, in the newest state."""
         return self._groups.get(group_id, _EMPTY).get(topic, {})
 
     def newest_one(self, key: OffsetKey) -> CommittedOffset | None:
-        """The newest value of one offset."""
+        """Return the newest value of one offset."""
         return self._groups.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
 
     def newest_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """All offsets of a group by topic and partition, by the newest state."""
+        """Return a group's offsets by topic and partition, in the newest state."""
         return self._groups.get(group_id, _EMPTY)
 
     def removable(self, group_id: str) -> Iterator[OffsetKey]:
-        """Every key of a group that a tombstone is to remove: of newest values, and of pending ones."""
+        """Iterate over the keys that the removal of a group needs tombstones for: newest values and pending ones."""
         for key, _ in self.newest(group_id):
             yield key
         if self.pending:
@@ -93,11 +93,11 @@ class OffsetStore:
                     yield key
 
     def read(self, key: OffsetKey) -> CommittedOffset | None:
-        """The committed value of one offset."""
+        """Return the committed value of one offset."""
         return self._journal.committed(key, self.newest_one(key))
 
     def read_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
-        """All committed offsets of a group by topic and partition."""
+        """Return a group's committed offsets by topic and partition."""
         result = {topic: dict(partitions) for topic, partitions in self._groups.get(group_id, _EMPTY).items()}
         for key in self._journal.keys_of(group_id):
             value = self.read(key)
