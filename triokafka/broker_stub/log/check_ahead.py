@@ -7,7 +7,9 @@ of work for one request, during which nobody else would be served. Batches that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import trio
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.validation import Prepared, needs_conversion, prepare
@@ -17,11 +19,16 @@ from triokafka.records.batch import CODEC_MASK, HEADER_SIZE
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World
 
+if TYPE_CHECKING:
+    from triokafka.broker_stub.network.handler_slots import Slot
+
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
 _LITTLE: Final = 32_768
 """Bytes of compressed batches of one request that are looked into at once, ..."""
 _LITTLE_DECOMPRESSED: Final = 8 * _LITTLE
 """... if no batch has more than this in it."""
+USUAL_DECOMPRESSED: Final = 8 << 20
+"""Batches that decompress to more are looked into one after the other."""
 
 
 class Checked(NamedTuple):
@@ -45,12 +52,30 @@ def is_work(data: Buffer, config: LogConfig) -> bool:
     return codec != 0 or needs_conversion(codec, config)
 
 
+class CheckLanes:
+    """Bounds how many requests' batches are decompressed at the same time, and so the memory that this takes.
+
+    Args:
+        threads: requests whose batches are of the usual size (``num.validation.threads``). One more thread serves the
+            batches that decompress to more than `USUAL_DECOMPRESSED`, one request at a time.
+    """
+
+    def __init__(self, threads: int = 2) -> None:
+        self.usual = trio.Semaphore(threads)
+        self.large = trio.Semaphore(1)
+
+
 async def check_ahead(
-    world: World, wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]]
+    world: World,
+    wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]],
+    *,
+    lanes: CheckLanes | None = None,
+    slot: Slot | None = None,
 ) -> dict[TopicPartition, Checked]:
     """Look at batches for which `is_work` holds; waits where they are more than a little work.
 
-    Cancelled, it waits for the thread first. The batches must not be changed meanwhile.
+    Cancelled, it waits for the thread first. The batches must not be changed meanwhile. The handler ``slot`` is given
+    back for the time of the wait.
     """
     now_ms = world.wall_ms()
     found: dict[TopicPartition, Checked] = {}
@@ -63,12 +88,33 @@ async def check_ahead(
                 found[key] = checked
                 del left[key]
     if left:
-        found.update(await world.run_in_thread(_check_all, left, now_ms))
+        lanes = CheckLanes() if lanes is None else lanes
+        if slot is not None:
+            slot.release()
+        async with lanes.usual:
+            usual = await world.run_in_thread(_check_all, left, now_ms, USUAL_DECOMPRESSED)
+        found.update(usual)
+        for key in usual:
+            del left[key]
+        if left:
+            async with lanes.large:
+                found.update(await world.run_in_thread(_check_all, left, now_ms))
+                await world.run_in_thread(world.release_free_memory)
+        if slot is not None:
+            await slot.resume()
     return found
 
 
-def _check_all(wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]], now_ms: int) -> dict[TopicPartition, Checked]:
-    return {key: _check(key, data, config, now_ms) for key, (data, config) in wanted.items()}
+def _check_all(
+    wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]], now_ms: int, most: int | None = None
+) -> dict[TopicPartition, Checked]:
+    """Look at the batches; with ``most``, those are missing in the result that may decompress to more."""
+    found: dict[TopicPartition, Checked] = {}
+    for key, (data, config) in wanted.items():
+        checked = _check(key, data, config, now_ms, most=most)
+        if most is None or not isinstance(checked.result, InvalidRecordError):
+            found[key] = checked
+    return found
 
 
 def _check(
