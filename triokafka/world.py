@@ -11,8 +11,10 @@ are seconds on `World.now`, and `World.deadline` turns one into a Trio deadline.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import random
 import resource
@@ -352,6 +354,10 @@ class Doorbell:
         os.read(self._heard, 4096)
 
 
+_MEMORY_OF_A_WORLD: Final = 4 << 30
+"""What a world without a machine has."""
+
+
 class World(ABC):
     """Clocks, randomness, network, storage and threads, as one node sees them.
 
@@ -420,6 +426,14 @@ class World(ABC):
         """As `run_in_thread`; if cancelled, this returns at once, and the function goes on with nobody to hear of its
         end. It must touch nothing that is used afterwards."""
         return await self.run_in_thread(function, *args)
+
+    def available_memory(self) -> int:
+        """Return how many bytes of memory this process may use, whatever is in use already."""
+        return _MEMORY_OF_A_WORLD
+
+    def release_free_memory(self) -> None:
+        """Return memory that this process has freed to the operating system. Blocks for some milliseconds."""
+        return
 
     @property
     def has_doorbells(self) -> bool:
@@ -855,6 +869,33 @@ def _catching(failures: list[BaseException], function: Callable[..., T], args: t
         return None
 
 
+def untouched_memory(size: int) -> memoryview:
+    """Return ``size`` bytes of memory of their own, all 0.
+
+    The operating system provides a page when it is written to first, and takes all of them back with the last view:
+    large buffers neither cost what is not used of them nor leave holes in the heap. Raises `OSError` (``ENOMEM``).
+    """
+    return memoryview(mmap.mmap(-1, size))
+
+
+def _release_free_memory() -> None:
+    """Return the free memory of the C heap to the operating system, where the C library is glibc (``malloc_trim``).
+
+    glibc keeps freed memory in an arena for each thread.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _available_memory() -> int:
+    """Return how many bytes of memory this process may use: the machine's, or its control group's limit if lower."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError), open(path) as file:
+            found.append(int(file.read()))
+    return min(found)
+
+
 def wall_ms() -> int:
     """The operating system's wall clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -944,6 +985,12 @@ class RealWorld(World):
 
     async def run_in_abandonable_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await in_thread(_limiter_of_own_threads(), function, *args, abandon_on_cancel=True)
+
+    def available_memory(self) -> int:
+        return _available_memory()
+
+    def release_free_memory(self) -> None:
+        _release_free_memory()
 
     @property
     def has_doorbells(self) -> bool:

@@ -46,6 +46,10 @@ _PRODUCE_KEY: Final = 0
 _FETCH_KEY: Final = 1
 _LARGE_BYTES: Final = 131_072
 """Requests beyond this are decoded, and their answers encoded, in a thread: it takes tens of milliseconds and more."""
+_LITTLE_MEMORY: Final = 262_144
+"""A large request with records that takes no more memory than this beside its bytes is decoded on the event loop."""
+_DECODING_SECONDS: Final = 30
+"""How long a large request may wait for the memory to be decoded in."""
 _MANY_ITEMS: Final = 1_000
 """Answers that tell of more than that are encoded in a thread, however small the request."""
 _DECODED_TIMES: Final = 4
@@ -109,6 +113,7 @@ class Dispatcher:
         self.allows_all = isinstance(self.authorizer, AllowAll)
         self.metrics = RequestMetrics()
         self._apis: dict[int, _Api] = {}
+        self._decoding = trio.Semaphore(1)
 
     @property
     def busy_seconds(self) -> float:
@@ -163,7 +168,7 @@ class Dispatcher:
                 if handler is None:
                     return self._refuse_api_versions(header, now)
                 if len(frame) > _LARGE_BYTES:
-                    request, memory = await self._decode_large(handler, frame, header)
+                    request, memory = await self._decode_large(handler, frame, header, slot)
                     if charge is not None:
                         charge(memory)
                 else:
@@ -199,15 +204,42 @@ class Dispatcher:
             return await self._finish_aside(response, context)
         return self._finish(response, context)
 
-    async def _decode_large(self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader) -> tuple[Any, int]:
-        """Decode a large request in bounded memory, and say in how much.
+    async def _decode_large(
+        self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, slot: Slot
+    ) -> tuple[Any, int]:
+        """Decode a large request in bounded memory; return it and the memory that its elements take.
 
-        Others have their turn meanwhile, unless nearly all is records.
+        Requests that are nearly all records are decoded at once. All others are decoded in a thread, one at a time:
+        each holds the interpreter for long. Waits while the decoded requests in progress take too much memory.
         """
-        max_memory = _DECODED_TIMES * self.broker.config.socket_request_max_bytes
         if handler.carries_records:
-            return _decode(handler, frame, header, max_memory)
-        return await self.broker.world.run_in_thread(_decode, handler, frame, header, max_memory)
+            try:
+                return _decode(handler, frame, header, _LITTLE_MEMORY)
+            except ProtocolError:
+                pass  # malformed, or of many elements
+        slot.release()  # requests that are little work go on meanwhile
+        found = await self._decode_in_turn(handler, frame, header)
+        await slot.resume()
+        return found
+
+    async def _decode_in_turn(
+        self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader
+    ) -> tuple[Any, int]:
+        world, sockets = self.broker.world, self.broker.sockets
+        most = sockets.decoded_bytes
+        if not most:
+            max_memory = max(_DECODED_TIMES * self.broker.config.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY)
+            async with self._decoding:
+                return await world.run_in_thread(_decode, handler, frame, header, max_memory)
+        with trio.move_on_after(_DECODING_SECONDS):
+            async with self._decoding:
+                while sockets.memory.added > most:
+                    await sockets.memory.wait_for_release()
+                return await world.run_in_thread(_decode, handler, frame, header, most)
+        raise CloseConnectionError(
+            f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded in; "
+            "other large requests are in progress (queued.max.request.bytes)"
+        )
 
     async def _finish_aside(self, response: Response, context: RequestContext) -> Answer:
         """As `_finish`; others have their turn while the answer is encoded."""
@@ -365,7 +397,7 @@ def _decode(
         frame,
         header.api_version,
         header.size,
-        max_memory=max(max_memory, _LARGE_BYTES * MOST_MEMORY),
+        max_memory=max_memory,
         prefix=not handler.carries_records,
     )
     return found

@@ -78,7 +78,7 @@ class ImageFollower:
         broker.logs.producer_expiration_ms = config.producer_id_expiration_ms
         broker.logs.mover.bytes_per_second = move_rate(image, broker.node_id)
         broker.replicas.reconfigure_all(image)
-        broker.sockets.reconfigure(socket_config(config))
+        broker.sockets.reconfigure(socket_config(config, broker.world.available_memory()))
 
     def high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
         """Records up to ``offset`` are committed: a coordinator may answer for them."""

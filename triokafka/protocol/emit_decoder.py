@@ -42,6 +42,7 @@ _PLACE_IN_LIST: Final = 16  # with what a list has too much while it grows
 _OBJECT_BYTES: Final = 32
 _EMPTY_LIST_BYTES: Final = 72
 _RAW_TAGS_BYTES: Final = 40
+_WIDE_CHARACTER_BYTES: Final = 4
 
 
 def memory_of(wire: Any) -> int:
@@ -228,6 +229,12 @@ class DecoderWriter(SourceWriter):
             self.line(f"e = p + {size}", path)
             self.line(f"if {bad}: raise bad_length({size}, end - p)", path)
             self.line(f"{target} = {self.slice(wire)}; p = e", path)
+            if self.careful and isinstance(wire, StringType):
+                # One character that is not Latin makes each of the others take two or four bytes.
+                self.line(f"if not {target}.isascii():", path)
+                with self.indented():
+                    self.line(f"room[0] -= {_WIDE_CHARACTER_BYTES} * len({target})", path)
+                    self.line("if room[0] < 0: raise too_much_memory(1)", path)
 
     def slice(self, wire: LengthPrefixed) -> str:
         """The expression for the bytes between ``p`` and ``e`` as the type wants them."""

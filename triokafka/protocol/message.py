@@ -140,13 +140,13 @@ class Message(Struct):
         """As `decode`, or `decode_prefix`, but refuse a message whose decoded form would take too much memory.
 
         Returns the message, and how much memory its elements take.
-        It is known before the elements of an array are made, by their number: ``max_memory`` is bytes, more or less,
-        beside up to four times those of ``buffer`` for text. Without this, a decoded message takes at most
-        `MOST_MEMORY` times its bytes.
+        ``max_memory`` is bytes, more or less, beside those of ``buffer`` for text and bytes. The elements of an array
+        are counted before they are made, by their number. Without this, a decoded message takes at most `MOST_MEMORY`
+        times its bytes.
 
         Raises the same as `decode`; too large a message is a `ProtocolError`.
         """
-        data: Any = memoryview(buffer).cast("B") if compiler.carries_records(cls) else bytes(buffer)
+        data = memoryview(buffer).cast("B")
         try:
             room = [max_memory]
             made: Self = compiler.decode_carefully(cls, version, data, offset, prefix=prefix, room=room)

@@ -118,7 +118,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 refused[number, data.index] = _refusal(failure, key, context)
     work = replicas.work_ahead(entries)
     if work:
-        entries.update(await check_ahead(broker.world, work))
+        entries.update(await check_ahead(broker.world, work, lanes=broker.check_lanes, slot=context.slot))
         work.clear()
         _refuse_deleted(entries, refused, first, request, context)
     if len(entries) <= AT_ONCE:

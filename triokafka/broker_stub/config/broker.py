@@ -159,7 +159,10 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             raise ConfigurationError(
                 f"inter.broker.listener.name: {self.inter_broker_listener_name} is not in listeners"
             )
-        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+        if (
+            self.queued_max_request_bytes is not None
+            and 0 < self.queued_max_request_bytes < self.socket_request_max_bytes
+        ):
             raise ConfigurationError("queued.max.request.bytes is below socket.request.max.bytes")
         if self.max_connections_per_ip == 0 and not self.connections_per_ip:
             raise ConfigurationError(

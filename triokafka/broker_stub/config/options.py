@@ -165,7 +165,22 @@ class NetworkOptions(Options):
     num_io_threads: int = _int(8, "How many requests are worked on at the same time.", 1, update_mode=CLUSTER)
     background_threads: int = _int(10, "Accepted; background work is tasks here.", 1, update_mode=CLUSTER)
     queued_max_requests: int = _int(500, "Requests that may wait for their turn before reading stops.", 1)
-    queued_max_request_bytes: int = _long(-1, "Bytes of requests in memory before reading stops; -1: no limit.")
+    queued_max_request_bytes: int | None = _long(
+        None,
+        "Bytes of requests in memory before reading stops; -1: no limit. Unset: an eighth of the memory that the broker"
+        " may use, at most 192 MiB, and at least socket.request.max.bytes.",
+    )
+    queued_request_stall_timeout_ms: int = _int(
+        10_000, "While requests wait for memory, one that makes no progress for so long loses its connection.", 1
+    )
+    queued_max_response_bytes: int = _long(
+        67_108_864,
+        "Bytes of encoded answers that clients have yet to read; beyond it, the connection whose answer waits longest"
+        " is closed. -1: no limit. Records in files take no memory and do not count.",
+    )
+    num_validation_threads: int = _int(
+        2, "Threads that look into compressed batches at the same time, beside one for very large batches.", 1
+    )
     quota_window_num: int = _int(11, "Windows that the rate of a client with a quota is taken over.", 1)
     quota_window_size_seconds: int = _int(1, "How long one of these windows is.", 1)
     controller_quota_window_num: int = _int(11, "Windows for which a client may save up controller mutations.", 1)

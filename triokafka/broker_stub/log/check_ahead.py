@@ -9,7 +9,9 @@ decompressed bytes, and one request for at most `_AT_ONCE_SECONDS`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import trio
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.validation import Prepared, needs_conversion, prepare
@@ -20,6 +22,9 @@ from triokafka.records.compression import CODEC_IDS
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World
 
+if TYPE_CHECKING:
+    from triokafka.broker_stub.network.handler_slots import Slot
+
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
 _GZIP: Final = CODEC_IDS["gzip"]
 _FAST: Final = 1 << 20, 5 << 18
@@ -29,6 +34,8 @@ _SLOW: Final = 32_768, 262_144
 """The same for gzip, and for batches that are compressed anew."""
 _AT_ONCE_SECONDS: Final = 0.002
 """After so long, a thread checks the remaining batches of a request."""
+USUAL_DECOMPRESSED: Final = 8 << 20
+"""Batches that decompress to more are checked one after the other."""
 
 
 class Checked(NamedTuple):
@@ -52,12 +59,30 @@ def is_work(data: Buffer, config: LogConfig) -> bool:
     return codec != 0 or needs_conversion(codec, config)
 
 
+class CheckLanes:
+    """Bounds how many requests' batches are decompressed at the same time, and so the memory that this takes.
+
+    Args:
+        threads: requests whose batches are of the usual size (``num.validation.threads``). One more thread serves the
+            batches that decompress to more than `USUAL_DECOMPRESSED`, one request at a time.
+    """
+
+    def __init__(self, threads: int = 2) -> None:
+        self.usual = trio.Semaphore(threads)
+        self.large = trio.Semaphore(1)
+
+
 async def check_ahead(
-    world: World, wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]]
+    world: World,
+    wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]],
+    *,
+    lanes: CheckLanes | None = None,
+    slot: Slot | None = None,
 ) -> dict[TopicPartition, Checked]:
     """Check batches for which `is_work` holds; waits for a thread where they may take long.
 
-    A cancelled call waits for the thread first. The batches must not be changed meanwhile.
+    A cancelled call waits for the thread first. The batches must not be changed meanwhile. The handler ``slot`` is free
+    during the wait.
     """
     now_ms = world.wall_ms()
     found: dict[TopicPartition, Checked] = {}
@@ -74,7 +99,20 @@ async def check_ahead(
         if world.now() > until:
             break
     if left:
-        found.update(await world.run_in_thread(_check_all, left, now_ms))
+        lanes = CheckLanes() if lanes is None else lanes
+        if slot is not None:
+            slot.release()
+        async with lanes.usual:
+            usual = await world.run_in_thread(_check_all, left, now_ms, USUAL_DECOMPRESSED)
+        found.update(usual)
+        for key in usual:
+            del left[key]
+        if left:
+            async with lanes.large:
+                found.update(await world.run_in_thread(_check_all, left, now_ms))
+                await world.run_in_thread(world.release_free_memory)
+        if slot is not None:
+            await slot.resume()
     return found
 
 
@@ -83,8 +121,16 @@ def _limits(data: Buffer, config: LogConfig) -> tuple[int, int]:
     return _SLOW if codec == _GZIP or needs_conversion(codec, config) else _FAST
 
 
-def _check_all(wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]], now_ms: int) -> dict[TopicPartition, Checked]:
-    return {key: _check(key, data, config, now_ms) for key, (data, config) in wanted.items()}
+def _check_all(
+    wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]], now_ms: int, most: int | None = None
+) -> dict[TopicPartition, Checked]:
+    """Check the batches; with ``most``, leave out those that may decompress to more bytes."""
+    found: dict[TopicPartition, Checked] = {}
+    for key, (data, config) in wanted.items():
+        checked = _check(key, data, config, now_ms, most=most)
+        if most is None or not isinstance(checked.result, InvalidRecordError):
+            found[key] = checked
+    return found
 
 
 def _check(

@@ -8,11 +8,14 @@ again: touching fresh memory costs more than anything else that is done with the
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import Final
 
+import trio
+
 from triokafka.errors import ProtocolError
-from triokafka.world import Stream
+from triokafka.world import Stream, untouched_memory
 
 BUFFER_BYTES: Final = 4096
 """The buffer of a connection: smaller frames need no memory beside it."""
@@ -22,8 +25,13 @@ _PREFIX_BYTES: Final = _PREFIX.size
 _PRODUCE: Final = b"\0\0"  # the API key, with which a frame begins
 _AT_ONCE: Final = 512 << 10
 """Bytes of a frame that are waited for in one go: the kernel keeps them, and there may be many connections."""
+_MAPPED_BYTES: Final = 1_048_576
+"""Larger frames get memory of their own, and reserve this much of it at a time."""
 _GROWTH: Final = 4
 """How many times its bytes a frame may occupy while it comes in: less would be copied more often."""
+
+
+Reserve = Callable[[int], Awaitable[None]]
 
 
 class FrameBuffers:
@@ -130,10 +138,13 @@ class FrameReader:
         found: int = size
         return found
 
-    async def read_body(self, size: int) -> bytearray | memoryview:
-        """The second half of `read`; does not wait when all of the frame is here already."""
+    async def read_body(self, size: int, reserve: Reserve | None = None) -> bytearray | memoryview:
+        """The second half of `read`; does not wait when all of the frame is here already.
+
+        ``reserve`` is called with the bytes of memory that the frame needs in all, before it takes more.
+        """
         frame = self.take_body(size)
-        return frame if frame is not None else await self._read_large(size)
+        return frame if frame is not None else await self._read_large(size, reserve)
 
     def take_body(self, size: int) -> bytearray | None:
         """As `read_body`, without waiting: None when not all of the frame is here."""
@@ -148,11 +159,13 @@ class FrameReader:
             self._start = end
         return frame
 
-    async def _read_large(self, size: int) -> bytearray | memoryview:
+    async def _read_large(self, size: int, reserve: Reserve | None) -> bytearray | memoryview:
         """A frame that goes on beyond the buffer: into a buffer of its own, which grows with what comes in."""
         first = self._buffer[self._start : self._end]
         buffers = self._buffers if self._buffers is not None and self._buffers.keeps(size) else None
         pooled = buffers is not None and bytes(first[:2]) == _PRODUCE
+        if size > _MAPPED_BYTES and not pooled:
+            return await self._read_mapped(size, reserve)
         frame = buffers.take(size) if pooled and buffers is not None else None
         if frame is None:
             frame = bytearray(min(size, FrameBuffers.SMALLEST))
@@ -160,11 +173,15 @@ class FrameReader:
         frame[:have] = first
         self._start = self._end = 0
         self._stream.expect(size - have, at_once=_AT_ONCE)
+        reserved = 0
         while have < size:
+            if have >= reserved and reserve is not None:
+                reserved = min(size, have + _MAPPED_BYTES)
+                await reserve(reserved)
             if have == len(frame):
                 final = FrameBuffers.room_for(size) if pooled else size
                 frame.extend(bytes(min(final, have * _GROWTH) - have))
-            room = memoryview(frame)[have:size]
+            room = memoryview(frame)[have : reserved or size]
             received = await self._stream.receive_into(room)
             room.release()  # a buffer that is looked at cannot grow
             if not received:
@@ -174,6 +191,27 @@ class FrameReader:
             return frame
         self._borrowed = frame
         return memoryview(frame)[:size]
+
+    async def _read_mapped(self, size: int, reserve: Reserve | None) -> memoryview:
+        """A frame into memory of its own, whose pages are taken as they are filled and returned with the frame."""
+        stream, first = self._stream, self._buffer[self._start : self._end]
+        have = len(first)
+        frame = untouched_memory(size)
+        frame[:have] = first
+        self._start = self._end = 0
+        stream.expect(size - have, at_once=_AT_ONCE)
+        while have < size:
+            reserved = min(size, have + _MAPPED_BYTES)
+            if reserve is not None:
+                await reserve(reserved)
+            await trio.lowlevel.checkpoint()  # a peer that sends fast enough never lets the stream wait
+            while have < reserved:
+                with frame[have:reserved] as room:
+                    received = await stream.receive_into(room)
+                if not received:
+                    raise ProtocolError(f"the peer closed after {have} of a frame's {size} bytes", offset=have)
+                have += received
+        return frame
 
     def done(self) -> None:
         """The last frame is not looked at any more; a view that somebody keeps stays as it is nevertheless."""

@@ -85,14 +85,20 @@ class HandlerSlots:
 class Slot:
     """One request's right to be worked on."""
 
-    __slots__ = ("_slots",)
+    __slots__ = ("_held", "_slots")
 
     def __init__(self, slots: HandlerSlots) -> None:
-        self._slots: HandlerSlots | None = slots
+        self._slots = slots
+        self._held = True
 
     def release(self) -> None:
         """Give the slot back; a second call does nothing."""
-        slots = self._slots
-        if slots is not None:
-            self._slots = None
-            slots.release_one()
+        if self._held:
+            self._held = False
+            self._slots.release_one()
+
+    async def resume(self) -> None:
+        """Wait for a slot again after `release`. If cancelled, none was taken."""
+        if not self._held:
+            await self._slots.acquire()
+            self._held = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.client_quotas import IP
@@ -10,16 +11,28 @@ from triokafka.broker_stub.controller.image import QuotaEntity
 from triokafka.broker_stub.network.limits import ConnectionConfig
 from triokafka.broker_stub.network.socket_server import SocketConfig
 
+_SHARE_OF_MEMORY: Final = 8
+_MOST_REQUEST_BYTES: Final = 192 << 20
 
-def socket_config(config: BrokerConfig) -> SocketConfig:
-    """What `SocketServer` needs to know."""
+
+def request_bytes(config: BrokerConfig, available: int) -> int:
+    """Return the limit of bytes of requests, where ``available`` bytes of memory may be used in all."""
+    if config.queued_max_request_bytes is not None:
+        return config.queued_max_request_bytes
+    return max(min(available // _SHARE_OF_MEMORY, _MOST_REQUEST_BYTES), config.socket_request_max_bytes)
+
+
+def socket_config(config: BrokerConfig, available_memory: int) -> SocketConfig:
+    """Return the configuration of `SocketServer`, where so many bytes of memory may be used."""
     return SocketConfig(
         request_max_bytes=config.socket_request_max_bytes,
         connections_max_idle_ms=config.connections_max_idle_ms,
         connections=_connection_config(config),
         handler_slots=config.num_io_threads,
         queued_max_requests=config.queued_max_requests,
-        queued_max_request_bytes=config.queued_max_request_bytes,
+        queued_max_request_bytes=request_bytes(config, available_memory),
+        queued_request_stall_timeout_ms=config.queued_request_stall_timeout_ms,
+        queued_max_response_bytes=config.queued_max_response_bytes,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
         listen_backlog_size=config.socket_listen_backlog_size,

@@ -9,6 +9,7 @@ peer can cause, is limited.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -21,7 +22,8 @@ from triokafka.broker_stub.network.fair_turns import FairTurns
 from triokafka.broker_stub.network.framing import BUFFER_BYTES, FrameBuffers, FrameReader
 from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.network.limited_log import LimitedLog
-from triokafka.broker_stub.network.request_memory import RequestMemory
+from triokafka.broker_stub.network.request_memory import MEDIUM_BYTES, Claim, RequestMemory
+from triokafka.broker_stub.network.unsent_answers import LARGE_BYTES, UnsentAnswers, bytes_in_memory
 from triokafka.errors import ProtocolError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.repeated_requests import RepeatedRequests
@@ -43,6 +45,7 @@ class Shared(NamedTuple):
     dispatcher: Dispatcher
     slots: HandlerSlots
     memory: RequestMemory
+    unsent: UnsentAnswers
     buffers: FrameBuffers
     turns: FairTurns
     world: World
@@ -53,25 +56,51 @@ class Shared(NamedTuple):
 
 
 class _Held:
-    """What a connection holds for its request: the buffer of the frame, and the memory that was ``reserved`` for it."""
+    """What a connection holds for its request: the buffer of the frame, and the memory that was reserved for it."""
 
-    __slots__ = ("_memory", "_reader", "reserved")
+    __slots__ = ("_charged", "_claim", "_close", "_memory", "_reader")
 
-    def __init__(self, reader: FrameReader, memory: RequestMemory) -> None:
-        self.reserved = 0
+    def __init__(self, reader: FrameReader, memory: RequestMemory, close: Callable[[str], None]) -> None:
+        self._claim: Claim | None = None
+        self._charged = 0
         self._reader = reader
         self._memory = memory
+        self._close = close
+
+    async def admit(self, size: int) -> None:
+        """Wait for the memory of a frame: of all of it, or, of a large one, of the first bytes."""
+        claim = self._claim = Claim(size, self._close)
+        if size <= MEDIUM_BYTES:
+            await self._memory.grow(claim, size)
+        self._memory.begin(claim)
+
+    async def reserve(self, total: int) -> None:
+        """Wait until the frame may occupy so many bytes in all."""
+        claim = self._claim
+        if claim is not None and claim.reserved < total:
+            await self._memory.grow(claim, total - claim.reserved)
+
+    def received(self) -> None:
+        """Note that all of the frame is here."""
+        if self._claim is not None:
+            self._memory.received(self._claim)
 
     def charge(self, memory: int) -> None:
-        """What was made of the frame takes so much more, until all is let go."""
-        self.reserved += memory
+        """Count what was decoded from the frame, until all is let go."""
+        self._charged += memory
         self._memory.add(memory)
 
     def let_go(self) -> None:
-        """The frame is not looked at any more. A second call does nothing."""
-        if self.reserved:
-            reserved, self.reserved = self.reserved, 0
-            self._memory.release(reserved)
+        """Free the frame's memory: nothing refers to it any more. A second call does nothing."""
+        claim = self._claim
+        if claim is not None:
+            self._claim = None
+            self._memory.received(claim)
+            if claim.reserved:
+                self._memory.release(claim.reserved)
+        if self._charged:
+            charged, self._charged = self._charged, 0
+            self._memory.remove(charged)
         self._reader.done()
 
 
@@ -152,7 +181,7 @@ class ConnectionProcessor:
         shared, stream = self._shared, self._stream
         world, slots, dispatcher = shared.world, shared.slots, shared.dispatcher
         reader = FrameReader(stream, max_bytes=shared.max_frame_bytes, buffers=shared.buffers)
-        held = _Held(reader, shared.memory)
+        held = _Held(reader, shared.memory, self.close)
         let_go, charge = held.let_go, held.charge
         repeated = RepeatedRequests()
         peer = stream.peer_address
@@ -165,8 +194,9 @@ class ConnectionProcessor:
             slot: Slot | None = None
             try:
                 if size > BUFFER_BYTES or (slots.free <= 0 and slots.full):
-                    held.reserved = await self._admit(size)
-                frame = reader.take_body(size) or await reader.read_body(size)
+                    await self._admit(size, held)
+                frame = reader.take_body(size) or await reader.read_body(size, held.reserve)
+                held.received()
                 started_at = received_at = world.now()
                 self.idle_since = BUSY
                 if stream.waits != waits:  # the others have just had their turn
@@ -220,17 +250,15 @@ class ConnectionProcessor:
                 self.idle_since = world.now()
             del answer, work  # an idle connection keeps nothing of its last request
 
-    async def _admit(self, size: int) -> int:
-        """Wait for room in the queue, and for memory if the request needs its own; returns how much was reserved."""
+    async def _admit(self, size: int, held: _Held) -> None:
+        """Wait for room in the queue, and for memory if the request needs its own."""
         shared = self._shared
         # Waiting is the broker's doing, so the connection is not idle meanwhile; while its request comes in, it is.
         self.idle_since = BUSY
         await shared.slots.wait_for_room()
-        needed = size if size > BUFFER_BYTES else 0
-        if needed:
-            await shared.memory.reserve(needed)
+        if size > BUFFER_BYTES:
+            await held.admit(size)
         self.idle_since = shared.world.now()
-        return needed
 
     async def _send(self, answer: Answer) -> None:
         shared = self._shared
@@ -239,9 +267,14 @@ class ConnectionProcessor:
             await trio.sleep(answer.delay_ms / 1000)
             sending_at = shared.world.now()
         self.idle_since = sending_at
+        size = bytes_in_memory(answer.parts)
+        if size > LARGE_BYTES:
+            shared.unsent.begin(self, size, self.close)
         try:
             if answer.parts:
                 await self._stream.send_parts(answer.parts)
         finally:
+            if size > LARGE_BYTES:
+                shared.unsent.end(self)
             self.idle_since = sent_at = shared.world.now()
             shared.dispatcher.answered(answer, sending_at, sent_at)

@@ -24,6 +24,7 @@ from triokafka.broker_stub.network.limits import (
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.processor import logger as processor_logger
 from triokafka.broker_stub.network.request_memory import NO_LIMIT, RequestMemory
+from triokafka.broker_stub.network.unsent_answers import UnsentAnswers
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import address_text
@@ -32,6 +33,8 @@ from triokafka.world import Listener, Stream, World
 logger = logging.getLogger(__name__)
 
 _ACCEPT_RETRY_SECONDS: Final = 0.1
+_RETURN_SECONDS: Final = 1.0
+_LEAST_DECODED_BYTES: Final = 8 << 20
 _COMPLAINT_SECONDS: Final = 60.0
 """Time between two log lines that say that nobody can be accepted, as long as that lasts."""
 _ACCEPTED_AT_ONCE: Final = 32
@@ -58,6 +61,8 @@ class SocketConfig(NamedTuple):
     handler_slots: int = 8
     queued_max_requests: int = 500
     queued_max_request_bytes: int = NO_LIMIT
+    queued_request_stall_timeout_ms: int = 10_000
+    queued_max_response_bytes: int = NO_LIMIT
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     listen_backlog_size: int = 4096
@@ -79,7 +84,15 @@ class SocketServer:
         self._authentication = NoAuthentication() if authentication is None else authentication
         self.limits = ConnectionLimits(config.connections)
         self.slots = HandlerSlots(config.handler_slots, max_queued=config.queued_max_requests)
-        self.memory = RequestMemory(config.queued_max_request_bytes)
+        self.memory = RequestMemory(
+            config.queued_max_request_bytes,
+            largest=config.request_max_bytes,
+            stall_seconds=config.queued_request_stall_timeout_ms / 1000,
+            now=world.now,
+            on_freed=self._memory_was_freed,
+        )
+        self.unsent = UnsentAnswers(config.queued_max_response_bytes)
+        self._freed = trio.Event()
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[ConnectionProcessor, None] = {}
         self._room = trio.lowlevel.ParkingLot()  # those who wait for a connection to end, or for other limits
@@ -100,6 +113,12 @@ class SocketServer:
     def connection_count(self) -> int:
         """Open connections."""
         return self.limits.total
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Memory that one large request may take when it is decoded, beside its own bytes; 0 for no such limit."""
+        limit = self.memory.limit
+        return max(limit // 4, _LEAST_DECODED_BYTES) if limit > 0 else 0
 
     @property
     def listeners(self) -> list[str]:
@@ -138,6 +157,7 @@ class SocketServer:
                 nursery.start_soon(self._sweep_idle)
                 nursery.start_soon(self._bad_requests.run)
                 nursery.start_soon(self._refusals.run)
+                nursery.start_soon(self._return_memory)
                 for name, listener in self._listeners.items():
                     nursery.start_soon(self._accept, name, listener, shared, nursery)
         finally:
@@ -149,6 +169,7 @@ class SocketServer:
             dispatcher,
             self.slots,
             self.memory,
+            self.unsent,
             self._buffers,
             FairTurns(),
             self._world,
@@ -273,6 +294,17 @@ class SocketServer:
         candidates.sort(key=lambda connection: connection.idle_since)
         for connection in candidates[:excess]:
             connection.close("the broker has too many connections (max.connections), and this one was the most idle")
+
+    def _memory_was_freed(self) -> None:
+        self._freed.set()
+
+    async def _return_memory(self) -> None:
+        """Return memory to the operating system after large requests, at most once in `_RETURN_SECONDS`."""
+        while True:
+            await self._freed.wait()
+            self._freed = trio.Event()
+            await trio.sleep(_RETURN_SECONDS)  # so that what the requests had is free by then
+            await self._world.run_in_thread(self._world.release_free_memory)
 
     async def _sweep_idle(self) -> None:
         limit = self._config.connections_max_idle_ms / 1000

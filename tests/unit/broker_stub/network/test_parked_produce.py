@@ -18,6 +18,7 @@ from triokafka.broker_stub.network.fair_turns import FairTurns
 from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.request_memory import RequestMemory
+from triokafka.broker_stub.network.unsent_answers import UnsentAnswers
 from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from triokafka.protocol.frames import RequestHeader, decode_response, encode_request
 from triokafka.protocol.repeated_requests import RepeatedRequests
@@ -46,7 +47,7 @@ class Wire:
         stream = ScriptedStream(frame * times)
         broker = self.node.broker
         slots, turns = broker.sockets.slots, FairTurns()
-        shared = Shared(broker.dispatcher, slots, self.memory, self.buffers, turns, self.world, 10**6)
+        shared = Shared(broker.dispatcher, slots, self.memory, UnsentAnswers(), self.buffers, turns, self.world, 10**6)
         await ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared).run()
         size = len(stream.sent) // times
         answers = [bytes(stream.sent[begin + 4 : begin + size]) for begin in range(0, len(stream.sent), size)]

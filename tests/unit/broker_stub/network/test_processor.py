@@ -30,6 +30,7 @@ from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor, Shared
 from triokafka.broker_stub.network.request_memory import RequestMemory
+from triokafka.broker_stub.network.unsent_answers import UnsentAnswers
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation, Purgatory
 from triokafka.broker_stub.quotas import ClientQuotas
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -96,6 +97,7 @@ class Bench:
             self.dispatcher,
             self.slots,
             self.memory,
+            UnsentAnswers(),
             FrameBuffers(),
             self.turns,
             self.world,
