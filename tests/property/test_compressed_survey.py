@@ -6,6 +6,7 @@ import gzip
 import random
 import re
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.unit.records.stacks import STACKS
 from triokafka.errors import CorruptRecordError
 from triokafka.records import encode_batch, iter_batches
 from triokafka.records.batch import HEADER_SIZE
-from triokafka.records.compression import CODEC_IDS, compress, decompress
+from triokafka.records.compression import CODEC_IDS, compress, decompress, zstd_module
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MOST = 8 << 20
@@ -238,6 +239,33 @@ def test_memory_does_not_grow_with_the_size_of_a_batch(codec: str) -> None:
         before = resident("VmRSS")
         assert surveyed(stack, codec, data, count, base, most) == (1, 1, 0)
         assert resident("VmHWM") - before < 16 << 20, stack
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of memory is read from /proc")
+def test_frames_of_zstd_with_much_history_are_read_one_at_a_time() -> None:
+    """Each may want up to 128 MiB of history."""
+    zstd = zstd_module()
+    plain, count, base = records_of([(1, b"k", bytes(20_000), [])] * 3000)
+    parameter = zstd.CompressionParameter
+    data = zstd.compress(plain, options={parameter.window_log: 27, parameter.content_size_flag: 0})
+    most = len(plain)
+    del plain
+    found = []
+
+    def survey() -> None:
+        found.append(surveyed(STACKS[0], "zstd", data, count, base, most))
+
+    survey()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    threads = [threading.Thread(target=survey) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [(1, 1, 0)] * 6
+    if STACKS[0].name == "compiled":
+        assert resident("VmHWM") - before < 2 * most
 
 
 def resident(name: str) -> int:

@@ -10,6 +10,8 @@ Decompressed bytes pass through a window of fixed size. A record that lies in th
 
 from __future__ import annotations
 
+import threading
+
 import cython
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.libc.stdlib import free, malloc
@@ -25,6 +27,7 @@ from cython.cimports.triokafka.records._stream_libraries import (
     zstd_decompress,
     zstd_free,
     zstd_reset,
+    zstd_set,
     zstd_size,
 )
 from cython.cimports.triokafka.records._wire import (
@@ -56,6 +59,7 @@ _SLACK = cython.declare(cython.Py_ssize_t, 128)  # copies may write so many byte
 _WINDOW = cython.declare(cython.Py_ssize_t, 256 << 10)
 _HELD = cython.declare(cython.longlong, 4 << 20)  # with a limit up to this the interpreter's lock is not released
 _KEPT_CONTEXT = cython.declare(cython.size_t, 4 << 20)  # a zstd context with larger buffers is not kept
+_MOST_HISTORY = cython.declare(cython.int, 23)  # 8 MiB, which every reader of zstd should support (RFC 8878)
 _MOST_KEPT = cython.declare(cython.Py_ssize_t, 2)  # windows that are kept for the next batches
 
 _STORED = cython.declare(cython.int, 0)
@@ -70,6 +74,9 @@ _BEYOND = cython.declare(cython.int, 2)  # more than the limit
 _RAISED = cython.declare(cython.int, 3)  # `decompressed_chunks` has raised
 
 _idle: list = []
+_slow_path: object = threading.Lock()
+"""Held while `decompressed_chunks` reads an unusual batch: a frame of zstd with up to 128 MiB of history, or a block of
+snappy that refers to more than 64 KiB before. Such batches take memory, so they are checked one at a time."""
 
 
 @cython.final
@@ -180,6 +187,8 @@ class _Window:
                 self.zstd = self.create_zstd()
                 if self.zstd == cython.NULL:
                     raise MemoryError
+                # ZSTD_d_windowLogMax: frames with more history are left to `decompressed_chunks`.
+                cython.cast(zstd_set, cython.cast(cython.size_t, found[6]))(self.zstd, 100, _MOST_HISTORY)
 
     @cython.cfunc
     def close(self):
@@ -756,7 +765,7 @@ def _survey(
         if kind == _CHUNKS:
             window.chunks = decompressed_chunks(codec, memoryview(data)[start:end], max_size=most)
         window.open(kind, cython.cast(cython.p_const_uchar, view.buf) + start, end - start, most)
-        if kind == _CHUNKS or most <= _HELD or end - start < 1024:
+        if kind == _CHUNKS or most <= _HELD:
             fault = window.walk(count, base_timestamp)
         else:
             with cython.nogil:
@@ -823,7 +832,14 @@ def survey_compressed(
         window.wants_key = wants_key
         found = _survey(window, data, start, end, codec, kind, count, base_timestamp, topic, partition, max_size)
         if found is None:
-            found = _survey(window, data, start, end, codec, _CHUNKS, count, base_timestamp, topic, partition, max_size)
+            if not _slow_path.acquire(blocking=max_size > _HELD):
+                raise too_large(codec_name(codec), max_size)  # the event loop does not wait: a thread starts over
+            try:
+                found = _survey(
+                    window, data, start, end, codec, _CHUNKS, count, base_timestamp, topic, partition, max_size
+                )
+            finally:
+                _slow_path.release()
         return found
     finally:
         if len(_idle) < _MOST_KEPT:

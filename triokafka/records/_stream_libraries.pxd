@@ -20,5 +20,6 @@ ctypedef unsigned int (*is_error)(size_t code) noexcept nogil
 ctypedef void* (*zstd_create)() noexcept nogil
 ctypedef size_t (*zstd_free)(void* context) noexcept nogil
 ctypedef size_t (*zstd_reset)(void* context, int what) noexcept nogil
+ctypedef size_t (*zstd_set)(void* context, int parameter, int value) noexcept nogil
 ctypedef size_t (*zstd_size)(const void* context) noexcept nogil
 ctypedef size_t (*zstd_decompress)(void* context, Output* to, Input* data) noexcept nogil

@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError, CorruptRecordError, UnsupportedCodecError
@@ -88,24 +89,70 @@ def compress(codec: int | str, data: Buffer, level: int | None = None) -> bytes:
     """
     name = CODEC_NAMES[check_codec(codec, level)]
     if name == "gzip":
-        compressor = zlib.compressobj(_GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, 31)
-        return compressor.compress(data) + compressor.flush()
+        compressor = _gzip_compressor(level)
+        packed: bytes = compressor.compress(data) + compressor.flush()
+        return packed
     if name == "snappy":
         return _compress_xerial(data)
     if name == "lz4":
-        fast = level is None or level == _LZ4_FAST_LEVEL
-        frame = _module("lz4.frame", name)
-        packed: bytes = frame.compress(
-            data,
-            compression_level=0 if fast else level,
-            block_size=frame.BLOCKSIZE_MAX64KB,
-            block_linked=False,  # Java's reader refuses linked blocks
-            store_size=False,
-        )
+        packed = _module("lz4.frame", name).compress(data, **_lz4_options(level), store_size=False)
         return packed
     if name == "zstd":
         return _compress_zstd(data, _ZSTD_DEFAULT_LEVEL if level is None else level)
     return bytes(data)
+
+
+def compress_chunks(
+    codec: int | str, chunks: Iterable[Buffer], level: int | None = None, *, most: int
+) -> bytes | bytearray | None:
+    """Compress data that comes in chunks, into one stream as `compress` does; None when it takes more than ``most``.
+
+    Raises:
+        ConfigurationError: no such codec or level.
+        UnsupportedCodecError: the package that it needs is missing; the message says what to install.
+    """
+    name = CODEC_NAMES[check_codec(codec, level)]
+    source = iter(chunks)
+    first, second = next(source, b""), next(source, None)
+    if second is None:
+        whole = compress(name, first, level)
+        return whole if len(whole) <= most else None
+    packed = bytearray()
+    for part in _compress_stream(name, chain((first, second), source), level):
+        packed += part
+        if len(packed) > most:
+            return None
+    return packed
+
+
+def _compress_stream(name: str, chunks: Iterable[Buffer], level: int | None) -> Iterator[Buffer]:
+    if name == "gzip":
+        compressor: Any = _gzip_compressor(level)
+    elif name == "lz4":
+        compressor = _module("lz4.frame", name).LZ4FrameCompressor(**_lz4_options(level))
+        yield compressor.begin()
+    elif name == "zstd":
+        compressor = zstd_module().ZstdCompressor(_ZSTD_DEFAULT_LEVEL if level is None else level)
+    else:
+        yield from _compress_xerial_stream(chunks) if name == "snappy" else chunks
+        return
+    for chunk in chunks:
+        yield compressor.compress(chunk)
+    yield compressor.flush()
+
+
+def _gzip_compressor(level: int | None) -> Any:
+    return zlib.compressobj(_GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, 31)
+
+
+def _lz4_options(level: int | None) -> dict[str, Any]:
+    # Frames as the Java client writes them.
+    frame = _module("lz4.frame", "lz4")
+    return {
+        "compression_level": 0 if level is None or level == _LZ4_FAST_LEVEL else level,
+        "block_size": frame.BLOCKSIZE_MAX64KB,
+        "block_linked": False,  # Java's reader refuses linked blocks
+    }
 
 
 def decompress(codec: int | str, data: Buffer, *, max_size: int = DEFAULT_MAX_DECOMPRESSED, magic: int = 2) -> bytes:
@@ -235,13 +282,19 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
 
 
 def _compress_xerial(data: Buffer) -> bytes:
-    pack = _module("cramjam", "snappy").snappy.compress_raw
-    parts = [_XERIAL_HEADER]
     with memoryview(data) as view:
-        for start in range(0, len(view), _XERIAL_BLOCK):
-            block = bytes(pack(view[start : start + _XERIAL_BLOCK]))
-            parts += (len(block).to_bytes(4, "big"), block)
-    return b"".join(parts)
+        return b"".join(_compress_xerial_stream([view]))
+
+
+def _compress_xerial_stream(chunks: Iterable[Buffer]) -> Iterator[bytes]:
+    pack = _module("cramjam", "snappy").snappy.compress_raw
+    yield _XERIAL_HEADER
+    for chunk in chunks:
+        with memoryview(chunk) as view:
+            for start in range(0, len(view), _XERIAL_BLOCK):
+                block = bytes(pack(view[start : start + _XERIAL_BLOCK]))
+                yield len(block).to_bytes(4, "big")
+                yield block
 
 
 def _with_right_lz4_checksum(data: Buffer) -> bytes:

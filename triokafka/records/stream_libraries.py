@@ -24,6 +24,7 @@ _ZSTD: tuple[str, ...] = (
     "ZSTD_sizeof_DCtx",
     "ZSTD_decompressStream",
     "ZSTD_isError",
+    "ZSTD_DCtx_setParameter",
 )
 
 
@@ -35,7 +36,7 @@ def lz4_functions() -> tuple[int, ...] | None:
 
 @cache
 def zstd_functions() -> tuple[int, ...] | None:
-    """Create, free, reset, size of, decompress, is error."""
+    """Create, free, reset, size of, decompress, is error, set a parameter."""
     for module in ("_zstd", "backports.zstd._zstd"):
         try:
             file = importlib.import_module(module).__file__

@@ -13,7 +13,7 @@ import pytest
 
 from triokafka.errors import ConfigurationError, CorruptRecordError, UnsupportedCodecError
 from triokafka.records import compress, decompress
-from triokafka.records.compression import CODEC_NAMES
+from triokafka.records.compression import CODEC_NAMES, compress_chunks
 
 CODECS = CODEC_NAMES[1:]
 TEXT = b"".join(b"flight %d of carrier %d; " % (n * 7919 % 100_000, n % 16) for n in range(10_000))
@@ -42,6 +42,26 @@ def test_levels_of_kip_390(codec: str, level: int) -> None:
 def test_higher_level_compresses_more() -> None:
     for codec, low, high in [("gzip", 1, 9), ("lz4", 9, 12), ("zstd", -50, 19)]:
         assert len(compress(codec, TEXT, high)) < len(compress(codec, TEXT, low))
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+@pytest.mark.parametrize("sizes", [[], [0], [5], [70_000], [0, 1, 65_536, 100_000, 3], [32_768] * 5])
+def test_chunks_are_compressed_into_one_stream(codec: str, sizes: list[int]) -> None:
+    chunks = [(TEXT * 2)[:size] for size in sizes]
+    packed = compress_chunks(codec, chunks, most=1 << 20)
+    assert packed is not None
+    assert decompress(codec, packed) == b"".join(chunks)
+    assert compress_chunks(codec, chunks, most=len(packed)) == packed
+    if packed:
+        assert compress_chunks(codec, chunks, most=len(packed) - 1) is None
+    assert packed.count(b"\x04\x22\x4d\x18") == (codec == "lz4")
+
+
+def test_chunks_are_compressed_with_the_level_that_is_asked_for() -> None:
+    for codec, low, high in [("gzip", 1, 9), ("lz4", 9, 12), ("zstd", -50, 19)]:
+        chunks = [TEXT[:100_000], TEXT[100_000:]]
+        packed = [compress_chunks(codec, chunks, level, most=1 << 20) for level in (low, high)]
+        assert len(packed[1] or b"") < len(packed[0] or b"")
 
 
 class TestSnappy:

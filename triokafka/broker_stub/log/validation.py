@@ -37,8 +37,9 @@ from triokafka.records.batch import (
     BatchInfo,
     check_batch_crc,
 )
-from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, compress, decompress
+from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, compress_chunks
 from triokafka.records.kernel import SurveyedRecords, survey_compressed, survey_records
+from triokafka.records.stream import decompressed_chunks
 from triokafka.structs import Buffer, TopicPartition
 
 _LOG_APPEND_TIME: Final = 1
@@ -116,7 +117,8 @@ def prepare(
     buffer: bytearray | memoryview
     if config.compression_type != "producer" and any(_needs_conversion(batch, config) for batch in batches):
         try:
-            buffer = bytearray().join([_converted(data, batch, config, max_decompressed) for batch in batches])
+            converted = [_converted(data, batch, topic_partition, config, max_decompressed) for batch in batches]
+            buffer = bytearray().join(converted)
         except UnsupportedCodecError as error:
             raise UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
         batches = list(iter_batches(buffer))
@@ -345,8 +347,14 @@ def _needs_conversion(batch: BatchInfo, config: LogConfig) -> bool:
     return needs_conversion(batch.codec, config) and not batch.is_control
 
 
-def _converted(data: Buffer, batch: BatchInfo, config: LogConfig, max_decompressed: int) -> Buffer:
-    """The batch in the topic's codec; everything else stays (C24, C29)."""
+def _converted(
+    data: Buffer, batch: BatchInfo, topic_partition: TopicPartition, config: LogConfig, max_decompressed: int
+) -> Buffer:
+    """Return the batch in the topic's codec; everything else stays.
+
+    Raises:
+        MessageSizeTooLargeError: it is above ``max.message.bytes`` in that codec; no more than that is compressed.
+    """
     raw = memoryview(data)[batch.position : batch.end]
     if not _needs_conversion(batch, config):
         return raw
@@ -357,10 +365,15 @@ def _converted(data: Buffer, batch: BatchInfo, config: LogConfig, max_decompress
     }
     target = _target_codec(config) or "none"
     level = levels.get(target)
-    records: Buffer = raw[HEADER_SIZE:]
-    if batch.codec:
-        records = decompress(batch.codec, records, max_size=max_decompressed)
-    packed = compress(target, records, None if level == -1 else level)
+    limit = max_decompressed if batch.codec else len(raw)
+    records = decompressed_chunks(batch.codec, raw[HEADER_SIZE:], max_size=limit)
+    most = config.max_message_bytes - HEADER_SIZE
+    packed = compress_chunks(target, records, None if level == -1 else level, most=most)
+    if packed is None:
+        raise MessageSizeTooLargeError(
+            f"{topic_partition}: a batch of {batch.size} bytes is above max.message.bytes={config.max_message_bytes}"
+            f" with compression.type={config.compression_type}"
+        )
     converted = bytearray(HEADER_SIZE + len(packed))
     converted[:HEADER_SIZE] = raw[:HEADER_SIZE]
     converted[HEADER_SIZE:] = packed

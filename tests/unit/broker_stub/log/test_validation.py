@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 import sys
+import tracemalloc
 
 import pytest
 from crc32c import crc32c
@@ -277,3 +279,27 @@ def test_a_batch_that_is_right_already_is_not_encoded_anew() -> None:
     data = batch(b"a", b"b", compression="gzip")
     append(log, data)
     assert bytes(log.read(0, 1000).records) == bytes(data)
+
+
+@pytest.mark.parametrize("wanted", ["uncompressed", "snappy"])
+def test_batch_that_is_too_large_in_the_codec_of_the_topic_is_refused_before_all_of_it_is_there(wanted: str) -> None:
+    """30 MB of zeros take 4 KB of zstd, and 1.4 MB of snappy."""
+    log = open_log(MemoryStorage(), LogConfig(compression_type=wanted))
+    data = batch(bytes(30_000_000), compression="zstd")
+    tracemalloc.start()
+    try:
+        error = refused(log, data)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+    assert isinstance(error, MessageSizeTooLargeError)
+    assert f"compression.type={wanted}" in str(error)
+
+
+@pytest.mark.parametrize("wanted", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+@pytest.mark.parametrize("came", ["none", "zstd"])
+def test_batch_of_many_chunks_is_converted_as_one_stream(wanted: str, came: str) -> None:
+    values = [random.Random(number).randbytes(30_000).hex().encode() for number in range(10)]
+    log = open_log(MemoryStorage(), LogConfig(compression_type=wanted))
+    append(log, batch(*values, compression=came))
+    assert [record.value for record in decode_records(log.read(0, 10_000_000).records)] == values
