@@ -57,7 +57,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "checkpoints come before the cut",
                 _LOG + "cuttable_log.py",
-                "        if self._before_cut is not None:\n            self._before_cut()\n",
+                "        if self._before_cut is not None:\n            self._before_cut(offset)\n",
                 "",
             ),
             (

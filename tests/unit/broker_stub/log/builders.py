@@ -53,7 +53,7 @@ def offsets(log: PartitionLog, start: int | None = None, max_bytes: int = 300) -
     """The offsets that a consumer sees, from ``start`` on."""
     found: list[int] = []
     offset = log.log_start_offset if start is None else start
-    while offset < log.log_end_offset:
-        found += [r.offset for r in decode_records(log.read(offset, max_bytes).records, from_offset=offset)]
+    while offset < log.log_end_offset and (records := log.read(offset, max_bytes).records):
+        found += [r.offset for r in decode_records(records, from_offset=offset)]
         offset = found[-1] + 1
     return found
