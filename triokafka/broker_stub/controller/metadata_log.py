@@ -84,8 +84,8 @@ class MetadataLog:
         """Return the error that keeps a broker from starting with damaged metadata; says how to repair it."""
         return DamagedLogError(
             f"{what}. Without these records topics, configurations and quotas would be lost: the broker does not "
-            f"start. Restore {self.directory} from a backup, or cut it there, which keeps the cut part in files that end "
-            f"with {DAMAGED_SUFFIX}: triokafka log repair {self.directory}"
+            f"start. Restore {self.directory} from a backup, or cut it there: triokafka log repair {self.directory} "
+            f"(what is cut stays in files that end with {DAMAGED_SUFFIX})"
         )
 
     @property
