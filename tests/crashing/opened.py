@@ -96,7 +96,8 @@ def note_lost_end(log: PartitionLog, model: PartitionModel, *, durable_end: int)
 
     Consumers may have seen them, so that their offsets are not used again.
     """
-    whole = max((b.next_offset for segment in log.segments for b in segment.headers()), default=log.log_start_offset)
+    batches = (batch for segment in log.segments for batch in segment.headers() if batch.record_count)
+    whole = max((batch.next_offset for batch in batches), default=log.log_start_offset)
     if whole < log.log_end_offset:
         for batch in model.batches:
             if batch.base_offset >= whole and not batch.lost:

@@ -26,6 +26,8 @@ from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.recovery import KnownOffsets, load_log
 from triokafka.broker_stub.log.segment import LogSegment
 from triokafka.errors import CorruptRecordError, KafkaStorageError
+from triokafka.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchInfo
+from triokafka.records.partial import empty_batch
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
@@ -202,7 +204,7 @@ class PartitionLog(CuttableLog):
     def _skip_lost(self, known: KnownOffsets, now_ms: int, *, refuse: bool) -> None:
         """Go on at the offset where the log is known to have ended: consumers may have seen the offsets before it.
 
-        Everything before is on disk afterwards, so that the recovery point is there, too.
+        Everything before is on disk afterwards, and the recovery point is there.
         """
         end, known_end, empty = self.log_end_offset, known.end, not self.size
         what = (
@@ -219,10 +221,26 @@ class PartitionLog(CuttableLog):
         if empty:
             self._start_afresh(known_end, now_ms)
             return
+        # A batch without records, as compaction leaves them: readers that stop at the end of the log come past the gap,
+        # also where nothing is appended any more.
+        placeholder = BatchInfo(
+            position=0,
+            base_offset=end,
+            length=HEADER_SIZE - LOG_OVERHEAD,
+            partition_leader_epoch=max(0, self.leader_epochs.latest),
+            magic=2,
+            crc=0,
+            attributes=0,
+            last_offset_delta=known_end - end - 1,
+            base_timestamp=-1,
+            max_timestamp=-1,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            record_count=0,
+        )
+        self.append_as_follower(empty_batch(placeholder), now_ms=now_ms)
         self.flush()
-        self.skip_to(known_end, now_ms=now_ms)
-        self._durability.sync_names()
-        self._durability.recovery_point = known_end
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
