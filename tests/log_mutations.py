@@ -57,7 +57,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "checkpoints come before the cut",
                 _LOG + "cuttable_log.py",
-                "        if self._before_cut is not None:\n            self._before_cut()\n",
+                "        if self._before_cut is not None:\n            self._before_cut(offset)\n",
                 "",
             ),
             (
@@ -181,7 +181,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "below the recovery point a gap ends no log",
         _LOG + "recovery.py",
-        " or segment.base_offset <= recovery_point\n",
+        " or segment.base_offset <= self._known.recovery_point\n",
         "\n",
         _T_RECOVERY + "test_below_the_recovery_point_a_gap_ends_no_log",
     ),

@@ -71,6 +71,8 @@ def check_opened(
     else:
         model.start_floor = min(model.start_floor, start)
     model.cut(end)
+    if not lossless:
+        note_lost_end(log, model, durable_end=lowest_end)
     if not compacted:
         assert start == end or (model.batches and model.batches[-1].end == end), f"nothing is before the end of {log}"
     model.start = start
@@ -87,6 +89,20 @@ def check_opened(
     check_epochs(log, model)
     model.lossy = model.lossy or not lossless
     check_producers(log, model, now_ms=now_ms, expiration_ms=EXPIRATION_MS)
+
+
+def note_lost_end(log: PartitionLog, model: PartitionModel, *, durable_end: int) -> None:
+    """Mark the batches that a power cut took from the end of a log which goes on at its high watermark.
+
+    Consumers may have seen them, so that their offsets are not used again.
+    """
+    batches = (batch for segment in log.segments for batch in segment.headers() if batch.record_count)
+    whole = max((batch.next_offset for batch in batches), default=log.log_start_offset)
+    if whole < log.log_end_offset:
+        for batch in model.batches:
+            if batch.base_offset >= whole and not batch.lost:
+                assert batch.end > durable_end, f"{log} ends at {whole}: what was durable is lost"
+                batch.lost = True
 
 
 def drop_lost(log: PartitionLog, model: PartitionModel, *, above: int) -> None:

@@ -73,12 +73,21 @@ class Backend:
         # The locks come first, so that nobody else writes the metadata log either; then the metadata, for the
         # configuration of a topic says how its logs are recovered.
         await self._world.run_in_thread(self._lock)
-        await self.controller.start(without=self.logs.offline_directories())
+        directory = self.logs.data_directory(self.config.metadata_directory)
+        usable = directory is not None and not directory.failure
+        committed = directory.read_metadata_end() if directory is not None and usable else 0
+        await self.controller.start(without=self.logs.offline_directories(), committed=committed)
+        if directory is not None and usable:
+            directory.metadata_end = self._metadata_end
+        self.logs.removed_topics, self.controller.removed_topics = self.controller.removed_topics, frozenset()
         self.logs.cannot_use(self.controller.identity.failed)
         ids = self.controller.identity.directory_ids
         self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)
         await self.logs.load(self.controller.image.topic_configs, self._topic_id_of)
         self._hosting = True
+
+    def _metadata_end(self) -> int:
+        return self.controller.metadata_end
 
     def _lock(self) -> None:
         """Lock the directories. Where logs are, the metadata log must be, too: a new one would know none of them.

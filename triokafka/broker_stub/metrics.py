@@ -37,6 +37,7 @@ def broker_metrics(broker: Broker) -> Iterator[Sample]:
     yield from _waiting(broker)
     yield from _traffic(broker)
     yield from _cleaner(broker)
+    yield from _logs(broker)
     yield from _groups(broker)
 
 
@@ -103,6 +104,14 @@ def _cleaner(broker: Broker) -> Iterator[Sample]:
         tags = {"logDirectory": directory}
         yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count", tags, len(sizes))
         yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-bytes", tags, sum(sizes))
+
+
+def _logs(broker: Broker) -> Iterator[Sample]:
+    for directory, count in broker.logs.strays().items():
+        yield Sample("triokafka:type=LogManager,name=StrayLogs", {"logDirectory": directory}, count)
+    for directory, (logs, offsets) in broker.logs.lost_offsets().items():
+        yield Sample("triokafka:type=LogManager,name=DamagedLogs", {"logDirectory": directory}, logs)
+        yield Sample("triokafka:type=LogManager,name=LostOffsets", {"logDirectory": directory}, offsets)
 
 
 def _traffic(broker: Broker) -> Iterator[Sample]:

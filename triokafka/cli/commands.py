@@ -12,7 +12,7 @@ COMMANDS: Final = {
     "consume": "print a topic's records",
     "demo": "the main job on real input, end to end",
     "groups": "list and describe consumer groups with their lag, reset and delete their offsets",
-    "log": "print the files of a log",
+    "log": "print the files of a log, repair damaged metadata",
     "perf": "measure how fast records are sent and read",
     "produce": "send lines from standard input to a topic",
     "protocol": "print how a message is declared and coded",

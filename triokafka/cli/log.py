@@ -1,4 +1,4 @@
-"""``triokafka log``: what is in the files of a log."""
+"""``triokafka log``: print the files of a log, and repair damaged metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triokafka.cli.values import Whole
 
 @click.group("log", cls=CommandGroup)
 def command() -> None:
-    """Look into the files of a log."""
+    """Look into the files of a log, and repair damaged metadata."""
 
 
 @command.command(
@@ -132,3 +132,26 @@ def dump(
     report.finish()
     if report.failed:
         ctx.exit(1)
+
+
+@command.command("repair", epilog=examples("triokafka log repair data/__cluster_metadata-0"))
+@click.argument("directory", metavar="DIRECTORY")
+def repair(directory: str) -> None:
+    """Cut a damaged metadata log, so that a broker starts with it.
+
+    DIRECTORY is the folder __cluster_metadata-0 in a data directory that no broker uses. Copy it before. The log is cut
+    at its first damage; what is cut, and snapshots that cannot be read, stay beside it in files that end with
+    ".damaged". Topics that only the cut part knows are gone: the broker renames their folders to "...-stray" and keeps
+    them.
+    """
+    import logging
+    import time
+
+    from triokafka.broker_stub.controller.repair import repair_metadata
+    from triokafka.world import OsStorage
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    repaired = repair_metadata(OsStorage(), directory, now_ms=int(time.time() * 1000))
+    for path in repaired.kept:
+        click.echo(f"kept {path}")
+    click.echo(f"{directory} ends at offset {repaired.end_offset}")

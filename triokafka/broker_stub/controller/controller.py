@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import trio
 
@@ -55,6 +56,8 @@ class Controller(Operations):
         self._publishers: list[Publisher] = []
         self.follower: Follower | None = None
         """Set before `start`; see there."""
+        self.removed_topics: frozenset[UUID] = frozenset()
+        """The ids of topics whose removal is in the log that `start` read. Emptied by whoever has made use of it."""
         self._snapshots = SnapshotSchedule(
             config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
         )
@@ -131,21 +134,23 @@ class Controller(Operations):
 
     # Life
 
-    async def start(self, *, without: Collection[str] = ()) -> None:
+    async def start(self, *, without: Collection[str] = (), committed: int = 0) -> None:
         """Open the data directories and the metadata log, replay it, and begin an epoch as its leader.
 
         Returns when the first image is there and published. Blocking work runs in a thread.
 
         Args:
             without: data directories that cannot be used, and are left alone.
+            committed: the offset before which the metadata is known to be committed, from `metadata_end` of an earlier
+                run.
 
         Raises:
             ConfigurationError: the data directory of the metadata log cannot be used, or one belongs to another node or
                 cluster. What cannot be used of the others is in ``identity.failed``.
             UnsupportedVersionError: the log has features that are not known here.
-            KafkaStorageError: the log cannot be read or written.
+            KafkaStorageError: the log cannot be read or written, or is damaged (`DamagedLogError`).
         """
-        snapshot_end = await self._world.run_in_thread(self._load, frozenset(without))
+        snapshot_end = await self._world.run_in_thread(self._load, frozenset(without), committed)
         state, log = self._started(), self._open_log()
         first = not state.committed.features
         if first:
@@ -165,7 +170,12 @@ class Controller(Operations):
         )
         self._publish(MetadataDelta.from_nothing(state.committed), state.committed)
 
-    def _load(self, without: frozenset[str]) -> int:
+    @property
+    def metadata_end(self) -> int:
+        """The offset before which the metadata is committed, and on disk."""
+        return self._started().committed.offset + 1
+
+    def _load(self, without: frozenset[str], committed: int) -> int:
         config, world = self._config, self._world
         usable = [path for path in config.data_directories if path.rstrip("/") not in without]
         directories = list(dict.fromkeys((*usable, config.metadata_directory)))
@@ -181,9 +191,12 @@ class Controller(Operations):
             {"segment.bytes": config.metadata_log_segment_bytes, "segment.ms": config.metadata_log_segment_ms}
         )
         now_ms = world.wall_ms()
-        self._log = MetadataLog(world.storage, config.metadata_directory, now_ms=now_ms, config=log_config)
+        self._log = MetadataLog(
+            world.storage, config.metadata_directory, now_ms=now_ms, config=log_config, committed=committed
+        )
         replay, snapshot_end = _replay(self._log, now_ms)
         features.check(replay.image)
+        self.removed_topics = frozenset(replay.removed_topics)
         self._kraft_version = replay.kraft_version
         self._state = ControllerState(config, self._identity.cluster_id, pick=world.random.randrange, new_id=world.uuid)
         self._state.load(replay.image)
@@ -371,14 +384,22 @@ def _replay(log: MetadataLog, now_ms: int) -> tuple[LogReplay, int]:
             end_offset, epoch = snapshot.snapshot_id
             replay.load(snapshot.batches, end_offset=end_offset, epoch=epoch)
             if end_offset > log.end_offset:
-                logger.warning("%s: the snapshot has more than the log, which begins anew", log.directory)
+                if log.end_offset > log.start_offset:
+                    raise log.damaged(
+                        f"{log.directory}: the records end at offset {log.end_offset}, before the snapshot "
+                        f"{snapshot.snapshot_id.file_name} does"
+                    )
+                logger.warning("%s: the log is empty, and begins anew at the snapshot's end", log.directory)
                 log.begin_at(end_offset, now_ms=now_ms)
             start = end_offset
         elif start > 0:
             raise errors.KafkaStorageError(
-                f"the metadata log in {log.directory} begins at offset {start}, and no snapshot leads up to it"
+                f"the metadata log in {log.directory} begins at offset {start}, and no snapshot leads up to it, or "
+                f"none that can be read. Restore {log.directory} from a backup."
             )
         replay.replay(log.read_all(from_offset=start))
+    except errors.CorruptRecordError as error:
+        raise log.damaged(f"{log.directory}: {error}") from error
     except (OSError, ValueError, errors.ProtocolError) as error:
         raise errors.KafkaStorageError(f"{log.directory}: {error}") from error
     return replay, start

@@ -16,6 +16,7 @@ from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.controller.records import LogBatch, decode_batches
 from triokafka.broker_stub.controller.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
 from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.errors import ConfigurationError, KafkaError
@@ -26,6 +27,7 @@ PARTITION: Final = TopicPartition(topic_names.CLUSTER_METADATA_TOPIC, 0)
 QUORUM_STATE_FILE: Final = "quorum-state"
 SyncJob: TypeAlias = FlushJob
 _READ_BYTES: Final = 1 << 20
+_MAX_EPOCH: Final = 2**31 - 1
 KEEP_ALL: Final = LogConfig(retention_ms=-1, retention_bytes=-1, segment_ms=2**63 - 1, cleanup_policy=("delete",))
 """One segment for ever: what a metadata log is where nothing else is said."""
 
@@ -38,23 +40,52 @@ class MetadataLog:
     Args:
         directory: the data directory that holds the log's folder.
         config: says when segments are rolled. Nothing goes by age or size, only by `clean`.
+        committed: the offset before which everything is known to be committed, from the last checkpoint of it.
+        repair: cut the log where it is damaged, and keep what is cut aside, instead of raising.
+
+    Raises:
+        DamagedLogError: the log is damaged; a torn tail is none. Says which file, where, and what to do.
+        KafkaStorageError: the disk failed.
     """
 
-    def __init__(self, storage: Storage, directory: str, *, now_ms: int, config: LogConfig = KEEP_ALL) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        *,
+        now_ms: int,
+        config: LogConfig = KEEP_ALL,
+        committed: int = 0,
+        repair: bool = False,
+    ) -> None:
         self.directory = os.path.join(directory, str(PARTITION))
         self._storage = storage
         storage.make_dirs(self.directory)
         self.snapshots = SnapshotFiles(storage, self.directory)
         self.last_append_ms = -1
         known = self.snapshots.ids()
-        self._log = PartitionLog.open(
-            storage,
-            self.directory,
-            PARTITION,
-            config,
-            now_ms=now_ms,
-            # Only what is committed goes into a snapshot: up to there everything was synced, and need not be looked at.
-            recovery_point=known[-1].end_offset if known else 0,
+        snapshot_end = known[-1].end_offset if known else 0
+        try:
+            self._log = PartitionLog.open(
+                storage,
+                self.directory,
+                PARTITION,
+                config,
+                now_ms=now_ms,
+                # Only what is committed goes into a snapshot: up to there everything was synced, and need not be read.
+                recovery_point=snapshot_end,
+                high_watermark=committed if committed > snapshot_end else 0,
+                refuse_damage=not repair,
+            )
+        except DamagedLogError as error:
+            raise self.damaged(str(error)) from error
+
+    def damaged(self, what: str) -> DamagedLogError:
+        """Return the error that keeps a broker from starting with damaged metadata; says how to repair it."""
+        return DamagedLogError(
+            f"{what}. Without these records topics, configurations and quotas would be lost: the broker does not "
+            f"start. Restore {self.directory} from a backup, or cut it there: triokafka log repair {self.directory} "
+            f"(what is cut stays in files that end with {DAMAGED_SUFFIX})"
         )
 
     @property
@@ -80,7 +111,7 @@ class MetadataLog:
                 offset = batch.last_offset + 1
                 yield batch
             if offset == before:
-                raise ConfigurationError(f"the metadata log in {self.directory} cannot be read at offset {offset}")
+                raise self.damaged(f"{self.directory} cannot be read at offset {offset}")
 
     def append(self, batch: Buffer, *, now_ms: int) -> None:
         """Write one batch at the end; its offsets and epoch are set already. Raises `KafkaStorageError`."""
@@ -160,10 +191,14 @@ class MetadataLog:
         if not self._storage.exists(path):
             return 0
         try:
-            epoch = json.loads(self._storage.read_file(path))["leaderEpoch"]
-            return max(0, int(epoch))
+            epoch = int(json.loads(self._storage.read_file(path))["leaderEpoch"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigurationError(f"{path} cannot be read: {error}") from error
+            raise ConfigurationError(
+                f"{path} cannot be read: {error!r}. Move it away: the epoch is found in the metadata log, too."
+            ) from error
+        if epoch >= _MAX_EPOCH:
+            raise ConfigurationError(f"{path} is damaged: there is no leader epoch {epoch}. Move it away.")
+        return max(0, epoch)
 
     def write_epoch(self, epoch: int, node_id: int, directory_id: uuid.UUID, *, kraft_version: int) -> None:
         """Remember that this node leads ``epoch``, before anything is written in it. Raises `OSError`."""

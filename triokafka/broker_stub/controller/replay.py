@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage
@@ -11,6 +12,7 @@ from triokafka.protocol.stored.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    RemoveTopicRecord,
 )
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 
@@ -19,10 +21,14 @@ _CHUNK = 50_000
 
 
 class LogReplay:
-    """Folds batches into an image; ``image`` and ``kraft_version`` are those after the last batch."""
+    """Folds batches into an image; ``image`` and ``kraft_version`` are those after the last batch.
+
+    ``removed_topics`` are the ids of the topics that were removed on the way.
+    """
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.kraft_version = 0
+        self.removed_topics: set[UUID] = set()
         self._delta = MetadataDelta(image)
         self._count = 0
         self._offset = image.offset
@@ -58,14 +64,18 @@ class LogReplay:
                 self._transaction = None
             case EndTransactionRecord():
                 for held in self._transaction or ():
-                    self._delta.replay(held)
-                    self._count += 1
+                    self._apply(held)
                 self._transaction = None
             case _ if self._transaction is not None:
                 self._transaction.append(record)
             case _:
-                self._delta.replay(record)
-                self._count += 1
+                self._apply(record)
+
+    def _apply(self, record: MetadataRecord) -> None:
+        if isinstance(record, RemoveTopicRecord):
+            self.removed_topics.add(record.topic_id)
+        self._delta.replay(record)
+        self._count += 1
 
     def _fold(self) -> MetadataImage:
         image = self._delta.image(self._offset, self._epoch)

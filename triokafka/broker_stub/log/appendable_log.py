@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Final
 
@@ -12,12 +13,14 @@ from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.producers import read_marker
 from triokafka.broker_stub.log.readable_log import ReadableLog
 from triokafka.broker_stub.log.recovery import note_batch
+from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.broker_stub.log.validation import assign_offsets, prepare
-from triokafka.errors import BrokerResponseError, IllegalStateError
+from triokafka.errors import BrokerResponseError, IllegalStateError, KafkaStorageError
 from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
 from triokafka.records.batch import CONTROL, BatchInfo
 from triokafka.structs import Buffer
+from triokafka.world import Storage
 
 _SNAPSHOT_EVERY_BYTES: Final = 1 << 20
 _SNAPSHOT_EVERY_BYTES_OF_PRODUCER: Final = 4_000  # so that snapshots, up to 180 bytes each, are little beside records
@@ -47,6 +50,7 @@ class AppendableLog(ReadableLog):
     _request_flush: Callable[[], bool] | None
     _bytes_since_snapshot: int
     _last_time_ms: int
+    _storage: Storage
 
     def update_config(self, config: LogConfig) -> None:
         """Work with another configuration from now on."""
@@ -186,6 +190,26 @@ class AppendableLog(ReadableLog):
 
     # -- durability
 
+    def check_files(self) -> None:
+        """Check that the segment that is written to is still in its folder; otherwise the log is offline from now on.
+
+        A file that somebody removes stays writable as long as it is open, and its records are lost afterwards.
+
+        Raises:
+            KafkaStorageError: the file is missing, or the log is closed or offline already.
+        """
+        self._guard.check()
+        path = self.active_segment.path(LOG_SUFFIX)
+        if not self._storage.exists(path):
+            error = FileNotFoundError(
+                errno.ENOENT,
+                f"the segment was removed while the broker was running, with offsets "
+                f"{self.active_segment.base_offset} to {self.log_end_offset - 1}",
+                path,
+            )
+            self._guard.failure = error
+            raise KafkaStorageError(f"the log of {self.topic_partition} is offline: {error}") from error
+
     def flush(self) -> None:
         """Return once everything appended so far is on disk, and move ``recovery_point`` there (F15).
 
@@ -209,7 +233,7 @@ class AppendableLog(ReadableLog):
         Raises:
             KafkaStorageError: the disk failed.
         """
-        self._guard.check()
+        self.check_files()
         end = self.active_segment.base_offset if sealed_only else self.log_end_offset
         if self.recovery_point >= end:
             return None

@@ -27,6 +27,14 @@ class BatchPlace(NamedTuple):
     last_offset: int
 
 
+class TornBatchError(CorruptRecordError):
+    """The batch at the byte ``position`` does not end before its file does: it is cut, or its length is destroyed."""
+
+    def __init__(self, position: int, message: str) -> None:
+        super().__init__(message)
+        self.position = position
+
+
 class ReadableFile(Protocol):
     """As much of a `triokafka.world.File` as a walk needs."""
 
@@ -38,19 +46,24 @@ def walk_batches(file: ReadableFile, position: int, end: int) -> Iterator[BatchP
     """The whole batches in ``file`` from ``position``, which must be the start of one, up to the byte ``end``.
 
     Raises:
-        CorruptRecordError: what is there cannot be a batch.
+        TornBatchError: the last bytes are no whole batch.
+        CorruptRecordError: a header cannot be one, or its offsets do not follow those of the batch before.
         OSError: the disk failed.
     """
-    window, start = b"", position
-    while end - position >= _SMALLEST_ENTRY:
+    window, start, previous = b"", position, -1
+    while position < end:
         at = position - start
         if not window or (len(window) - at < _WALK_BYTES and start + len(window) < end):
             window, start, at = file.read_at(position, min(_WINDOW, end - position)), position, 0
         place = place_at(window, at, position)
         if place is None or position + place.size > end:
-            return
+            raise TornBatchError(position, f"the batch at byte {position} does not end before byte {end}")
+        if not previous < place.base_offset <= place.last_offset:
+            raise CorruptRecordError(
+                f"the batch at byte {position} has offsets {place.base_offset} to {place.last_offset}, after {previous}"
+            )
         yield place
-        position += place.size
+        position, previous = position + place.size, place.last_offset
 
 
 def place_at(data: Buffer, at: int, position: int) -> BatchPlace | None:

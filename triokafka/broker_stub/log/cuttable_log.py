@@ -17,7 +17,7 @@ class CuttableLog(AppendableLog):
 
     _storage: Storage
     _producer_expiration_ms: int
-    _before_cut: Callable[[], None] | None
+    _before_cut: Callable[[int], None] | None
     _checkpoint_start: Callable[[], None] | None
 
     # -- at the end
@@ -37,9 +37,10 @@ class CuttableLog(AppendableLog):
             return
         now_ms = self._time(now_ms)
         with self._guard.during("truncation", or_offline=True):
-            self._prepare_cut(self._segments.batch_start(offset))
+            cut_at = self._segments.batch_start(offset)
+            self._prepare_cut(cut_at)
             self._segments.truncate_to(offset, now_ms)
-            self._after_cut(now_ms)
+            self._after_cut(cut_at, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int | None = None) -> None:
         """Give up all records; the next one gets ``offset`` (F22).
@@ -58,7 +59,7 @@ class CuttableLog(AppendableLog):
         self._snapshots.remove_after(-1)
         self.leader_epochs.clear()
         self.log_start_offset = offset
-        self._after_cut(now_ms)
+        self._after_cut(offset, now_ms)
         self._durability.recovery_point = offset
 
     def _prepare_cut(self, offset: int) -> None:
@@ -66,12 +67,13 @@ class CuttableLog(AppendableLog):
         self.log_start_offset = min(self.log_start_offset, offset)
         # On disk before the cut: else a crash would trust what is written there next.
         if self._before_cut is not None:
-            self._before_cut()
+            self._before_cut(offset)
 
-    def _after_cut(self, now_ms: int) -> None:
+    def _after_cut(self, cut_at: int, now_ms: int) -> None:
         """Make the rest agree with the shorter log, durably."""
         end = self.log_end_offset
-        if max(self.log_start_offset, self._durability.recovery_point) > end:  # a cut within a gap comes out before it
+        # A cut within a gap comes out before it.
+        if max(cut_at, self.log_start_offset, self._durability.recovery_point) > end:
             self._prepare_cut(end)
         self._snapshots.remove_after(self.log_end_offset)
         self.leader_epochs.truncate_to(self.log_end_offset)
@@ -146,6 +148,7 @@ class CuttableLog(AppendableLog):
                     self._snapshots.remove(base_offset)
             finally:  # it may have come only a part of the way
                 self.advance_log_start_offset(self._segments[0].base_offset)
+                self.leader_epochs.write()  # its first entry says, beside the names of the files, where the log starts
             if remove_files:
                 self._segments.remove_doomed(now_ms)
         return count

@@ -7,6 +7,7 @@ here waits.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -121,6 +122,10 @@ class HostedLogs:
         self.mover = LogMover(world, self, moves_at_once=self._config.moves_at_once or len(directories))
         self._moves_again: list[Again] = []  # those that the last stop has cut short
         self._made: dict[TopicPartition, MadeLog] = {}  # ahead, for `create` to take over
+        self.removed_topics: frozenset[UUID] = frozenset()
+        """The ids of topics that the metadata log says were deleted; their logs are deleted, not put aside. For the
+        start."""
+        self._strays: Counter[str] = Counter()  # by data directory
         self._unsynced: set[LogDirectory] = set()  # where logs were deleted
         self._doomed: list[tuple[int, str]] = []  # when to remove which renamed folder
         self._flusher = LogFlusher(world, flushed=self._log_flushed, failed=self._log_not_flushed)
@@ -128,6 +133,8 @@ class HostedLogs:
         self._went_offline = trio.Event()
         self._all_offline = trio.Event()
         self._clock_jumped = trio.Event()
+        self.checked_for_gaps = trio.Event()
+        """Set by `LogManager.run` once it has looked for offsets that are missing between segments."""
         self._started = False
 
     def _host(
@@ -153,6 +160,7 @@ class HostedLogs:
             found.config,
             now_ms=now_ms,
             recovery_point=found.recovery_point,
+            high_watermark=found.high_watermark,
             log_start_offset=found.log_start_offset,
             clean=clean,
             producer_expiration_ms=self.producer_expiration_ms,
@@ -200,6 +208,18 @@ class HostedLogs:
         await self._all_offline.wait()
         why = "; ".join(self.offline_directories().values())
         raise KafkaStorageError(f"no data directory can be used any more: {why}")
+
+    def lose(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Take one log offline whose files were changed from outside; its data directory goes on."""
+        hosted = self._logs.pop(topic_partition)
+        log, directory = hosted.log, hosted.directory
+        del directory.logs[topic_partition]
+        self.mover.give_up(topic_partition)
+        log.abandon()
+        logger.error("%s", reason)
+        directory.offline[topic_partition] = OfflineLog(reason, log.recovery_point, log.log_start_offset)
+        self._gone_offline.append(([topic_partition], reason))
+        self._went_offline.set()
 
     def _refused(self, directory: LogDirectory, error: OSError) -> None:
         """Clients are told, each by itself; the administrator now and then, as long as it goes on."""
@@ -285,15 +305,48 @@ class HostedLogs:
             self._doomed.append((self._world.wall_ms() + hosted.log.config.file_delete_delay_ms, path))
 
     def put_aside(self, topic_partition: TopicPartition) -> None:
-        """Give up a log of a partition that is no longer in the cluster. Its folder stays, as ``…-stray`` (Z15).
+        """Give up a log of a partition that is not in the cluster (Z15). A failure is logged.
 
-        A failure is logged.
+        The log of a topic whose deletion is committed is deleted: a crash came before its folder was renamed. Any other
+        stays, renamed to ``…-stray``, as Kafka has it: nobody has decided to delete its records.
         """
-        logger.warning("%s is of no topic in the cluster; it is put aside", self._logs[topic_partition].log.directory)
+        hosted = self._logs[topic_partition]
         try:
-            self._move_away(topic_partition, STRAY_SUFFIX)
+            self._move_former_away(topic_partition, hosted.topic_id)
         except KafkaStorageError as error:
             logger.error("%s", error)
+
+    def _move_former_away(self, topic_partition: TopicPartition, topic_id: UUID | None) -> None:
+        hosted = self._logs[topic_partition]
+        path = hosted.log.directory
+        if topic_id in self.removed_topics:
+            logger.info("%s: its topic (id %s) was deleted; the log is deleted, too", path, topic_id)
+            renamed = self._move_away(topic_partition, DELETE_SUFFIX)
+            self._doomed.append((self._world.wall_ms(), renamed))
+            return
+        renamed = self._move_away(topic_partition, STRAY_SUFFIX)
+        self._note_stray(hosted.directory, path, topic_id, renamed)
+
+    def _note_stray(self, directory: LogDirectory, path: str, topic_id: UUID | None, renamed: str) -> None:
+        self._strays[directory.path] += 1
+        logger.warning(
+            "%s belongs to no topic in the cluster (topic id %s): it is kept as %s. Remove it when it is not needed.",
+            path,
+            topic_id,
+            renamed,
+        )
+
+    def strays(self) -> Mapping[str, int]:
+        """How many folders of stray logs each data directory has."""
+        return {directory.path: self._strays[directory.path] for directory in self._directories}
+
+    def lost_offsets(self) -> Mapping[str, tuple[int, int]]:
+        """For each data directory: how many logs are known to have lost records to damage, and how many offsets."""
+        found = {}
+        for directory in self._directories:
+            lost = [log.lost_offsets for log in directory.logs.values() if log.lost_offsets]
+            found[directory.path] = len(lost), sum(lost)
+        return found
 
     def _move_away(self, topic_partition: TopicPartition, suffix: str, *, sync: bool = True) -> str:
         self.mover.give_up(topic_partition)
@@ -398,9 +451,10 @@ class HostedLogs:
         for directory in self._directories:
             self._written(directory, directory.checkpoint)
 
-    def _before_cut(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
-        """A log is about to lose records from its recovery point on, or from after it."""
+    def _before_cut(self, directory: LogDirectory, topic_partition: TopicPartition, offset: int) -> None:
+        """Write checkpoints that promise nothing of a log at and after ``offset``, where it is about to be cut."""
         self._written(directory, directory.checkpoint)
+        self._written(directory, partial(directory.lower_high_watermark, topic_partition, offset))
         log = self.get(topic_partition)
         if self.watcher is not None and log is not None:
             self.watcher.log_truncated(topic_partition, directory.path, log.recovery_point)

@@ -15,6 +15,7 @@ from typing import Final
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.cuttable_log import CuttableLog
+from triokafka.broker_stub.log.damage import MAX_JUMP, DamagedLogError
 from triokafka.broker_stub.log.disk_guard import DiskGuard
 from triokafka.broker_stub.log.durability import Durability, FlushJob
 from triokafka.broker_stub.log.index import CorruptIndexError
@@ -22,9 +23,11 @@ from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.recovery import load_log
+from triokafka.broker_stub.log.recovery import KnownOffsets, load_log
 from triokafka.broker_stub.log.segment import LogSegment
 from triokafka.errors import CorruptRecordError, KafkaStorageError
+from triokafka.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchInfo
+from triokafka.records.partial import empty_batch
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
@@ -37,7 +40,8 @@ class PartitionLog(CuttableLog):
     """The log of one partition. Make it with `open`.
 
     ``topic_partition``, ``config`` and ``directory`` say whose log it is; ``leader_epochs`` and ``producers`` are what
-    it knows about leaders and producers. ``recovered_bytes`` is what opening had to cut off. ``settled_offset`` is the
+    it knows about leaders and producers. ``recovered_bytes`` is what opening had to cut off, ``lost_offsets`` how many
+    offsets are known to have no records any more because of damage. ``settled_offset`` is the
     offset up to which records may be acknowledged: with ``flush.messages`` those that are not flushed in time are
     behind it. Where ``now_ms`` may be left out, the last one that any call brought counts.
     """
@@ -52,10 +56,12 @@ class PartitionLog(CuttableLog):
         *,
         now_ms: int,
         recovery_point: int = 0,
+        high_watermark: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
+        refuse_damage: bool = False,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
-        before_cut: Callable[[], None] | None = None,
+        before_cut: Callable[[int], None] | None = None,
         checkpoint_start: Callable[[], None] | None = None,
         request_flush: Callable[[PartitionLog], bool] | None = None,
         disk_failed: Callable[[OSError], None] | None = None,
@@ -65,9 +71,12 @@ class PartitionLog(CuttableLog):
 
         Args:
             recovery_point: from its checkpoint: everything below is known to be on disk.
+            high_watermark: from its checkpoint: everything below was committed.
             log_start_offset: from its checkpoint; 0 for the first record there is.
             clean: the last stop was clean, so that nothing needs to be recovered.
-            before_cut: called before records at the end are given up, to checkpoint recovery point and start offset.
+            refuse_damage: raise instead of going on without the records that damage took.
+            before_cut: called before records at and after an offset are given up, with that offset, to write
+                checkpoints that do not promise them.
             checkpoint_start: called before several segments are dropped at once, to checkpoint the start offset.
             request_flush: called when ``flush.messages`` wants a flush; False when nobody is there to do it, so that
                 the append does it before it returns.
@@ -76,7 +85,9 @@ class PartitionLog(CuttableLog):
 
         Raises:
             KafkaStorageError: the directory cannot be read or written, or is damaged below the recovery point.
+            DamagedLogError: with ``refuse_damage``; nothing was cut.
         """
+        known = KnownOffsets(recovery_point, high_watermark, log_start_offset)
         try:
             make = partial(
                 cls,
@@ -85,7 +96,8 @@ class PartitionLog(CuttableLog):
                 topic_partition,
                 config,
                 now_ms=now_ms,
-                log_start_offset=log_start_offset,
+                known=known,
+                refuse_damage=refuse_damage,
                 producer_expiration_ms=producer_expiration_ms,
                 before_cut=before_cut,
                 checkpoint_start=checkpoint_start,
@@ -94,11 +106,11 @@ class PartitionLog(CuttableLog):
                 files=OpenFiles(storage) if files is None else files,
             )
             try:
-                return make(recovery_point=recovery_point, clean=clean)
+                return make(clean=clean)
             except (CorruptRecordError, CorruptIndexError):
                 if not clean:
                     raise
-                return make(recovery_point=recovery_point, clean=False)  # somebody has changed the files since
+                return make(clean=False)  # somebody has changed the files since
         except (OSError, CorruptRecordError, CorruptIndexError) as error:
             raise KafkaStorageError(f"the log of {topic_partition} in {directory} cannot be opened: {error}") from error
 
@@ -110,11 +122,11 @@ class PartitionLog(CuttableLog):
         config: LogConfig,
         *,
         now_ms: int,
-        recovery_point: int,
-        log_start_offset: int,
+        known: KnownOffsets,
         clean: bool,
+        refuse_damage: bool,
         producer_expiration_ms: int,
-        before_cut: Callable[[], None] | None,
+        before_cut: Callable[[int], None] | None,
         checkpoint_start: Callable[[], None] | None,
         request_flush: Callable[[PartitionLog], bool] | None,
         disk_failed: Callable[[OSError], None] | None,
@@ -135,25 +147,30 @@ class PartitionLog(CuttableLog):
             storage.make_dirs(directory)
         self.leader_epochs = LeaderEpochs(storage, directory)
         self._snapshots = ProducerSnapshots(storage, directory)
-        loaded, self.producers, self.recovered_bytes = load_log(
+        loaded = load_log(
             files,
             directory,
             topic_partition,
             config,
             self.leader_epochs,
             self._snapshots,
-            recovery_point=recovery_point,
+            known=known,
             clean=clean,
-            log_start_offset=log_start_offset,
+            refuse_damage=refuse_damage,
             now_ms=now_ms,
         )
-        self._segments = LogSegments(files, directory, config, loaded)
-        self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
-        self._durability.recovery_point = self.log_end_offset if clean else min(recovery_point, self.log_end_offset)
-        self.settled_offset = self.log_end_offset
-        self.leader_epochs.truncate_to(self.log_end_offset)
+        self.producers, self.recovered_bytes, self.lost_offsets = loaded.producers, loaded.dropped_bytes, 0
+        self._segments = LogSegments(files, directory, config, loaded.segments)
+        self.log_start_offset = max(known.log_start, self._segments[0].base_offset)
+        end = self.log_end_offset
+        self._durability.recovery_point = end if clean else min(known.recovery_point, end)
+        self.settled_offset = end
+        self._report_late_start(known, clean=clean)
+        self.leader_epochs.truncate_to(end)
         self.producers.expire(now_ms, producer_expiration_ms)
         self._bytes_since_snapshot = 0
+        if end < (known.committed if refuse_damage else known.end):
+            self._skip_lost(known, now_ms, refuse=refuse_damage)
         if self.log_start_offset > self.log_end_offset:
             # A crash took records that a reader was promised to be deleted: nothing before the start may come back.
             self._start_afresh(self.log_start_offset, now_ms)
@@ -161,6 +178,69 @@ class PartitionLog(CuttableLog):
         self._before_cut = before_cut
         if request_flush is not None:
             self._request_flush = partial(request_flush, self)
+
+    def _report_late_start(self, known: KnownOffsets, *, clean: bool) -> None:
+        """Report segments that are missing before the first one, as far as leader epochs and checkpoint can tell."""
+        entries, base = self.leader_epochs.entries(), self._segments[0].base_offset
+        promised = max(known.log_start, entries[0][1]) if entries else base
+        if promised >= base or self.leader_epochs.lost:
+            return
+        # A power cut may bring back an epoch file from before retention; after a clean stop it is up to date.
+        level = logging.ERROR if clean else logging.WARNING
+        logger.log(
+            level,
+            "%s: the first segment in %s begins at offset %d, but the log began at %d when it was last written: "
+            "offsets %d to %d are lost, unless retention removed them just before a crash.",
+            self.topic_partition,
+            self.directory,
+            base,
+            promised,
+            promised,
+            base - 1,
+        )
+        if clean:
+            self.lost_offsets += base - promised
+
+    def _skip_lost(self, known: KnownOffsets, now_ms: int, *, refuse: bool) -> None:
+        """Go on at the offset where the log is known to have ended: consumers may have seen the offsets before it.
+
+        Everything before is on disk afterwards, and the recovery point is there.
+        """
+        end, known_end, empty = self.log_end_offset, known.end, not self.size
+        what = (
+            f"{self.topic_partition}: the records in {self.directory} end at offset {end}, but the log had "
+            f"{known_end} (recovery point {known.recovery_point}, high watermark {known.committed})"
+        )
+        if known_end - end >= MAX_JUMP:
+            logger.error("%s. That is not plausible: the checkpoints are damaged, and are ignored.", what)
+            return
+        if refuse:
+            raise DamagedLogError(what)
+        logger.error("%s. Offsets %d to %d are lost. The log goes on at %d.", what, end, known_end - 1, known_end)
+        self.lost_offsets += known_end - end
+        if empty:
+            self._start_afresh(known_end, now_ms)
+            return
+        # A batch without records, as compaction leaves them: readers that stop at the end of the log come past the gap,
+        # also where nothing is appended any more.
+        placeholder = BatchInfo(
+            position=0,
+            base_offset=end,
+            length=HEADER_SIZE - LOG_OVERHEAD,
+            partition_leader_epoch=max(0, self.leader_epochs.latest),
+            magic=2,
+            crc=0,
+            attributes=0,
+            last_offset_delta=known_end - end - 1,
+            base_timestamp=-1,
+            max_timestamp=-1,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            record_count=0,
+        )
+        self.append_as_follower(empty_batch(placeholder), now_ms=now_ms)
+        self.flush()
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"

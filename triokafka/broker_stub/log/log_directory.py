@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -31,8 +32,10 @@ DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 FUTURE_SUFFIX: Final = "-future"
 _NO_LOG_SUFFIXES: Final = (DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX)
-_METADATA_LOG: Final = "__cluster_metadata-0"  # the controller's, which opens it itself
+_METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
+_METADATA_LOG: Final = str(_METADATA_PARTITION)  # the controller's, which opens it itself
 _MAX_NAME: Final = 255
+_UNIQUE: Final = re.compile(r"\.[0-9a-f]{32}$")
 _INSTEAD: Final = "Give another one in log.dirs (--data-dir), or its permissions to the user of this process."
 
 
@@ -58,6 +61,8 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.offline: dict[TopicPartition, OfflineLog] = {}
         self.failure = ""
+        self.metadata_end: Callable[[], int] | None = None
+        """For the directory of the metadata log, once that is open: the offset before which everything is committed."""
         self.refusal_told_ms = -(2**63)  # when it was said last that it is full, by the wall clock
         self._storage = storage
         self._release: Callable[[], None] | None = None
@@ -150,9 +155,17 @@ class LogDirectory:
         return found
 
     def deleted_folders(self) -> list[str]:
-        """Folders of logs that were deleted, but whose files are still there (Z17)."""
-        names = self._storage.list_dir(self.path)
-        return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_SUFFIX)]
+        """Return the folders of logs that were deleted, but whose files are still there (Z17). Raises `OSError`."""
+        return self._renamed_folders(DELETE_SUFFIX)
+
+    def stray_folders(self) -> list[str]:
+        """Return the folders of logs that were put aside because they belong to no topic. Raises `OSError`."""
+        return self._renamed_folders(STRAY_SUFFIX)
+
+    def _renamed_folders(self, suffix: str) -> list[str]:
+        """Only those that `renamed_folder`, or Kafka, has named: other programs' folders may end alike."""
+        names = (name for name in self._storage.list_dir(self.path) if name.endswith(suffix))
+        return [f"{self.path}/{name}" for name in names if _UNIQUE.search(name.removesuffix(suffix))]
 
     def future_folders(self) -> list[str]:
         """Folders of copies of logs that are, or were, being moved here. Raises `OSError`."""
@@ -168,7 +181,19 @@ class LogDirectory:
         """Write up to where each log is on disk (G08). Raises `KafkaStorageError`."""
         points = {tp: log.recovery_point for tp, log in self.logs.items()}
         points.update((tp, log.recovery_point) for tp, log in self.offline.items())
+        if self.metadata_end is not None:  # Kafka does not write it, and passes over it
+            points[_METADATA_PARTITION] = self.metadata_end()
         self.write_offsets(RECOVERY_POINT_CHECKPOINT, points)
+
+    def read_metadata_end(self) -> int:
+        """Return the offset before which the metadata log was committed at the last checkpoint; 0 when unknown."""
+        return max(0, self.read_offsets(RECOVERY_POINT_CHECKPOINT).get(_METADATA_PARTITION, 0))
+
+    def forget_metadata_end(self) -> None:
+        """Take the metadata log out of the checkpoint: it was repaired. Raises `KafkaStorageError`."""
+        points = self.read_offsets(RECOVERY_POINT_CHECKPOINT)
+        if points.pop(_METADATA_PARTITION, None) is not None:
+            self.write_offsets(RECOVERY_POINT_CHECKPOINT, points)
 
     def checkpoint_start_offsets(self) -> None:
         """Write where logs start, as far as the names of their segments do not say it (Z07).
@@ -194,6 +219,12 @@ class LogDirectory:
         """Add that of a log which is about to come here. Raises `KafkaStorageError`."""
         known = self._known(HIGH_WATERMARK_CHECKPOINT)
         self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
+
+    def lower_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Write that at most the records before ``offset`` are committed. Raises `KafkaStorageError`."""
+        known = self._known(HIGH_WATERMARK_CHECKPOINT)
+        if known.get(topic_partition, 0) > offset:
+            self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
 
     def read_offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
         """A checkpoint of this directory; nothing, with a warning, when it cannot be read (I03)."""

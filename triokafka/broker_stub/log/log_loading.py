@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from triokafka.broker_stub.log.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
@@ -39,6 +40,7 @@ class FoundLog(NamedTuple):
     config: LogConfig
     recovery_point: int
     log_start_offset: int
+    high_watermark: int = 0
 
 
 class LoadedLog(NamedTuple):
@@ -57,8 +59,17 @@ def find_logs(directory: LogDirectory, config_of: Callable[[str], LogConfig]) ->
     """
     recovery_points = directory.read_offsets(RECOVERY_POINT_CHECKPOINT)
     start_offsets = directory.read_offsets(LOG_START_CHECKPOINT)
+    high_watermarks = directory.read_offsets(HIGH_WATERMARK_CHECKPOINT)
     found = [
-        FoundLog(directory, tp, path, config_of(tp.topic), recovery_points.get(tp, 0), start_offsets.get(tp, 0))
+        FoundLog(
+            directory,
+            tp,
+            path,
+            config_of(tp.topic),
+            max(0, recovery_points.get(tp, 0)),
+            max(0, start_offsets.get(tp, 0)),
+            max(0, high_watermarks.get(tp, 0)),
+        )
         for tp, path in directory.log_folders(warn=True).items()
     ]
     if found and not directory.clean:

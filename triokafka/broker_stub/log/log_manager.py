@@ -13,6 +13,7 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.gaps import find_gaps
 from triokafka.broker_stub.log.hosted_logs import FLUSH_TICK_MS, Hosted, LogManagerConfig, LogWatcher, cause_of
 from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_directory import STRAY_SUFFIX, LogDirectory, OfflineLog
@@ -132,16 +133,29 @@ class LogManager(NewLogs):
             try:
                 here = find_logs(directory, config_of)
                 self._doomed += [(self._world.wall_ms(), path) for path in directory.deleted_folders()]
+                self._count_strays(directory)
             except OSError as error:
                 self._fail(directory, error)
                 continue
             found.append(here)
         return settle_twins(found, topic_id_of, self._world.storage, self._put_found_aside)
 
+    def _count_strays(self, directory: LogDirectory) -> None:
+        strays = directory.stray_folders()
+        self._strays[directory.path] = len(strays)
+        if strays:
+            logger.warning(
+                "%s has %d folders of logs that belong to no topic in the cluster, such as %s. Remove them when they "
+                "are not needed.",
+                directory.path,
+                len(strays),
+                strays[0],
+            )
+
     def _put_found_aside(self, log: FoundLog) -> None:
-        logger.warning("%s is put aside: it is not of the topic that has this name now", log.path)
         try:
-            self._rename_away(log.topic_partition, log.directory, log.path, STRAY_SUFFIX)
+            renamed = self._rename_away(log.topic_partition, log.directory, log.path, STRAY_SUFFIX)
+            self._note_stray(log.directory, log.path, None, renamed)
         except KafkaStorageError as error:
             self._fail(log.directory, cause_of(error))
 
@@ -181,14 +195,16 @@ class LogManager(NewLogs):
             else:
                 entry.log.adopt(self._files)
                 self._host(found.topic_partition, entry.log, directory, entry.topic_id)
-        shorter = {
+        changed = {
             entry.found.directory
             for entry in loaded
-            if not isinstance(entry.log, OfflineLog) and entry.log.recovery_point < entry.found.recovery_point
+            if not isinstance(entry.log, OfflineLog)
+            and (entry.log.recovery_point < entry.found.recovery_point or entry.log.lost_offsets)
         }
         for directory in self._online():
             try:
-                if directory in shorter:  # else the checkpoint would vouch for what is appended there next
+                # Else the checkpoint would vouch for what is appended there next; or not for the records behind a gap.
+                if directory in changed:
                     directory.checkpoint_recovery_points()
                 directory.forget_clean_stop()
             except KafkaStorageError as error:
@@ -235,6 +251,7 @@ class LogManager(NewLogs):
         while left:
             topic_partition, hosted = left.pop()
             try:
+                hosted.log.check_files()
                 job = hosted.log.begin_close()
                 if job is not None:
                     await self._world.run_in_thread(job.run)
@@ -267,6 +284,8 @@ class LogManager(NewLogs):
             nursery.start_soon(self._flusher.run)
             nursery.start_soon(self.mover.run)
             nursery.start_soon(self._report_offline)
+            nursery.start_soon(self._report_gaps)
+            nursery.start_soon(self._remove_leftover_folders)
             nursery.start_soon(self._every, config.retention_check_interval_ms, self._apply_retention)
             nursery.start_soon(self._every, min(config.flush_scheduler_interval_ms, FLUSH_TICK_MS), self.flush_due)
             nursery.start_soon(self._every, config.recovery_point_checkpoint_interval_ms, self.flush_sealed)
@@ -285,6 +304,38 @@ class LogManager(NewLogs):
                 await self._clock_jumped.wait()
             wait = interval_ms / 1000
             await work()
+
+    async def _remove_leftover_folders(self) -> None:
+        """Remove, in a thread, the folders of logs that were deleted before this start."""
+        folders = self._take_deleted(self._world.wall_ms())
+        if folders:
+            await self._world.run_in_thread(_remove, self._world.storage, folders, [])
+
+    async def _report_gaps(self) -> None:
+        """Look once, in a thread, for offsets that are missing between segments, and report them."""
+        for topic_partition, log in self.all().items():
+            bases = [segment.base_offset for segment in log.segments]
+            if len(bases) < 2 or log.config.compacts:
+                continue
+            try:
+                gaps = await self._world.run_in_thread(find_gaps, self._world.storage, log.directory, bases)
+            except OSError as error:
+                logger.error("%s: its segments cannot be checked for gaps: %s", topic_partition, error)
+                continue
+            for gap in gaps:
+                if gap.end > log.log_start_offset and self.get(topic_partition) is log:
+                    start = max(gap.start, log.log_start_offset)
+                    log.lost_offsets += gap.end - start
+                    logger.error(
+                        "%s: offsets %d to %d are missing after %s: %s. Readers go on at offset %d.",
+                        topic_partition,
+                        start,
+                        gap.end - 1,
+                        gap.path,
+                        gap.reason,
+                        gap.end,
+                    )
+        self.checked_for_gaps.set()
 
     async def _report_offline(self) -> None:
         while True:
@@ -362,9 +413,20 @@ class LogManager(NewLogs):
     async def flush_sealed(self) -> None:
         """Flush segments that are not written to any more, so that recovery need not read them (F13, G08)."""
         for logs in self._portions():
-            await self._flusher.flush(logs, sealed_only=True)
+            for log in logs:
+                self._check_files(log)
+            await self._flusher.flush([log for log in logs if log.usable], sealed_only=True)
             await trio.lowlevel.checkpoint()
         await self._checkpoint_recovery_points()
+
+    def _check_files(self, log: PartitionLog) -> None:
+        hosted = self._logs.get(log.topic_partition)
+        if hosted is None or hosted.log is not log:
+            return
+        try:
+            log.check_files()
+        except KafkaStorageError as error:
+            self.lose(log.topic_partition, str(error))
 
     async def flush_sealed_of(self, topic_partition: TopicPartition) -> None:
         """`flush_sealed` for one log. A failure is logged."""

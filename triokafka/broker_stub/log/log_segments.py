@@ -117,6 +117,9 @@ class LogSegments:
 
         Segments without anything at or above ``offset`` are passed over: compaction has emptied them (F17). For
         ``to_send`` see `LogSegment.read`.
+
+        Raises:
+            CorruptRecordError: a header is damaged, or the end of the segment that is written to is missing.
         """
         for segment in self.from_offset(offset):
             if offset >= up_to_offset or segment.base_offset >= up_to_offset:
@@ -133,6 +136,8 @@ class LogSegments:
                 if found.next_offset is not None:
                     self._hint(found.next_offset, segment.base_offset, found.next_position)
                 return segment.base_offset, found
+            if segment is self.active and segment.ends_torn:
+                raise CorruptRecordError(f"{segment!r} ends before offset {self.end_offset}: its end was cut off")
         return None
 
     def in_one(self, start_offset: int, end_offset: int) -> bool:

@@ -60,8 +60,7 @@ class NewLogs(HostedLogs):
             hosted.topic_id = topic_id
             self._write_topic_id(hosted.log.directory, topic_id)
         if hosted is not None and topic_id not in (None, hosted.topic_id):
-            logger.warning("%s belongs to a topic that is gone (id %s)", hosted.log.directory, hosted.topic_id)
-            self._move_away(topic_partition, STRAY_SUFFIX)
+            self._move_former_away(topic_partition, hosted.topic_id)
             hosted = None
         if hosted is not None:
             if config is not None:
@@ -123,8 +122,8 @@ class NewLogs(HostedLogs):
             except (CorruptCheckpointError, OSError) as error:
                 raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be read: {error}") from error
             if known not in (None, topic_id):
-                logger.warning("%s belongs to a topic that is gone (id %s)", path, known)
-                self._rename_away(topic_partition, directory, path, STRAY_SUFFIX)
+                renamed = self._rename_away(topic_partition, directory, path, STRAY_SUFFIX)
+                self._note_stray(directory, path, known, renamed)
 
     def _write_topic_id(self, path: str, topic_id: UUID) -> None:
         try:

@@ -10,9 +10,16 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from triokafka.broker_stub.log.batch_places import BatchPlace, ReadableFile, place_at, walk_batches
+from triokafka.broker_stub.log.batch_places import (
+    BatchPlace,
+    ReadableFile,
+    TornBatchError,
+    place_at,
+    walk_batches,
+)
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.damage import find_valid_batches
 from triokafka.broker_stub.log.index import CorruptIndexError, IndexFile, OffsetIndex, TimeIndex
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.resident import ResidentFile, require_resident
@@ -89,6 +96,7 @@ class ReadableSegment:
         self._first_timestamp: int | None = None
         self._max_timestamp: tuple[int, int] | None = (-1, base_offset) if new else None
         self._bytes_since_index_entry = 0
+        self._torn_tail_at: int | None = None  # where the whole batches end, if a cut one follows
         self._indexes_checked = new  # they are loaded, and fit the log file
         limit = config.segment_index_bytes
         self.offset_index = OffsetIndex(storage, self.path(INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
@@ -107,17 +115,40 @@ class ReadableSegment:
         return f"{self._directory}/{offset_file_name(self.base_offset, suffix)}{self._suffix}"
 
     @property
+    def ends_torn(self) -> bool:
+        """Whether readers have met a batch at its end that is not whole."""
+        return self._torn_tail_at is not None
+
+    @property
     def file(self) -> File:
         """The open ``.log`` file; for use at once."""
         return self._files.get(self._log_path)
 
     def find(self, offset: int, *, from_position: int = 0, file: ReadableFile | None = None) -> BatchPlace | None:
-        """The first batch whose last offset is at or above ``offset``; None when there is none (E04)."""
+        """The first batch whose last offset is at or above ``offset``; None when there is none (E04).
+
+        Raises:
+            CorruptRecordError: a header before that batch is damaged.
+        """
         _, position = self._with_indexes(lambda: self.offset_index.lookup(offset))
-        for place in walk_batches(file or self.file, max(position, from_position), self.size):
-            if place.last_offset >= offset:
-                return place
+        try:
+            for place in walk_batches(file or self.file, max(position, from_position), self.size):
+                if place.last_offset >= offset:
+                    return place
+        except TornBatchError as error:
+            self._check_torn_tail(error)
         return None
+
+    def _check_torn_tail(self, error: TornBatchError) -> None:
+        """Raise ``error`` unless the batch that it is about is the last one, and cut: then the segment ends before it.
+
+        A destroyed length would otherwise hide the batches behind it.
+        """
+        position = error.position
+        if position != self._torn_tail_at:
+            if find_valid_batches(self.file, position + 1, self.size, self.base_offset, limit=1).batches:
+                raise error
+            self._torn_tail_at = position
 
     def next_offset(self) -> int:
         """The offset after the last batch, from the last index entry on (E11).
@@ -166,6 +197,7 @@ class ReadableSegment:
 
         Raises:
             ColdReadError: with ``to_send``, where the disk would have to be waited for.
+            CorruptRecordError: a header is damaged, so that where batches begin and end is not known.
         """
         file: ReadableFile = self.file
         if to_send:
@@ -187,6 +219,9 @@ class ReadableSegment:
         size = min(max_bytes, available)
         if size < available or size < LOG_OVERHEAD:
             first = LOG_OVERHEAD + _OVERHEAD.unpack(file.read_at(hint, LOG_OVERHEAD))[1]
+            if first > available:
+                self._check_torn_tail(TornBatchError(hint, f"{self._log_path}: the batch at byte {hint} is cut"))
+                return None
             if size < first:
                 if not at_least_one:
                     return SegmentRead(hint, b"", hint, None)
@@ -210,10 +245,13 @@ class ReadableSegment:
         """Where the last whole batch between two positions ends, and the offset at which the next one begins."""
         _, indexed = self._with_indexes(lambda: self.offset_index.lookup_position(end - 1))
         position, next_offset = max(start, indexed), None
-        for place in walk_batches(file, position, self.size):
-            if place.position + place.size > end:
-                return place.position, place.base_offset
-            position, next_offset = place.position + place.size, place.last_offset + 1
+        try:
+            for place in walk_batches(file, position, self.size):
+                if place.position + place.size > end:
+                    return place.position, place.base_offset
+                position, next_offset = place.position + place.size, place.last_offset + 1
+        except CorruptRecordError:
+            pass  # what comes before is handed out; the next read starts at the damage
         return position, next_offset if position == self.size else None  # what is cut there is no batch to go on with
 
     def batches(self, position: int = 0, *, check_crc: bool = False) -> Iterator[tuple[BatchInfo, memoryview]]:

@@ -1,16 +1,19 @@
 """Opening a log's directory: loading segments, and cutting what a crash has torn (I04–I11, Z15).
 
 After a clean stop nothing is read but names, sizes, the ends of the last segment and its indexes, and one snapshot of
-producers. After a crash everything from the recovery point on is read: indexes and producers are made anew, and at the
-first bad batch the log ends, whatever follows.
+producers. After a crash everything from the recovery point on is read: indexes and producers are made anew, and the
+records end at the first bad batch. A torn tail is cut there. Of damage (see ``damage``) what is cut is kept in files
+beside the segments, and an ERROR names it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.damage import MAX_JUMP, DamagedLogError, find_valid_batches, keep_file, keep_tail
 from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.leftovers import clear_leftovers
@@ -30,11 +33,28 @@ logger = logging.getLogger(__name__)
 
 
 class LoadedLog(NamedTuple):
-    """What a directory holds: at least one segment, ascending, its producers, and the bytes that recovery cut off."""
+    """The content of a log's directory.
+
+    ``segments``: at least one, ascending. ``dropped_bytes``: how many recovery cut off.
+    """
 
     segments: list[LogSegment]
     producers: ProducerStates
     dropped_bytes: int
+
+
+class KnownOffsets(NamedTuple):
+    """What checkpoints say of a log: everything below ``recovery_point`` is on disk, everything below ``committed`` was
+    committed, and records before ``log_start`` were deleted."""
+
+    recovery_point: int = 0
+    committed: int = 0
+    log_start: int = 0
+
+    @property
+    def end(self) -> int:
+        """The offset at which the log ends at least."""
+        return max(self.recovery_point, self.committed)
 
 
 def load_log(
@@ -45,9 +65,9 @@ def load_log(
     epochs: LeaderEpochs,
     snapshots: ProducerSnapshots,
     *,
-    recovery_point: int,
+    known: KnownOffsets,
     clean: bool,
-    log_start_offset: int,
+    refuse_damage: bool,
     now_ms: int,
 ) -> LoadedLog:
     """Load the segments of a log, and repair them unless the last stop was ``clean``.
@@ -55,16 +75,20 @@ def load_log(
     Args:
         epochs: learns the epochs of the batches that are read.
         snapshots: loses those of records that are gone.
-        recovery_point: below it everything is known to be on disk.
-        log_start_offset: where an empty directory starts.
+        known: from the checkpoints. An empty directory starts at ``known.log_start``.
+        refuse_damage: raise instead of cutting what is damaged; a torn tail is cut all the same.
 
     Raises:
         OSError: the directory cannot be read, or not be repaired.
         CorruptRecordError: a batch below the recovery point is damaged.
+        DamagedLogError: with ``refuse_damage``; the records are untouched.
     """
+    recovery_point, log_start_offset = known.recovery_point, known.log_start
     storage = files.storage
     clear_leftovers(storage, directory)
     segments = _open_segments(files, directory, config, now_ms)
+    if _starts_behind(segments, log_start_offset) and not refuse_damage:
+        _keep_all(storage, directory, topic_partition, segments, log_start_offset)
     if not clean:
         _remove_before(storage, segments, log_start_offset)
     read_from = recovery_point
@@ -74,9 +98,10 @@ def load_log(
         segments.append(LogSegment(files, directory, log_start_offset, config, new=True, now_ms=now_ms))
     producers, dropped = None, 0
     if not clean:
-        producers, dropped = _Recovery(storage, directory, topic_partition, segments, epochs, snapshots).run(
-            read_from, recovery_point, compacts=config.compacts
+        recovery = _Recovery(
+            storage, directory, topic_partition, segments, epochs, snapshots, known, refuse_damage=refuse_damage
         )
+        producers, dropped = recovery.run(read_from, compacts=config.compacts)
     end_offset = segments[-1].next_offset()
     if snapshots.remove_after(end_offset):
         storage.sync_dir(directory)  # others will get these offsets
@@ -165,6 +190,47 @@ def _remove_before(storage: Storage, segments: list[LogSegment], start_offset: i
     del segments[:kept]
 
 
+def _starts_behind(segments: Sequence[LogSegment], start_offset: int) -> bool:
+    """Whether a log with records ends before the offset at which it is said to start."""
+    if not segments or start_offset <= segments[-1].base_offset or not any(segment.size for segment in segments):
+        return False
+    try:
+        return segments[-1].next_offset() < start_offset
+    except CorruptRecordError:
+        return False  # how far the log goes, recovery finds out
+
+
+def _keep_all(
+    storage: Storage, directory: str, topic_partition: TopicPartition, segments: list[LogSegment], start_offset: int
+) -> None:
+    """Keep aside all segments of a log whose records are said to be deleted up to an offset beyond its end."""
+    first, end = segments[0].base_offset, segments[-1].next_offset()
+    kept = [_keep(storage, segment) for segment in segments if segment.size]
+    logger.error(
+        "%s: the log in %s ends at offset %d, but is to start at %d (log-start-offset-checkpoint). Offsets %d to %d "
+        "are lost or were deleted; their segments are kept as %s. Remove them when they are not needed.",
+        topic_partition,
+        directory,
+        end,
+        start_offset,
+        first,
+        start_offset - 1,
+        ", ".join(kept),
+    )
+    for segment in segments:
+        _remove(storage, segment)
+    segments.clear()
+    storage.sync_dir(directory)
+
+
+def _keep(storage: Storage, segment: LogSegment) -> str:
+    """Keep the records of a segment aside, and remove its indexes; returns the path of the file with the records."""
+    segment.close()
+    kept = keep_file(storage, segment.path(LOG_SUFFIX))
+    _remove(storage, segment)
+    return kept
+
+
 def _goes_past(segment: LogSegment, offset: int) -> bool:
     try:
         return segment.next_offset() > offset
@@ -190,6 +256,9 @@ class _Recovery:
         segments: list[LogSegment],
         epochs: LeaderEpochs,
         snapshots: ProducerSnapshots,
+        known: KnownOffsets,
+        *,
+        refuse_damage: bool,
     ) -> None:
         self._storage = storage
         self._directory = directory
@@ -197,12 +266,14 @@ class _Recovery:
         self._segments = segments
         self._epochs = epochs
         self._snapshots = snapshots
+        self._known = known
+        self._refuse_damage = refuse_damage
         self._producers = ProducerStates()
         self._expected = 0
         self._segment = segments[0]
         self._has_gaps = False  # it was compacted once
 
-    def run(self, read_from: int, recovery_point: int, *, compacts: bool) -> tuple[ProducerStates, int]:
+    def run(self, read_from: int, *, compacts: bool) -> tuple[ProducerStates, int]:
         """Read from an offset on, and remove everything from the first bad batch on.
 
         Returns the producers, and the bytes removed.
@@ -217,7 +288,7 @@ class _Recovery:
             segment = self._segment = segments[position]
             # Only compaction leaves gaps, maybe before the topic's policy was changed; otherwise the end of the segment
             # before was lost, and what follows is no continuation of the log any more.
-            gaps = self._has_gaps or segment.base_offset <= recovery_point
+            gaps = self._has_gaps or segment.base_offset <= self._known.recovery_point
             if position > first and (
                 segment.base_offset < self._expected or (segment.base_offset > self._expected and not gaps)
             ):
@@ -228,22 +299,81 @@ class _Recovery:
                 self._producers = load_producers(self._snapshots, segments, self._expected)
                 # From here on the batches say it. The file may tell of others, which an earlier crash has taken.
                 self._epochs.truncate_to(self._expected)
-            dropped = segment.recover(self._visit, after=trusted)
+            dropped = segment.recover(self._visit, after=trusted, before_cut=partial(self._judge, position))
             position += 1
+        if not dropped and any(segment.size for segment in segments[position:]):
+            self._judge_gap(position)
         for segment in segments[position:]:
             dropped += segment.size
-            _remove(self._storage, segment)
-        if dropped:
-            logger.warning(
-                "%s: cut %d bytes behind offset %d that were not written completely",
-                self._topic_partition,
-                dropped,
-                self._expected,
-            )
+            if segment.size:
+                logger.error(
+                    "%s: segment %s is kept as %s", self._topic_partition, segment, _keep(self._storage, segment)
+                )
+            else:
+                _remove(self._storage, segment)
         del segments[position:]
         # Also for what a dead process has removed: else another crash brings it back behind what was appended since.
         self._storage.sync_dir(self._directory)
         return self._producers, dropped
+
+    def _judge(self, index: int, position: int) -> None:
+        """Segment ``index`` has a bad batch at a byte: keep what follows, unless it is nothing but a torn tail.
+
+        Raises:
+            DamagedLogError: it is damage, and that is refused.
+        """
+        segment = self._segments[index]
+        path, size = segment.path(LOG_SUFFIX), segment.size
+        found = find_valid_batches(segment.file, position, size, self._expected)
+        later = [behind for behind in self._segments[index + 1 :] if behind.size]
+        ends = self._end_of_loss(found.end_offset, later)
+        if not found.batches and not later and self._expected >= self._known.end:
+            logger.warning(
+                "%s: the last write is incomplete: cut %d bytes at byte %d of %s; the log ends at offset %d",
+                self._topic_partition,
+                size - position,
+                position,
+                path,
+                self._expected,
+            )
+            return
+        what = (
+            f"{self._topic_partition}: {path} is damaged at byte {position}, offset {self._expected}; "
+            f"{found.batches} valid batches with {found.records} records follow in it, and {len(later)} later segments"
+        )
+        if self._refuse_damage:
+            raise DamagedLogError(what)
+        kept = keep_tail(self._storage, path, segment.file, position, size)
+        logger.error(
+            "%s. Offsets %d to %d are lost; %d bytes of this segment are kept in %s.",
+            what,
+            self._expected,
+            ends - 1,
+            size - position,
+            kept,
+        )
+
+    def _judge_gap(self, index: int) -> None:
+        """Segment ``index`` does not continue the one before. Raises `DamagedLogError` where that is refused."""
+        later = self._segments[index:]
+        ends = self._end_of_loss(-1, later)
+        what = (
+            f"{self._topic_partition}: the records before {later[0].path(LOG_SUFFIX)} end at offset {self._expected}: "
+            f"segments are missing or cut between the two"
+        )
+        if self._refuse_damage:
+            raise DamagedLogError(what)
+        logger.error("%s. Offsets %d to %d are lost.", what, self._expected, ends - 1)
+
+    def _end_of_loss(self, found_end: int, later: Sequence[LogSegment]) -> int:
+        """The offset after the last record that is lost, as far as valid batches and checkpoints tell."""
+        ends = [self._expected, found_end, self._known.end]
+        for segment in later:
+            try:
+                ends.append(segment.next_offset())
+            except CorruptRecordError:
+                ends.append(segment.base_offset)
+        return max(end for end in ends if end - self._expected < MAX_JUMP)
 
     def _visit(self, batch: BatchInfo, data: memoryview) -> None:
         self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)

@@ -196,6 +196,7 @@ class LogSegment(ReadableSegment):
         self.write_indexes()
         self.file.truncate(place.position)
         self.size = place.position
+        self._torn_tail_at = None
         self.unsynced = True
         self._bytes_since_index_entry = 0
         self._max_timestamp = None
@@ -241,12 +242,19 @@ class LogSegment(ReadableSegment):
             self.transaction_index.truncate_to(trusted.end_offset)
         return trusted
 
-    def recover(self, visit: Callable[[BatchInfo, memoryview], None], *, after: TrustedPart | None = None) -> int:
+    def recover(
+        self,
+        visit: Callable[[BatchInfo, memoryview], None],
+        *,
+        after: TrustedPart | None = None,
+        before_cut: Callable[[int], None] = lambda position: None,
+    ) -> int:
         """Read the batches, rebuild the indexes, and cut the file at the first bad batch (E08, I09).
 
         Args:
             visit: called with every good batch.
             after: from `trusted_part`: read only what comes after it.
+            before_cut: called with the position at which the file is about to be cut; may raise to prevent it.
 
         Returns:
             The number of bytes cut.
@@ -257,6 +265,7 @@ class LogSegment(ReadableSegment):
         valid = self._read_through(after, visit, check_crc=True)
         dropped = self.size - valid
         if dropped:
+            before_cut(valid)
             self.file.truncate(valid)
             self.size = valid
         # Before anything else comes there, also for what a dead process has cut: a second crash could bring it back

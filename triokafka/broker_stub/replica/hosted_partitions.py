@@ -128,7 +128,8 @@ class HostedPartitions:
 
         A log that cannot be made or opened leaves its partition offline; the others go on.
         """
-        if self._image is EMPTY_IMAGE:
+        first = self._image is EMPTY_IMAGE
+        if first:
             self._begin_with(image)
         self._image = image
         changes: list[LeadershipChange] = []
@@ -154,6 +155,8 @@ class HostedPartitions:
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC and name in image.topics:
                 self._reconfigure(image.topics[name], image)
+        if first:
+            self.logs.removed_topics = frozenset()  # the folders of their logs are renamed by now
         return changes
 
     def _begin_with(self, image: MetadataImage) -> None:

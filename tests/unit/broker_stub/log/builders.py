@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from triokafka.broker_stub.log import AppendInfo, LogConfig, PartitionLog
-from triokafka.records import decode_records, encode_batch
+from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
@@ -53,7 +53,7 @@ def offsets(log: PartitionLog, start: int | None = None, max_bytes: int = 300) -
     """The offsets that a consumer sees, from ``start`` on."""
     found: list[int] = []
     offset = log.log_start_offset if start is None else start
-    while offset < log.log_end_offset:
-        found += [r.offset for r in decode_records(log.read(offset, max_bytes).records, from_offset=offset)]
-        offset = found[-1] + 1
+    while offset < log.log_end_offset and (records := log.read(offset, max_bytes).records):
+        found += [r.offset for r in decode_records(records, from_offset=offset)]
+        offset = max(info.next_offset for info in iter_batches(records))
     return found
