@@ -28,6 +28,7 @@ from triokafka.world import RealWorld
 
 COUNT = 400
 PATIENCE = 60
+JSON = {"Content-Type": "application/json"}
 
 FAULTS: list[dict[str, Any]] = [
     {"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 4, "chance": 0.3},
@@ -63,7 +64,7 @@ def topic(broker: BrokerProcess) -> str:
 
 def control(broker: BrokerProcess, method: str, body: object = None) -> list[dict[str, Any]]:
     data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(f"http://{broker.control}/faults", data=data, method=method), timeout=10) as answer:
+    with urlopen(Request(f"http://{broker.control}/faults", data, JSON, method=method), timeout=10) as answer:
         armed: list[dict[str, Any]] = json.loads(answer.read())
     return armed
 

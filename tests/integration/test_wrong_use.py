@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -12,12 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import aiokafka.errors
-import confluent_kafka
-import kafka.errors
 import pytest
-from aiokafka import AIOKafkaProducer
-from kafka import KafkaProducer
 
 from tests.broker_process import broker_process
 
@@ -297,25 +291,3 @@ def test_a_signal_ends_a_broker_that_is_still_starting(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert "Traceback" not in complaints
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
-
-
-def test_who_asks_for_transactions_is_told() -> None:
-    """What docs/broker.md says of them: nobody waits for ever, and nobody goes on without."""
-    with broker_process() as bootstrap:
-        kafka_python = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="t", max_block_ms=20_000)
-        with pytest.raises(kafka.errors.KafkaError, match="InvalidRequestError"):
-            kafka_python.init_transactions()
-        kafka_python.close(timeout=0)
-
-        async def with_aiokafka() -> None:
-            producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
-            try:
-                await producer.start()
-            finally:
-                await producer.stop()
-
-        with pytest.raises(aiokafka.errors.KafkaError, match="InvalidRequestError"):
-            asyncio.run(asyncio.wait_for(with_aiokafka(), 30))
-        librdkafka = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
-        with pytest.raises(confluent_kafka.KafkaException, match="Timed out"):
-            librdkafka.init_transactions(2)

@@ -4,45 +4,38 @@
 disarms all. A fault is what `triokafka.broker_stub.faults` says, by the same names; ``api`` is a name or a number, and
 ``error`` the name of an error class, Kafka's name in capitals, or its code::
 
-    curl -d '{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3}' http://127.0.0.1:9191/faults
+    curl --json '{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3}' http://127.0.0.1:9191/faults
 
-``GET /metrics`` gives the broker's metrics as text that Prometheus reads. What else a broker of a test can be told to
-do (stop, freeze, fill its disk) is given as `Action`: `triokafka.testing.control` says what there is.
+``GET /metrics`` gives the broker's metrics in the text format of Prometheus. `Action` is what else a path does to a
+broker of a test (stop it, freeze it, fill its disk); `triokafka.testing.control` lists them.
 
-For tests only: whoever reaches it may break the broker. One request per connection.
+For tests only: a caller may break the broker. A change must be sent as ``application/json``, requests of web pages are
+refused, and so is a ``Host`` that is not this machine (`triokafka.broker_stub.http_server`). On an address that other
+machines can reach, each request needs a token. One request per connection.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
-import trio
-
-from triokafka import errors
 from triokafka.broker_stub.fault_names import UnknownNameError, api_key, error_class, nearest
 from triokafka.broker_stub.faults import Fault, Faults, RequestFault, check
+from triokafka.broker_stub.http_server import BadRequestError, HttpRequest, HttpServer, Reply
 from triokafka.broker_stub.metrics import Sample, as_prometheus_text
 from triokafka.protocol.api import API_NAMES
-from triokafka.world import Listener, Stream, World
-
-logger = logging.getLogger(__name__)
+from triokafka.world import World
 
 T = TypeVar("T")
 
 Metrics = Callable[[], Iterable[Sample]]
 
-_LARGEST_REQUEST: Final = 65_536
-_TIMEOUT_SECONDS: Final = 10
+_SAFE: Final = ("GET", "HEAD")
+_JSON: Final = "application/json"
 _FAULTS: Final = "/faults"
 _METRICS: Final = "/metrics"
-
-
-class BadRequestError(errors.KafkaError):
-    """What was asked of the control endpoint makes no sense; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,59 +58,48 @@ class ControlEndpoint:
         faults: what ``/faults`` shows and changes.
         metrics: gives what ``/metrics`` shows.
         actions: further paths.
+        token: what each request must carry as ``Authorization: Bearer TOKEN``. Without one, requests to a loopback
+            address need none, and `bind` generates one for any other address.
     """
 
     def __init__(
-        self, faults: Faults, world: World, metrics: Metrics = tuple, actions: Mapping[str, Action] | None = None
+        self,
+        faults: Faults,
+        world: World,
+        metrics: Metrics = tuple,
+        actions: Mapping[str, Action] | None = None,
+        *,
+        token: str | None = None,
     ) -> None:
         self._faults = faults
         self._metrics = metrics
         self._actions = actions or {}
         self._world = world
-        self._listener: Listener | None = None
+        self.token = token
+        self._server = HttpServer(world, "the control endpoint", self._answer, token=token)
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return host and port; port 0 takes a free one. Raises `OSError`."""
-        self._listener = await self._world.listen(host, port)
-        return self._listener.address
+        """Listen, and return host and port; port 0 takes a free one. Raises `OSError`.
+
+        On an address that other machines can reach, a token is generated when none was given.
+        """
+        address = await self._server.bind(host, port)
+        if self.token is None and not self._server.loopback:
+            self.token = self._world.random_bytes(32).hex()
+            self._server.require_token(self.token)
+        return address
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        listener = self._listener
-        if listener is None:
-            raise errors.IllegalStateError("the control endpoint listens nowhere: bind it first")
-        try:
-            async with trio.open_nursery() as nursery:
-                while True:
-                    nursery.start_soon(self._serve, await listener.accept())
-        finally:
-            listener.close()
+        await self._server.run()
 
-    async def _serve(self, stream: Stream) -> None:
-        try:
-            try:
-                with trio.move_on_after(_TIMEOUT_SECONDS) as reading:
-                    method, path, body = await _read_request(stream)
-                if reading.cancelled_caught:
-                    return
-                status, answer = await self._answer(method, path, body)
-            except errors.KafkaError as error:
-                status, answer = "400 Bad Request", _as_answer(error)
-            with trio.move_on_after(_TIMEOUT_SECONDS):
-                await stream.send(_response(status, answer))
-        except OSError as error:
-            logger.info("a control connection broke: %r", error)
-        finally:
-            stream.close()
-
-    async def _answer(self, method: str, path: str, body: bytes) -> tuple[str, Any]:
-        try:
-            return await self._carry_out(method, path, body)
-        except errors.KafkaError:
-            raise
-        except Exception as error:  # a test may break the broker by what it asks for, but not by how it asks
-            logger.exception("%s %s failed in an unforeseen way", method, path)
-            return "500 Internal Server Error", _as_answer(error)
+    async def _answer(self, request: HttpRequest) -> Reply:
+        if request.method not in _SAFE:
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            # A page may send text or a form to any address without asking, but not JSON.
+            if kind != _JSON and (request.method == "POST" or request.body):
+                return "415 Unsupported Media Type", {"error": f"the header Content-Type must be {_JSON}, not {kind!r}"}
+        return await self._carry_out(request.method, request.path, request.body)
 
     async def _carry_out(self, method: str, path: str, body: bytes) -> tuple[str, Any]:
         if path == _METRICS and method == "GET":
@@ -141,10 +123,6 @@ class ControlEndpoint:
             case _:
                 return "405 Method Not Allowed", {"error": f"{method}: GET, POST and DELETE are served"}
         return "200 OK", [as_json(fault) for fault in self._faults.all]
-
-
-def _as_answer(error: Exception) -> dict[str, str]:
-    return {"error": str(error), "kind": type(error).__name__}
 
 
 def from_json(value: Any) -> Fault | RequestFault:
@@ -220,39 +198,3 @@ def _decoded(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise BadRequestError(f"the body is not JSON: {error}") from None
-
-
-async def _read_request(stream: Stream) -> tuple[str, str, bytes]:
-    """Method, path and body."""
-    data = bytearray()
-    while b"\r\n\r\n" not in data:
-        await _receive(stream, data)
-    head, _, body = bytes(data).partition(b"\r\n\r\n")
-    lines = head.decode("latin-1").split("\r\n")
-    words = lines[0].split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/"):
-        raise BadRequestError(f"not HTTP: {lines[0]!r}")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-    length = headers.get("content-length", "0")
-    # Few enough digits for int(), and none of those that it does not take (²).
-    if not length.isdecimal() or len(length) > 9 or int(length) > _LARGEST_REQUEST:
-        raise BadRequestError(f"content-length {length}; up to {_LARGEST_REQUEST} bytes are taken")
-    rest = bytearray(body)
-    while len(rest) < int(length):
-        await _receive(stream, rest)
-    return words[0], words[1], bytes(rest[: int(length)])
-
-
-async def _receive(stream: Stream, data: bytearray) -> None:
-    buffer = bytearray(4096)
-    size = await stream.receive_into(memoryview(buffer))
-    if not size or len(data) + size > 2 * _LARGEST_REQUEST:
-        raise BadRequestError("the request is cut, or too large")
-    data += buffer[:size]
-
-
-def _response(status: str, answer: Any) -> bytes:
-    kind, text = ("text/plain", answer) if isinstance(answer, str) else ("application/json", json.dumps(answer) + "\n")
-    body = text.encode()
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-    return head.encode() + b"Connection: close\r\n\r\n" + body

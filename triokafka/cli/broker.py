@@ -31,7 +31,19 @@ from triokafka.cli.values import Whole, configured, text_of_file
 @click.option(
     "--control",
     metavar="HOST:PORT",
-    help='For tests: faults and metrics over HTTP; the address is printed after the line "ready".',
+    help='For tests: faults and metrics over HTTP; the address is printed after the line "ready". On an address that '
+    "other machines can reach, requests need a token: that of --control-token-file or TRIOKAFKA_CONTROL_TOKEN, or a "
+    "generated one, which is printed.",
+)
+@click.option(
+    "--control-token-file",
+    metavar="FILE",
+    help="The token of --control; a file that is not there is created with a new token.",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help='Serve GET /metrics for Prometheus; the address is printed after the line "ready".',
 )
 @click.option(
     "--nodes",
@@ -47,6 +59,8 @@ def command(
     config_file: str | None,
     settings: tuple[str, ...],
     control: str | None,
+    control_token_file: str | None,
+    metrics: str | None,
     nodes: int | None,
     verbose: int,
 ) -> int:
@@ -64,7 +78,20 @@ def command(
     if config_file is not None:
         properties = configured(parse_properties, text_of_file(config_file), source=config_file)
     try:
-        run = prepare(Options(listeners, data_directories, in_memory, properties, settings, control, nodes, verbose))
+        run = prepare(
+            Options(
+                listeners,
+                data_directories,
+                in_memory,
+                properties,
+                settings,
+                control,
+                nodes,
+                verbose,
+                metrics,
+                control_token_file,
+            )
+        )
     except WrongUse as error:
         raise click.UsageError(str(error)) from None
     return run()

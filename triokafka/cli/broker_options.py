@@ -30,6 +30,8 @@ class Options(NamedTuple):
     control: str | None = None
     nodes: int | None = None
     verbose: int = 0
+    metrics: str | None = None
+    control_token_file: str | None = None
 
 
 def plain_options(words: Sequence[str]) -> Options | None:
@@ -56,6 +58,8 @@ def properties_of(options: Options) -> dict[str, str]:
     Raises:
         WrongUse: options exclude each other, are malformed, or say too little.
     """
+    if options.control_token_file is not None and options.control is None:
+        raise WrongUse("--control-token-file is the token of --control; give --control HOST:PORT, too.")
     if options.in_memory and options.data_directories:
         raise WrongUse("--in-memory and --data-dir exclude each other.")
     properties = dict(options.properties)

@@ -7,17 +7,20 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from triokafka.cli.broker_options import Options, WrongUse, address_of, properties_of
+from triokafka.cli.control_token import control_token
 from triokafka.cli.progress import Advance, progress, shows_progress
 
 if TYPE_CHECKING:
     import trio
 
     from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.broker_stub.control import ControlEndpoint
+    from triokafka.broker_stub.http_server import HttpServer
     from triokafka.broker_stub.server import Broker
     from triokafka.world import World
 
@@ -55,6 +58,8 @@ def prepare(options: Options) -> Callable[[], int]:
     world.raise_file_limit()
     properties = properties_of(options)
     control = None if options.control is None else address_of("--control", options.control)
+    metrics = None if options.metrics is None else address_of("--metrics", options.metrics)
+    token = None if control is None else control_token(options.control_token_file, world)
     try:
         config = BrokerConfig.from_properties(properties)
     except ConfigurationError as error:
@@ -65,8 +70,8 @@ def prepare(options: Options) -> Callable[[], int]:
         world.storage = MemoryStorage(crashable=False)
     _note_what_strangers_are_told(config)
     if control is None and options.nodes is None:
-        return lambda: trio.run(_serve, config, world)
-    return lambda: trio.run(_serve_tests, config, world, options.nodes, control)
+        return lambda: trio.run(_serve, config, world, metrics)
+    return lambda: trio.run(_serve_tests, config, world, options.nodes, control, token, metrics)
 
 
 def _note_what_strangers_are_told(config: BrokerConfig) -> None:
@@ -145,7 +150,7 @@ def _opening_logs(broker: Broker) -> Iterator[None]:
         broker.logs.on_log_opened = None
 
 
-async def _serve(config: BrokerConfig, world: World) -> int:
+async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | None) -> int:
     """Run the broker until a signal asks it to end, or a part of it fails."""
     from triokafka.broker_stub.server import Broker
 
@@ -155,20 +160,31 @@ async def _serve(config: BrokerConfig, world: World) -> int:
             with _opening_logs(broker), _little_garbage():
                 await running.enter_async_context(broker)
             end.in_order = True
-            print(f"ready {broker.bootstrap_servers}", flush=True)
-            await end.or_when(broker.wait_stopped)
+            lines = [f"ready {broker.bootstrap_servers}"]
+            servers: list[HttpServer] = []
+            if metrics is not None:
+                from triokafka.broker_stub.metrics_endpoint import metrics_server
+
+                servers.append(metrics_server(world, broker.metrics))
+                lines.append(f"metrics {await _bound(servers[0], '--metrics', metrics)}")
+            print(*lines, sep="\n", flush=True)
+            await _while_serving(servers, lambda: end.or_when(broker.wait_stopped))
         return _status(broker.failure)
 
     return await _until_signalled(serve)
 
 
-async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, control: tuple[str, int] | None) -> int:
+async def _serve_tests(
+    config: BrokerConfig,
+    world: World,
+    nodes: int | None,
+    control: tuple[str, int] | None,
+    token: str | None,
+    metrics: tuple[str, int] | None,
+) -> int:
     """Run a broker, or several, that can be told to fail, until a signal asks them to end or one has failed itself."""
-    import trio
-
     from triokafka.broker_stub.control import ControlEndpoint
-    from triokafka.errors import ConfigurationError
-    from triokafka.structs import address_text
+    from triokafka.broker_stub.metrics_endpoint import metrics_server
     from triokafka.testing.brokers import running
     from triokafka.testing.control import control_actions, control_metrics
 
@@ -178,30 +194,55 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
             with _little_garbage():
                 target = await stack.enter_async_context(running(config, world, nodes))
             end.in_order = True
-            endpoint = ControlEndpoint(target.faults, world, control_metrics(target), control_actions(target))
             lines = [f"ready {target.bootstrap_servers}"]
+            servers: list[HttpServer | ControlEndpoint] = []
             if control is not None:
-                try:
-                    host, port = await endpoint.bind(*control)
-                except OSError as error:
-                    why = error.strerror or error
-                    raise ConfigurationError(
-                        f"--control: cannot listen on {address_text(*control)}: {why}; choose another address or port"
-                    ) from error
-                lines.append(f"control {address_text(host, port)}")
+                endpoint = ControlEndpoint(
+                    target.faults, world, control_metrics(target), control_actions(target), token=token
+                )
+                lines.append(f"control {await _bound(endpoint, '--control', control)}")
+                if token is None and endpoint.token is not None:
+                    lines.append(f"token {endpoint.token}")
+                servers.append(endpoint)
+            if metrics is not None:
+                server = metrics_server(world, control_metrics(target))
+                lines.append(f"metrics {await _bound(server, '--metrics', metrics)}")
+                servers.append(server)
             print(*lines, sep="\n", flush=True)
 
             async def note_failure() -> None:
                 failures.append(await target.wait_failed())
 
-            async with trio.open_nursery() as nursery:
-                if control is not None:
-                    nursery.start_soon(endpoint.run)
-                await end.or_when(note_failure)
-                nursery.cancel_scope.cancel()
+            await _while_serving(servers, lambda: end.or_when(note_failure))
         return _status(failures[0] if failures else None)
 
     return await _until_signalled(serve)
+
+
+async def _bound(server: HttpServer | ControlEndpoint, option: str, address: tuple[str, int]) -> str:
+    """The address that an HTTP server listens on from now on. Raises `ConfigurationError`."""
+    from triokafka.errors import ConfigurationError
+    from triokafka.structs import address_text
+
+    try:
+        host, port = await server.bind(*address)
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigurationError(
+            f"{option}: cannot listen on {address_text(*address)}: {why}; choose another address or port"
+        ) from error
+    return address_text(host, port)
+
+
+async def _while_serving(servers: Sequence[HttpServer | ControlEndpoint], wait: Callable[[], Awaitable[None]]) -> None:
+    """Serve HTTP until ``wait`` returns."""
+    import trio
+
+    async with trio.open_nursery() as nursery:
+        for server in servers:
+            nursery.start_soon(server.run)
+        await wait()
+        nursery.cancel_scope.cancel()
 
 
 class _End:

@@ -1,6 +1,6 @@
 """What the control endpoint can do beyond faults of requests: the calls of `RunningBroker` and `RunningCluster`.
 
-Each is a ``POST`` to the path named here, with a JSON object of parameters, and answers with one:
+Each is a ``POST`` of ``application/json`` to the path named here, with an object of parameters, and answers with one:
 
 ======================  ===========================================  ===================================================
 path                    parameters                                   answer
@@ -30,8 +30,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
-from triokafka.broker_stub.control import Action, BadRequestError, Metrics
+from triokafka.broker_stub.control import Action, Metrics
 from triokafka.broker_stub.fault_names import nearest
+from triokafka.broker_stub.http_server import BadRequestError
 from triokafka.broker_stub.metrics import Sample
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.running import RunningBroker

@@ -12,8 +12,9 @@ import pytest
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.control import BadRequestError, ControlEndpoint, as_json, from_json
+from triokafka.broker_stub.control import ControlEndpoint, as_json, from_json
 from triokafka.broker_stub.faults import Fault, Faults, RequestFault
+from triokafka.broker_stub.http_server import BadRequestError
 from triokafka.broker_stub.metrics import Sample
 from triokafka.world import RealWorld
 
@@ -36,7 +37,8 @@ class Control:
     ) -> Any:
         """Status and body, decoded unless it is plain text."""
         content = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
+        kind = "Content-Type: application/json\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}Content-Length: {len(content)}\r\n\r\n"
         first, _, rest = (await self._answer_to(head.encode(), content)).partition(b"\r\n")
         text = rest.partition(b"\r\n\r\n")[2].decode()
         return int(first.split()[1]), json.loads(text) if decoded else text

@@ -15,6 +15,8 @@ from triokafka.testing import RunningBroker, RunningCluster, running_broker, run
 from triokafka.testing.control import control_actions, control_metrics
 from triokafka.world import RealWorld
 
+JSON = {"Content-Type": "application/json"}
+
 
 class Control:
     """A client of an endpoint for a broker or a cluster."""
@@ -35,7 +37,7 @@ class Control:
 
         def ask() -> tuple[int, Any]:
             try:
-                with urlopen(Request(self._address + path, data=data, method=method), timeout=10) as answer:
+                with urlopen(Request(self._address + path, data, JSON, method=method), timeout=10) as answer:
                     return answer.status, json.loads(answer.read())
             except HTTPError as error:
                 return error.code, json.loads(error.read())

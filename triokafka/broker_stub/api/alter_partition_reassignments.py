@@ -10,10 +10,38 @@ from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
 )
 
 
-@handles(AlterPartitionReassignmentsRequest, versions=range(0, 2), accesses=[cluster(Operation.ALTER)])
+def _failed(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext, code: int, message: str
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        error_message=message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=partition.partition_index, error_code=code, error_message=message
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+@handles(
+    AlterPartitionReassignmentsRequest,
+    versions=range(0, 2),
+    accesses=[cluster(Operation.ALTER)],
+    on_error=_failed,
+)
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:

@@ -16,9 +16,8 @@ from triokafka.protocol.api.elect_leaders import (
 
 
 def _failed(request: ElectLeadersRequest, context: RequestContext, code: int, message: str) -> ElectLeadersResponse:
-    if context.version >= 1:
-        return ElectLeadersResponse(error_code=code)
     return ElectLeadersResponse(
+        error_code=code if context.version >= 1 else 0,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,
@@ -28,7 +27,7 @@ def _failed(request: ElectLeadersRequest, context: RequestContext, code: int, me
                 ],
             )
             for topic in request.topic_partitions or ()
-        ]
+        ],
     )
 
 

@@ -64,7 +64,7 @@ def elect_leaders(
 ) -> Steps[ElectLeadersResponse]:
     """Have partitions led by their preferred replica, or by any that is alive; each succeeds or fails on its own.
 
-    When all partitions are meant, those that are led as wanted are left out of the answer.
+    When all partitions are meant, those that are led as wanted are left out of the answer; their topics are in it.
 
     Raises:
         InvalidRequestError: there is no such type of election.
@@ -98,8 +98,7 @@ def elect_leaders(
             partition_results.append(
                 PartitionResult(partition_id=number, error_code=failure.code, error_message=failure.message)
             )
-        if partition_results or not everything:
-            results.append(ReplicaElectionResult(topic=name, partition_result=partition_results))
+        results.append(ReplicaElectionResult(topic=name, partition_result=partition_results))
     return Outcome(records, ElectLeadersResponse(replica_election_results=results))
 
 

@@ -116,23 +116,26 @@ class Operations:
         )
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Elect leaders; see `elections.elect_leaders`."""
+        """Elect leaders; see `elections.elect_leaders`. For no partitions at all, the time limit means nothing."""
         return await self._running().submit(
             "ElectLeaders",
             lambda image: elections.elect_leaders(image, request, self._topic_config(image)),
-            timeout_ms=request.timeout_ms,
+            timeout_ms=None if request.topic_partitions == [] else request.timeout_ms,
         )
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        """Begin and cancel reassignments; see `reassignments.alter_reassignments`."""
+        """Begin and cancel reassignments; see `reassignments.alter_reassignments`.
+
+        For no partitions at all, the time limit means nothing.
+        """
         from triokafka.broker_stub.controller.reassignments import alter_reassignments
 
         return await self._running().submit(
             "AlterPartitionReassignments",
             lambda image: alter_reassignments(image, request, self._topic_config(image)),
-            timeout_ms=request.timeout_ms,
+            timeout_ms=request.timeout_ms if request.topics else None,
         )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -205,11 +208,10 @@ class Operations:
     # The cluster
 
     async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
-        """Change levels of features; see `features.update_features`."""
+        """Change levels of features; see `features.update_features`. As in Kafka, the time limit means nothing."""
         return await self._running().submit(
             "UpdateFeatures",
             lambda image: features.update_features(image, request, self._kraft_version, version=version),
-            timeout_ms=request.timeout_ms,
         )
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:

@@ -1,0 +1,14 @@
+"""Administrative requests whose time limit is over when they come are answered as Apache Kafka answers them."""
+
+from __future__ import annotations
+
+import trio
+
+from tests.admin_timeouts import answers, expected
+from tests.broker_process import broker_process
+
+
+def test_every_api_with_a_time_limit_answers_as_apache_kafka_does() -> None:
+    """kafka-go's default for ElectLeaders is no time at all; Kafka answers REQUEST_TIMED_OUT, too."""
+    with broker_process() as bootstrap:
+        assert trio.run(answers, bootstrap) == expected()

@@ -1,0 +1,20 @@
+"""Apache Kafka answers administrative requests whose time limit is over as the table says, which our broker follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.admin_timeouts import answers, expected
+from tests.interop import jvm
+
+pytestmark = pytest.mark.interop
+
+
+def test_apache_kafka_answers_every_time_limit_as_the_table_says(tmp_path: Path) -> None:
+    """The table is that of ``tests/integration/test_admin_timeouts.py``."""
+    jvm.require("mvn", "java")
+    with jvm.apache_kafka(tmp_path) as bootstrap:
+        assert trio.run(answers, bootstrap) == expected()
