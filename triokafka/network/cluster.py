@@ -198,10 +198,13 @@ class NetworkClient:
         if channel is not None and channel.connection is not None:
             channel.connection.close_as_dead(f"{channel.name}: {reason}")
 
-    def disconnect(self, node_id: int, reason: str) -> None:
-        """Close the connections to a broker; what is in flight fails with `KafkaConnectionError`."""
-        for channel in self._directory.channels_of(node_id):
-            if channel.connection is not None:
+    def disconnect(self, node_id: int, reason: str, *, purpose: str | None = None) -> None:
+        """Close the connections to a broker, or the one of that purpose.
+
+        What is in flight fails with `KafkaConnectionError`.
+        """
+        for known, channel in self._directory.channels_by_purpose():
+            if channel.node.node_id == node_id and purpose in (None, known) and channel.connection is not None:
                 channel.connection.close(KafkaConnectionError(f"{channel.name}: {reason}"))
 
     def version_for(

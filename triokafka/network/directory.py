@@ -65,10 +65,6 @@ class BrokerDirectory:
         """All channels there are, each with its purpose."""
         return [(purpose, channel) for (_, purpose), channel in self._channels.items()]
 
-    def channels_of(self, node_id: int) -> Iterator[BrokerChannel]:
-        """The channels to one broker."""
-        yield from [channel for (known, _), channel in self._channels.items() if known == node_id]
-
     def known_channel(self, node_id: int, purpose: str = "") -> BrokerChannel | None:
         """The channel if there is one."""
         return self._channels.get((node_id, purpose))

@@ -34,11 +34,20 @@ class Troubles:
     def __bool__(self) -> bool:
         return bool(self._failing)
 
-    def failed(self, what: str, error: Exception, now: float, *, quietly: bool = False) -> None:
-        """``what`` failed once more; ``quietly`` when that alone is never to end a caller's wait."""
+    def failed(
+        self, what: str, error: Exception, now: float, *, quietly: bool = False, since: float | None = None
+    ) -> None:
+        """``what`` failed once more; ``quietly`` when that alone is never to end a caller's wait.
+
+        ``since`` is when the first failure began, if it began before ``now``.
+        """
         known = self._failing.get(what)
-        since, told_at = (now, _NEVER if quietly else now) if known is None else (known.since, known.told_at)
-        self._failing[what] = Failing(what, since, error, told_at)
+        began = known.since if known is not None else now if since is None else since
+        if quietly:
+            told_at = _NEVER if known is None else known.told_at
+        else:
+            told_at = began if known is None or known.told_at == _NEVER else known.told_at
+        self._failing[what] = Failing(what, began, error, told_at)
 
     def succeeded(self, what: str) -> None:
         """``what`` works."""
@@ -56,7 +65,7 @@ class Troubles:
             KafkaTimeoutError: says what, since when and why.
         """
         for failing in self.current:
-            if now - failing.told_at >= limit:
+            if now >= failing.told_at + limit:  # as `next_deadline` has it, or a rounding error keeps the caller awake
                 self._failing[failing.what] = failing._replace(told_at=now)
                 raise KafkaTimeoutError(
                     f"{failing.what} has failed for {now - failing.since:.0f} s; last: {failing.error}"

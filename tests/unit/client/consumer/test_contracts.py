@@ -327,6 +327,7 @@ async def test_a_poll_is_over_in_time_whatever_a_group_waits_for() -> None:
 async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
     """(`client/HB-1`, `client/HB-4`)"""
     _, broker, options = await started()
+    options["connections_max_silence_ms"] = -1  # the join is not sent again, however long it takes
     async with triokafka.Consumer("t", **options, group_id="g", heartbeat_interval_ms=1_000) as consumer:
         joined = trio.Event()
 

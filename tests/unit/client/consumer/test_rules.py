@@ -390,6 +390,7 @@ async def test_one_join_at_a_time_however_often_one_asks_and_however_long_it_is_
         return broker.join_group(request)
 
     broker.script(JoinGroupRequest, held, held)
+    options["connections_max_silence_ms"] = -1
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         for _ in range(99):
             assert await consumer.poll(timeout_ms=1_000) == {}

@@ -14,10 +14,11 @@ import trio
 from triokafka.assignors import Assignment
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
-from triokafka.client.consumer.membership.classic import ClassicMember, State, Step
+from triokafka.client.consumer.membership.classic import NO_GENERATION, ClassicMember, State, Step
 from triokafka.client.consumer.membership.group import GroupMembership
 from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
 from triokafka.client.consumer.membership.layout import Layout, LayoutOfLast
+from triokafka.client.consumer.membership.rendezvous import Rendezvous
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
@@ -26,11 +27,13 @@ from triokafka.errors import (
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
+    RebalanceInProgressError,
     UnknownMemberIdError,
     for_code,
 )
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.tasks import BackgroundTasks
+from triokafka.protocol.api.join_group import JoinGroupRequest
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest
 from triokafka.protocol.message import Request, Response
@@ -39,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Response)
 
+_NEVER: Final = float("inf")
 _JOIN_GRACE_MS: Final = 5_000
 """The coordinator may hold a join for the whole rebalance timeout; its answer needs a little more."""
 _LAST_INFLEXIBLE_JOIN: Final = 5
@@ -88,6 +92,11 @@ class ClassicMembership(GroupMembership):
         self._in_thread = f"dealing the partitions of group {self.group_id!r}"
         self._assignment: Assignment | None = None
         self._broken_meetings = 0
+        limit_ms = options.connections_max_silence_ms
+        self._rendezvous_patience = limit_ms / 1000 if limit_ms > 0 else _NEVER
+        self._unanswered_beats = 0
+        self._beating_at: int | None = None
+        """The coordinator that the last heartbeat went to."""
 
     # ---------------------------------------------------------------- what the caller asks
 
@@ -209,15 +218,69 @@ class ClassicMembership(GroupMembership):
         return member.synced(synced)
 
     async def _rendezvous(self, node_id: int, request: Request[R], timeout_ms: float, inflexible: int) -> R:
-        """Send a request that waits for all members of the group."""
-        version = inflexible if self._broken_meetings >= _BROKEN_MEETINGS else None
-        try:
-            return await self._network.send(
-                node_id, request, timeout_ms=timeout_ms, purpose=_MEETING, max_version=version
+        """Send a request that waits for all members of the group, again while its answer seems to be lost."""
+        now = self._world.now()
+        is_join = isinstance(request, JoinGroupRequest)
+        asks = is_join and self.member.generation != NO_GENERATION  # the coordinator refuses all other heartbeats
+        wait = Rendezvous(now, self._rendezvous_patience, asks=asks)
+        while True:
+            version = inflexible if self._broken_meetings >= _BROKEN_MEETINGS else None
+            scope = trio.CancelScope()
+            self._tasks.start(
+                self._watch_rendezvous, scope, wait, node_id, is_join, name=f"kafka rendezvous of group {self.group_id}"
             )
-        except KafkaConnectionError:
-            self._broken_meetings += 1
-            raise
+            try:
+                return await self._network.send(
+                    node_id, request, timeout_ms=timeout_ms, purpose=_MEETING, max_version=version
+                )
+            except KafkaConnectionError:
+                if not wait.sends_again:
+                    self._broken_meetings += 1
+                    raise
+                if is_join and self.member.state is not State.JOINING:
+                    raise
+                if not is_join and self.member.state is not State.SYNCING:
+                    raise
+            finally:
+                scope.cancel()
+            wait.sent_again(self._world.now())
+
+    async def _watch_rendezvous(self, scope: trio.CancelScope, wait: Rendezvous, node_id: int, is_join: bool) -> None:
+        """Look after a request that waits for all members: close its connection when its answer seems to be lost."""
+        with scope:
+            has_name = bool(self.member.member_id)  # sent again without one, a join would make a second member
+            first_look = min(wait.first_look_at - self._world.now(), self.clock.session_timeout / 3)
+            await trio.sleep(max(0.0, first_look))
+            while True:
+                # While the member waits for its assignment, the task that sends heartbeats asks.
+                answer = await self._ask_about_member(node_id) if wait.asks else RebalanceInProgressError
+                now = self._world.now()
+                gone = not is_join and self.member.state is not State.SYNCING
+                if gone or (wait.is_lost(now, answer) and has_name):
+                    break
+                self._note_long_wait(wait, now)
+                await trio.sleep(self.clock.interval)
+            wait.sends_again = True
+            reason = "the answer that all members of the group get seems to be lost"
+            self._network.disconnect(node_id, reason, purpose=_MEETING)
+
+    async def _ask_about_member(self, node_id: int) -> type[KafkaError] | None:
+        """Send a heartbeat of the present identity, and return the class of its error; `NodeNotReadyError` when the
+        coordinator does not answer."""
+        try:
+            with trio.fail_after(self.clock.session_timeout):
+                response = await self._network.send(node_id, self.member.heartbeat(), purpose=COORDINATOR)
+        except (trio.TooSlowError, KafkaError):
+            return NodeNotReadyError
+        return for_code(response.error_code) if response.error_code else None
+
+    def _note_long_wait(self, wait: Rendezvous, now: float) -> None:
+        """Report a wait for the group that takes longer than calls should; one that is in order is no error."""
+        if now - wait.began_at >= self._options.default_api_timeout_ms / 1000:
+            why = "waits for other members of the group" if wait.confirmed else "does not answer"
+            error = KafkaError(f"the coordinator {why}")
+            self._troubles.failed(self._what, error, now, quietly=wait.confirmed, since=wait.began_at)
+            self._on_change()
 
     async def _deal(self) -> Mapping[str, Assignment]:
         """Find out how many partitions there are, and let the assignor deal them (`client/GRP-16`)."""
@@ -285,7 +348,7 @@ class ClassicMembership(GroupMembership):
                 logger.warning(
                     "group %r: the coordinator has not answered for the whole session timeout", self.group_id
                 )
-                self._network.forget_coordinator(self.group_id)
+                self._give_up_coordinator("it has not answered for the whole session timeout")
                 self.clock.reset(now)
             until = self.clock.next_at
             if self.member.state is State.STABLE:
@@ -301,9 +364,11 @@ class ClassicMembership(GroupMembership):
         self.clock.sent(self._world.now())
         failure: KafkaError | None = None
         try:
-            with trio.fail_after(self.clock.session_timeout):
+            with trio.fail_after(self._beat_limit()):
                 node = await self._network.find_coordinator(self.group_id)
+                self._beating_at = node.node_id
                 response = await self._network.send(node.node_id, member.heartbeat(), purpose=COORDINATOR)
+            self._unanswered_beats = 0
             self.clock.answered(self._world.now())
             self._troubles.succeeded(self._beating)
             before = member.needs_rejoin
@@ -317,7 +382,9 @@ class ClassicMembership(GroupMembership):
                 self._on_change()
             return
         except trio.TooSlowError:
+            self._unanswered_beats += 1
             failure = NodeNotReadyError("the coordinator did not answer a heartbeat in time")
+            self._give_up_coordinator("a heartbeat is overdue")
         except KafkaError as error:
             failure = error
             if not error.retriable:
@@ -327,6 +394,17 @@ class ClassicMembership(GroupMembership):
         self._troubles.failed(self._beating, failure, self._world.now())
         self._network.forget_coordinator(self.group_id)
         self.clock.failed(self._world.now(), self._backoff.initial)
+
+    def _beat_limit(self) -> float:
+        """Seconds that a heartbeat's answer may take: a third of the session, so that the next one is still in time;
+        more after each that was late, for a slow coordinator."""
+        return self.clock.session_timeout * min(1.0, (1 + self._unanswered_beats) / 3)
+
+    def _give_up_coordinator(self, reason: str) -> None:
+        """Close the connection for heartbeats, which may be dead, and look the coordinator up again."""
+        if self._beating_at is not None:
+            self._network.close_as_dead(self._beating_at, COORDINATOR, reason)
+        self._network.forget_coordinator(self.group_id)
 
     # ---------------------------------------------------------------- leaving
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 import trio
 
@@ -35,9 +36,12 @@ from triokafka.errors import (
 )
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.tasks import BackgroundTasks
-from triokafka.structs import TopicPartition
+from triokafka.structs import Node, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+_LEAST_INTERVAL: Final = 3.0
+"""Seconds; that a heartbeat's answer takes two shorter intervals says little about the connection."""
 
 
 class ConsumerProtocolMembership(GroupMembership):
@@ -60,6 +64,7 @@ class ConsumerProtocolMembership(GroupMembership):
         self._subscription = subscription
         self._beat_scope: trio.CancelScope | None = None
         self._beaten = trio.Event()
+        self._unanswered = 0
 
     @property
     def identity(self) -> GroupIdentity:
@@ -168,7 +173,8 @@ class ConsumerProtocolMembership(GroupMembership):
     async def _exchange(self, heartbeat: Heartbeat) -> KafkaError | None:
         """Send a heartbeat and take the answer. Returns what is tried again, raises what the user must know."""
         member = self.member
-        limit = self._options.request_timeout_ms / 1000
+        limit = self._answer_limit()
+        node: Node | None = None
         try:
             with trio.fail_after(limit):
                 node = await self._network.find_coordinator(self.group_id)
@@ -177,6 +183,9 @@ class ConsumerProtocolMembership(GroupMembership):
                 )
         except trio.TooSlowError:
             failure: KafkaError = NodeNotReadyError(f"the coordinator did not answer a heartbeat within {limit:g} s")
+            self._unanswered += 1
+            if node is not None:
+                self._network.close_as_dead(node.node_id, COORDINATOR, "a heartbeat is overdue")
         except UnsupportedVersionError as error:
             member.unanswered(self._world.now(), self._world.random.random())
             member.turned_away()
@@ -184,6 +193,7 @@ class ConsumerProtocolMembership(GroupMembership):
         except KafkaError as error:
             failure = error
         else:
+            self._unanswered = 0
             answered_at, chance = self._world.now(), self._world.random.random()
             trouble = member.answered(response, heartbeat.sent_as, now=answered_at, chance=chance)
             if isinstance(trouble, (NotCoordinatorError, CoordinatorNotAvailableError)):
@@ -196,6 +206,11 @@ class ConsumerProtocolMembership(GroupMembership):
             member.turned_away()
             raise failure
         return failure
+
+    def _answer_limit(self) -> float:
+        """Seconds that a heartbeat's answer may take: two intervals, and more after each that was late."""
+        limit = 2 * max(self.clock.interval, _LEAST_INTERVAL) * (1 + self._unanswered)
+        return min(self._options.request_timeout_ms / 1000, limit)
 
     # ---------------------------------------------------------------- leaving
 
