@@ -11,7 +11,7 @@ import zlib
 from functools import lru_cache
 from typing import Any, Final
 
-from triokafka.errors import ConfigurationError, CorruptRecordError, UnsupportedCodecError
+from triokafka.errors import ConfigurationError, CorruptRecordError, DecompressedSizeError, UnsupportedCodecError
 from triokafka.structs import Buffer
 
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -112,7 +112,8 @@ def decompress(codec: int | str, data: Buffer, *, max_size: int = DEFAULT_MAX_DE
     checksum.
 
     Raises:
-        CorruptRecordError: not valid for the codec, cut short, or larger than ``max_size``.
+        CorruptRecordError: not valid for the codec, or cut short.
+        DecompressedSizeError: larger than ``max_size``.
         UnsupportedCodecError: the package that the codec needs is missing; the message says what to install.
     """
     number = CODEC_IDS.get(codec, -1) if isinstance(codec, str) else codec
@@ -269,8 +270,8 @@ def _xxh32_short(data: bytes) -> int:
     return value ^ value >> 16
 
 
-def _too_large(name: str, max_size: int) -> CorruptRecordError:
-    return CorruptRecordError(f"{name} data decompresses to more than the {max_size} bytes allowed for one batch")
+def _too_large(name: str, max_size: int) -> DecompressedSizeError:
+    return DecompressedSizeError(f"{name} data decompresses to more than the {max_size} bytes allowed for one batch")
 
 
 def _module(name: str, codec: str) -> Any:

@@ -222,7 +222,7 @@ class Consumer:
         """
         from triokafka.records.arrow import ArrowBuilder
 
-        builder = ArrowBuilder(columns, values=values)
+        builder = ArrowBuilder(columns, values=values, most_bytes=self.options.max_poll_bytes)
         limit = self._limit(max_records)
         with self._engine.user("poll_arrow"):
             self._delivery.put_back()
