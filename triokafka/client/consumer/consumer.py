@@ -192,6 +192,7 @@ class Consumer:
             max_records: most records in all; the option ``max_poll_records`` (500) when None.
 
         Raises:
+            DecompressedSizeError: a batch decompresses to more than ``max_decompressed_batch_bytes``.
             CorruptRecordError, RecordDeserializationError: names topic, partition and offset; seek past it to go on,
                 or see ``deserialization_error_policy``.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with ``auto_offset_reset="none"``.
