@@ -1028,6 +1028,13 @@ class ProtocolError(KafkaError):
         return f"{self.message}{where}{at}"
 
 
+class DecompressedSizeError(CorruptRecordError):
+    """A batch is intact as far as it was read, and decompresses to more bytes than the consumer allows.
+
+    ``corrupt_batch_policy="skip"`` does not pass over it: raise ``max_decompressed_batch_bytes`` to read it, or seek.
+    """
+
+
 class UnencodableValueError(ProtocolError):
     """A value that the caller gave does not fit its field in a request; nothing was sent."""
 

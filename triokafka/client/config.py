@@ -355,6 +355,16 @@ class ConsumerOptions(ClientOptions):
     heartbeat_interval_ms: float = option(3_000, number(1), "Time between heartbeats.")
     max_poll_interval_ms: int = option(300_000, integer(1), "A member that asks for no records for this long leaves.")
     max_poll_records: int = option(500, integer(1), "Most records that one poll returns.")
+    max_poll_bytes: int = option(
+        64 << 20,
+        integer(1),
+        "Bytes of compressed batches, decompressed, after which one call for records opens no further batch.",
+    )
+    max_decompressed_batch_bytes: int = option(
+        128 << 20,
+        integer(1),
+        "Most bytes that one batch may decompress to; a larger one raises DecompressedSizeError.",
+    )
     fetch_min_bytes: int = option(1, integer(0), "The broker waits until it has this many bytes to send.")
     fetch_max_bytes: int = option(52_428_800, integer(0), "Most bytes of one fetch response.")
     fetch_max_wait_ms: int = option(500, integer(0), "How long the broker waits for fetch_min_bytes.")

@@ -91,6 +91,8 @@ class ConsumerKeywords(ClientKeywords, total=False):
     heartbeat_interval_ms: float
     max_poll_interval_ms: int
     max_poll_records: int
+    max_poll_bytes: int
+    max_decompressed_batch_bytes: int
     fetch_min_bytes: int
     fetch_max_bytes: int
     fetch_max_wait_ms: int

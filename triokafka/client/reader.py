@@ -110,6 +110,7 @@ class RangeReader:
         self._subscription = self.session.subscription
         self._fetcher = self.session.fetcher
         self._is_open = False
+        self._waiting: FetchedData | None = None
 
     async def __aenter__(self) -> Self:
         if self._owns_session:
@@ -194,8 +195,12 @@ class RangeReader:
         while self._left:
             self.session.changed = changed = trio.Event()
             self._check()
+            self._waiting = None
             if take():
                 return
+            if self._waiting is not None:
+                await self._waiting.unpack(self._world)
+                continue
             self._drop_read()
             if not self._left:
                 break
@@ -246,6 +251,8 @@ class RangeReader:
             for data, limit in self._current(_rows_below):
                 before = builder.rows
                 data.take_columns(builder, min(limit, self._batch_rows - before))
+                if data.is_waiting:
+                    self._waiting = data
                 self._advance(data, reached=builder.rows - before == limit)
                 if builder.rows >= self._batch_rows or builder.is_full or not data.done:
                     break
@@ -260,6 +267,9 @@ class RangeReader:
             room = min(limit, within)
             if room > 0:
                 records.extend(data.take(room))
+                if not records and data.is_waiting:
+                    self._waiting = data
+                    return False
                 if not records:
                     data.end = data.position
             self._advance(data, reached=len(records) == within)

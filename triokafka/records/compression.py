@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
-from triokafka.errors import ConfigurationError, CorruptRecordError, UnsupportedCodecError
+from triokafka.errors import ConfigurationError, CorruptRecordError, DecompressedSizeError, UnsupportedCodecError
 from triokafka.structs import Buffer
 
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -162,7 +162,8 @@ def decompress(codec: int | str, data: Buffer, *, max_size: int = DEFAULT_MAX_DE
     checksum.
 
     Raises:
-        CorruptRecordError: not valid for the codec, cut short, or larger than ``max_size``.
+        CorruptRecordError: not valid for the codec, or cut short.
+        DecompressedSizeError: larger than ``max_size``.
         UnsupportedCodecError: the package that the codec needs is missing; the message says what to install.
     """
     number = CODEC_IDS.get(codec, -1) if isinstance(codec, str) else codec
@@ -329,9 +330,9 @@ def _xxh32_short(data: bytes) -> int:
     return value ^ value >> 16
 
 
-def too_large(name: str, max_size: int) -> CorruptRecordError:
+def too_large(name: str, max_size: int) -> DecompressedSizeError:
     """The error for a batch that decompresses to more than its limit; ``name`` is the codec's."""
-    return CorruptRecordError(f"{name} data decompresses to more than the {max_size} bytes allowed for one batch")
+    return DecompressedSizeError(f"{name} data decompresses to more than the {max_size} bytes allowed for one batch")
 
 
 def _module(name: str, codec: str) -> Any:

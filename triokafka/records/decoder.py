@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from triokafka.errors import CorruptRecordError, KafkaError, UnsupportedCodecError
+from triokafka.errors import CorruptRecordError, DecompressedSizeError, KafkaError, UnsupportedCodecError
 from triokafka.records.aborted import AbortedTransactions
 from triokafka.records.batch import CODEC_MASK, CRC_COVERS_FROM, HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
 from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, decompress
@@ -45,7 +46,12 @@ class RecordDecoder:
 
     ``next_offset`` is the position to fetch from next: after the last record handed out, and past what was left out.
     ``leader_epoch`` and ``timestamp_type`` are those of the last batch looked at, -1 when unknown or without one.
-    ``decoded_bytes`` is how much of records, decompressed, `take_columns` has gone through.
+    ``decoded_bytes`` is how much of records, decompressed, `take_columns` has gone through; ``unpacked_bytes`` the size
+    of all batches decompressed so far.
+
+    With ``inline_bytes``, only a batch of at most so many bytes, compressed and decompressed, is decompressed by the
+    call that needs it. A larger one ends the call: `is_waiting` is then true, and the caller runs `unpacking` in a
+    thread and passes its result to `supply`, or its error to `fail`.
     """
 
     __slots__ = (
@@ -57,6 +63,7 @@ class RecordDecoder:
         "_failure",
         "_include_control",
         "_index",
+        "_inline_bytes",
         "_legacy",
         "_max_decompressed",
         "_origin",
@@ -64,6 +71,7 @@ class RecordDecoder:
         "_previous_delta",
         "_unpack",
         "_view",
+        "_waiting",
         "_walked",
         "decoded_bytes",
         "leader_epoch",
@@ -71,6 +79,7 @@ class RecordDecoder:
         "partition",
         "timestamp_type",
         "topic",
+        "unpacked_bytes",
     )
 
     def __init__(
@@ -85,6 +94,7 @@ class RecordDecoder:
         include_control: bool = False,
         max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
         unpacker: Unpacker | None = None,
+        inline_bytes: int = _ALL,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -92,6 +102,9 @@ class RecordDecoder:
         self.leader_epoch = -1
         self.timestamp_type = -1
         self.decoded_bytes = 0
+        self.unpacked_bytes = 0
+        self._inline_bytes = inline_bytes
+        self._waiting: tuple[BatchInfo, bool] | None = None
         self._view = memoryview(buffer).cast("B")
         self._walked = 0
         self._check_crc = check_crc
@@ -107,8 +120,10 @@ class RecordDecoder:
         self._position = self._end = self._index = 0
         self._previous_delta = -1
 
-    def take(self, limit: int = _ALL) -> list[ConsumerRecord]:
-        """The next records, at most ``limit``; an empty list when there are no more.
+    def take(self, limit: int = _ALL, most_bytes: int = _ALL) -> list[ConsumerRecord]:
+        """Return the next records, at most ``limit``; an empty list when there are no more, or when `is_waiting`.
+
+        Once batches of ``most_bytes`` have been decompressed, the call opens no further one.
 
         Raises:
             CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset. Records before
@@ -116,7 +131,8 @@ class RecordDecoder:
             UnsupportedCodecError: the next batch needs a package that is missing; otherwise the same.
         """
         out: list[ConsumerRecord] = []
-        if self._batch is None and self._failure is None:
+        most_unpacked = self.unpacked_bytes + most_bytes
+        if self._batch is None and self._failure is None and self._waiting is None:
             self._walk(
                 decode_batches(
                     out,
@@ -130,7 +146,12 @@ class RecordDecoder:
                 )
             )
         try:
-            while len(out) < limit and (info := self._current(rows=True)) is not None:
+            while len(out) < limit:
+                if out and self._batch is None and self.unpacked_bytes >= most_unpacked:
+                    break
+                info = self._current(rows=True)
+                if info is None:
+                    break
                 if self._legacy is not None:
                     self._take_legacy(info, out, limit)
                     continue
@@ -171,7 +192,7 @@ class RecordDecoder:
             CorruptRecordError: as ``take``, but nothing of the bad batch is handed out.
         """
         before = columns.rows
-        if self._batch is None and self._failure is None:
+        if self._batch is None and self._failure is None and self._waiting is None:
             *stopped, read = columns.append_batches(
                 limit,
                 most_bytes,
@@ -267,7 +288,9 @@ class RecordDecoder:
     def exhausted(self) -> bool:
         """Whether there is nothing left to take: no records, and no error to raise."""
         try:
-            return self.at_end or (self._failure is None and self._current(rows=False) is None)
+            return self.at_end or (
+                self._failure is None and self._current(rows=False) is None and self._waiting is None
+            )
         except KafkaError:
             return False  # whoever takes on is told
 
@@ -275,6 +298,47 @@ class RecordDecoder:
     def at_end(self) -> bool:
         """Whether every byte was read. False also where a partial batch follows, which `exhausted` looks at."""
         return self._walked == len(self._view) and self._batch is None and self._failure is None
+
+    # ---------------------------------------------------------------- decompressing in a thread
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next batch is to be decompressed elsewhere; see ``inline_bytes``."""
+        return self._waiting is not None
+
+    @property
+    def holds_unpacked(self) -> bool:
+        """Whether a decompressed batch is kept for the next call."""
+        return self._batch is not None and self._batch.codec != 0
+
+    def unpacking(self) -> Callable[[], Buffer]:
+        """Return the function that decompresses the batch that waits. It may run in any thread.
+
+        Raises `CorruptRecordError` and `UnsupportedCodecError`.
+        """
+        assert self._waiting is not None
+        info, _ = self._waiting
+        packed = self._view[info.position + HEADER_SIZE : info.end]
+        return partial(decompress, info.codec, packed, max_size=self._max_decompressed)
+
+    def supply(self, payload: Buffer) -> None:
+        """Go on with the batch that waited, decompressed."""
+        assert self._waiting is not None
+        (info, rows), self._waiting = self._waiting, None
+        try:
+            if not self._began(info, payload, rows):
+                self._walked += info.size
+                self._finish(info)
+        except CorruptRecordError as failure:
+            self._failure = self._located(failure)
+
+    def fail(self, error: CorruptRecordError | UnsupportedCodecError) -> None:
+        """Have the next call raise why the batch that waited could not be decompressed."""
+        assert self._waiting is not None
+        (info, _), self._waiting = self._waiting, None
+        self._failure = self._explained(error, info)
+
+    # ---------------------------------------------------------------- batches
 
     def _current(self, rows: bool) -> BatchInfo | None:
         if self._failure is not None:
@@ -301,8 +365,9 @@ class RecordDecoder:
             self.next_offset = info.next_offset
 
     def _open_batch(self, rows: bool) -> BatchInfo | None:
-        """Go to the next batch that has records to hand out, by row or by column; None at the end."""
-        while True:
+        """Go to the next batch that has records to hand out, by row or by column; None at the end, and at a batch that
+        waits to be decompressed."""
+        while self._waiting is None:
             try:
                 info = parse_batch(self._view, self._walked)
                 if info is None:
@@ -312,6 +377,8 @@ class RecordDecoder:
                         check_batch_crc(self._view, info)
                     if self._opened(info, rows):
                         return info
+                    if self._waiting is not None:
+                        break
                 elif self._aborted is not None and info.magic >= 2:
                     # Whose transaction ended there is to be known behind it, too.
                     with suppress(CorruptRecordError):
@@ -320,32 +387,57 @@ class RecordDecoder:
                 raise self._located(failure) from None
             self._walked += info.size
             self._finish(info)
+        return None
 
     def _opened(self, info: BatchInfo, rows: bool) -> bool:
         self.leader_epoch = info.partition_leader_epoch
         self.timestamp_type = info.timestamp_type
         if info.magic < 2:
             self._legacy = self._read_legacy(info)
+            self._walked += info.size
+            self._batch = info
+            return True
         elif self._left_out(info):
             return False
-        else:
-            start = info.position + HEADER_SIZE
-            if info.codec:
-                payload = self._unpack(info.codec, self._view[start : info.end], max_size=self._max_decompressed)
-                self._data, self._position, self._end = payload, 0, len(payload)
-                if rows:
-                    self._data, self._position, self._end = open_payload(payload, 0, len(payload))
-            elif rows:
-                self._data, self._position, self._end = open_payload(self._view, start, info.end)
-            else:
-                self._data, self._position, self._end = self._view, start, info.end
-            if not info.record_count:
-                if self._position != self._end:
-                    raise corrupt_batch("", 0, info.base_offset, "it has bytes, but no records")
+        payload: Buffer | None = None
+        if info.codec:
+            payload = self._unpacked(info)
+            if payload is None:
+                self._waiting = info, rows
                 return False
-            self._index = 0
-            self._previous_delta = -1
-            self._origin = RecordOrigin(self.topic, self.partition, self.leader_epoch, self.timestamp_type)
+        return self._began(info, payload, rows)
+
+    def _unpacked(self, info: BatchInfo) -> Buffer | None:
+        """The decompressed records of a batch; None when that is too much to do here."""
+        packed = self._view[info.position + HEADER_SIZE : info.end]
+        if len(packed) > self._inline_bytes:
+            return None
+        try:
+            return self._unpack(info.codec, packed, max_size=min(self._max_decompressed, self._inline_bytes))
+        except DecompressedSizeError as error:
+            if self._inline_bytes < self._max_decompressed:
+                return None
+            raise self._explained(error, info) from None
+
+    def _began(self, info: BatchInfo, payload: Buffer | None, rows: bool) -> bool:
+        """Begin with a batch of format v2, whose records are in ``payload`` if it is compressed. False: it has none."""
+        start = info.position + HEADER_SIZE
+        if payload is not None:
+            self.unpacked_bytes += len(payload)
+            self._data, self._position, self._end = payload, 0, len(payload)
+            if rows:
+                self._data, self._position, self._end = open_payload(payload, 0, len(payload))
+        elif rows:
+            self._data, self._position, self._end = open_payload(self._view, start, info.end)
+        else:
+            self._data, self._position, self._end = self._view, start, info.end
+        if not info.record_count:
+            if self._position != self._end:
+                raise corrupt_batch("", 0, info.base_offset, "it has bytes, but no records")
+            return False
+        self._index = 0
+        self._previous_delta = -1
+        self._origin = RecordOrigin(self.topic, self.partition, self.leader_epoch, self.timestamp_type)
         self._walked += info.size
         self._batch = info
         return True
@@ -382,11 +474,22 @@ class RecordDecoder:
             if message.offset >= self.next_offset
         ]
 
+    def _explained(
+        self, error: CorruptRecordError | UnsupportedCodecError, info: BatchInfo
+    ) -> CorruptRecordError | UnsupportedCodecError:
+        """The same error with the partition; for a batch that is too large, also with what to do."""
+        if isinstance(error, DecompressedSizeError):
+            error = DecompressedSizeError(
+                f"the batch of offsets {info.base_offset} to {info.last_offset} ({info.record_count} records,"
+                f" {info.size} bytes compressed) is too large: {error}; raise max_decompressed_batch_bytes to read it"
+            )
+        return self._located(error) if isinstance(error, CorruptRecordError) else error
+
     def _located(self, failure: CorruptRecordError) -> CorruptRecordError:
         """The same error with the partition, and the position from which reading cannot go on."""
         if not self.topic or str(failure).startswith(f"{self.topic}-"):
             return failure
-        return CorruptRecordError(f"{self.topic}-{self.partition} at offset {self.next_offset}: {failure}")
+        return type(failure)(f"{self.topic}-{self.partition} at offset {self.next_offset}: {failure}")
 
 
 def decode_records(

@@ -21,7 +21,15 @@ class FetchedBatch:
     values are bytes; deserializers are not applied.
     """
 
-    __slots__ = ("_aborted", "_records", "_unpacker", "next_offset", "start_offset", "topic_partition")
+    __slots__ = (
+        "_aborted",
+        "_max_decompressed",
+        "_records",
+        "_unpacker",
+        "next_offset",
+        "start_offset",
+        "topic_partition",
+    )
 
     def __init__(self, data: FetchedData, next_offset: int, size: int) -> None:
         self.topic_partition: TopicPartition = data.partition
@@ -30,6 +38,7 @@ class FetchedBatch:
         self._records = data.records if size == data.size else memoryview(data.records)[:size]
         self._aborted = data.aborted
         self._unpacker = data.unpacker
+        self._max_decompressed = data.max_decompressed
 
     def _decoder(self) -> RecordDecoder:
         return RecordDecoder(
@@ -40,6 +49,7 @@ class FetchedBatch:
             check_crc=False,
             aborted=self._aborted,
             unpacker=self._unpacker,
+            max_decompressed=self._max_decompressed,
         )
 
     @property

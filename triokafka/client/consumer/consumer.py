@@ -192,6 +192,7 @@ class Consumer:
             max_records: most records in all; the option ``max_poll_records`` (500) when None.
 
         Raises:
+            DecompressedSizeError: a batch decompresses to more than ``max_decompressed_batch_bytes``.
             CorruptRecordError, RecordDeserializationError: names topic, partition and offset; seek past it to go on,
                 or see ``deserialization_error_policy``.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with ``auto_offset_reset="none"``.
@@ -222,7 +223,7 @@ class Consumer:
         """
         from triokafka.records.arrow import ArrowBuilder
 
-        builder = ArrowBuilder(columns, values=values)
+        builder = ArrowBuilder(columns, values=values, most_bytes=self.options.max_poll_bytes)
         limit = self._limit(max_records)
         with self._engine.user("poll_arrow"):
             self._delivery.put_back()

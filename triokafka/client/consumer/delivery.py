@@ -19,7 +19,12 @@ from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.listener import Records, intercept_records
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.client.serializers import Deserializer
-from triokafka.errors import CorruptRecordError, RecordDeserializationError, UnsupportedCodecError
+from triokafka.errors import (
+    CorruptRecordError,
+    DecompressedSizeError,
+    RecordDeserializationError,
+    UnsupportedCodecError,
+)
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -68,6 +73,11 @@ class Delivery:
         self._convert = _converter(
             options.key_deserializer, options.value_deserializer, raw=options.deserialization_error_policy == "raw"
         )
+        self._max_bytes = options.max_poll_bytes
+        self._bytes_left = 0
+        self._opened: FetchedData | None = None
+        self.waiting: FetchedData | None = None
+        """Data whose next batch the last call could not decompress itself."""
         self._runs: deque[_Run] = deque()  # the first one is being iterated over
 
     @property
@@ -94,14 +104,17 @@ class Delivery:
 
     def _take(self, limit: int) -> list[_Run]:
         taken: list[_Run] = []
+        self.waiting = None
+        self._bytes_left = self._max_bytes
         for data, state in self._buffer.current():
-            if limit <= 0:
+            if limit <= 0 or self._bytes_left <= 0:
                 break
             if data.error is not None:
                 if taken:
                     break
                 self._fetcher.meet_error(data)
                 continue
+            self._open(data)
             before = data.position
             got = len(taken)
             try:
@@ -111,7 +124,16 @@ class Delivery:
                     raise
                 limit = 0
             self._advance(data, nothing_in_hand=state.finished == before and len(taken) == got)
+            if self.waiting is not None:
+                break
         return taken
+
+    def _open(self, data: FetchedData) -> None:
+        """Keep at most one decompressed batch: others may have been left in the middle, by a pause or a seek."""
+        if self._opened is not data:
+            if self._opened is not None:
+                self._opened.release()
+            self._opened = data
 
     def take_columns(self, builder: ArrowBuilder, limit: int) -> int:
         """Add records of as many partitions as it takes to an Arrow batch, at most ``limit``; returns how many.
@@ -119,14 +141,16 @@ class Delivery:
         Errors as in `take`. Deserializers and interceptors see nothing of it.
         """
         total = 0
+        self.waiting = None
         for data, state in self._buffer.current():
-            if total >= limit:
+            if total >= limit or builder.is_full:
                 break
             if data.error is not None:
                 if total:
                     break
                 self._fetcher.meet_error(data)
                 continue
+            self._open(data)
             before = data.position
             try:
                 rows = self._undamaged(data, partial(data.take_columns, builder, limit - total))
@@ -136,6 +160,8 @@ class Delivery:
                 raise
             total += rows
             self._advance(data, nothing_in_hand=state.finished == before and not rows)
+            if data.is_waiting:
+                self.waiting = data
             if not data.exhausted:
                 break  # the limit, corrupt bytes, or a full column
         self.delivered += total
@@ -143,6 +169,7 @@ class Delivery:
 
     def take_batch(self) -> FetchedBatch | None:
         """The next piece of fetched data as it is. Errors as in `take`, with checksums verified first."""
+        self.waiting = None
         for data, _ in self._buffer.current():
             if data.error is not None:
                 self._fetcher.meet_error(data)
@@ -169,13 +196,13 @@ class Delivery:
                 return read()
             except CorruptRecordError as error:
                 behind = data.behind_damage()
-                if behind is None or not self._skips_damage:
+                if behind is None or not self._skips_damage or isinstance(error, DecompressedSizeError):
                     what = (
                         str(error)
                         if behind is None
                         else f"{error}; the position stays there, seek to {behind} to pass over it"
                     )
-                    located = CorruptRecordError(what)
+                    located = type(error)(what)
                     located.next_offset = behind
                     raise located from None
                 self.batches_skipped += 1
@@ -191,12 +218,19 @@ class Delivery:
             self._subscription.finish(data.partition, data.position)
         if data.exhausted:
             self._buffer.finished(data)
+            if self._opened is data:
+                self._opened = None
 
     def _take_from(self, data: FetchedData, limit: int, taken: list[_Run]) -> int:
         count = 0
-        while count < limit:
+        while count < limit and self._bytes_left > 0:
             start = data.position
-            records = self._undamaged(data, partial(data.take, limit - count))
+            unpacked = data.unpacked_bytes
+            records = self._undamaged(data, partial(data.take, limit - count, self._bytes_left))
+            if data.is_waiting and not records:
+                self.waiting = data
+                break
+            self._bytes_left -= max(0, data.unpacked_bytes - unpacked)
             if not records:
                 # At the end, also where that could not be seen from outside.
                 data.end = data.position

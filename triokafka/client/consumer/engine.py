@@ -358,6 +358,11 @@ class Engine:
                     found = look()
                     if found if truthy else found is not None:
                         return found
+                    if truthy and self.delivery.waiting is not None:
+                        # A batch too large for the event loop; also when time is over, or it would never be read.
+                        waiting, self.delivery.waiting = self.delivery.waiting, None
+                        await waiting.unpack(self.world)
+                        continue
                 now = self.world.now()
                 if now >= give_up_at:
                     return None

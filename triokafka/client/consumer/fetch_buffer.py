@@ -6,19 +6,22 @@ A plain object. Data is stale, and dropped, when its partition's position was mo
 from __future__ import annotations
 
 import struct
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
-from triokafka.errors import CorruptRecordError, KafkaError
+from triokafka.errors import CorruptRecordError, KafkaError, UnsupportedCodecError
 from triokafka.records import ConsumerRecord, RecordDecoder, iter_batches
 from triokafka.records.batch import check_batch_crc
+from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED
 from triokafka.records.unpacker import Unpacker
 from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:
     from triokafka.records.arrow import ArrowBuilder
+    from triokafka.world import World
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _INT32: Final = struct.Struct(">i")
@@ -27,6 +30,9 @@ _EPOCH_AT: Final = 12
 _MAGIC_AT: Final = 16
 _LAST_DELTA_AT: Final = 23
 _SMALLEST_LENGTH: Final = 14
+_ALL: Final = sys.maxsize
+INLINE_BYTES: Final = 4 << 20
+"""Batches of up to so many bytes are decompressed in the event loop, in a few milliseconds; larger ones in a thread."""
 
 
 def _last_batch(view: memoryview, most: int) -> int:
@@ -73,6 +79,7 @@ class FetchedData:
     __slots__ = (
         "_check_crcs",
         "_decoder",
+        "_max_decompressed",
         "aborted",
         "done",
         "end",
@@ -98,6 +105,7 @@ class FetchedData:
         check_crcs: bool = True,
         error: KafkaError | None = None,
         unpacker: Unpacker | None = None,
+        max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
     ) -> None:
         self.partition = partition
         self.version = version
@@ -116,10 +124,11 @@ class FetchedData:
         self.unpacker = unpacker
         self.leader_epoch = -1
         self._check_crcs = check_crcs
-        self._decoder = self.decoder()
+        self._max_decompressed = max_decompressed
+        self._decoder = self.decoder(INLINE_BYTES)
 
-    def decoder(self) -> RecordDecoder:
-        """A new decoder for what was not handed out yet."""
+    def decoder(self, inline_bytes: int = _ALL) -> RecordDecoder:
+        """A new decoder for what was not handed out yet; see `RecordDecoder` for ``inline_bytes``."""
         return RecordDecoder(
             self.records,
             topic=self.partition.topic,
@@ -128,15 +137,51 @@ class FetchedData:
             check_crc=self._check_crcs,
             aborted=self.aborted,
             unpacker=self.unpacker,
+            max_decompressed=self._max_decompressed,
+            inline_bytes=inline_bytes,
         )
 
-    def take(self, limit: int) -> list[ConsumerRecord]:
-        """The next records, at most ``limit``; an empty list at the end. Moves ``position``.
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next batch is too large to be decompressed by the call that needs it; see `unpack`."""
+        return self._decoder.is_waiting
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Bytes that the batches decompressed so far have."""
+        return self._decoder.unpacked_bytes
+
+    @property
+    def max_decompressed(self) -> int:
+        """Most bytes that one batch may decompress to."""
+        return self._max_decompressed
+
+    async def unpack(self, world: World) -> None:
+        """Decompress in a thread the batch that waits. What is wrong with it, the next call for records raises.
+
+        If cancelled, the batch still waits.
+        """
+        decoder = self._decoder  # the position may be moved meanwhile, which makes a new one
+        try:
+            payload = await world.run_in_thread(decoder.unpacking())
+        except (CorruptRecordError, UnsupportedCodecError) as error:
+            decoder.fail(error.with_traceback(None))
+        else:
+            decoder.supply(payload)
+
+    def release(self) -> None:
+        """Let go of a decompressed batch; the next call for records decompresses it again."""
+        if self._decoder.holds_unpacked:
+            self._decoder = self.decoder(INLINE_BYTES)
+
+    def take(self, limit: int, most_bytes: int = _ALL) -> list[ConsumerRecord]:
+        """Return the next records, at most ``limit``; an empty list at the end, and when `is_waiting`. Moves
+        ``position``. For ``most_bytes`` see `RecordDecoder.take`.
 
         Raises:
             CorruptRecordError: with topic, partition and offset; ``position`` stays, and so does the error.
         """
-        records = self._decoder.take(limit)
+        records = self._decoder.take(limit, most_bytes)
         self.position = self._decoder.next_offset
         self.leader_epoch = self._decoder.leader_epoch
         return records
@@ -193,7 +238,7 @@ class FetchedData:
     def rewind(self, position: int) -> None:
         """Hand out again from ``position``, which earlier calls have passed."""
         self.position = position
-        self._decoder = self.decoder()
+        self._decoder = self.decoder(INLINE_BYTES)
 
 
 class FetchBuffer:

@@ -322,6 +322,7 @@ class Fetcher:
             aborted=aborted,
             check_crcs=self._options.check_crcs,
             unpacker=self._unpacker,
+            max_decompressed=self._options.max_decompressed_batch_bytes,
         )
         if data.end is None and len(records) >= target.max_bytes:
             self._put_error(
