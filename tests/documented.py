@@ -1,36 +1,38 @@
-"""What the documentation shows is run: programs, fragments, tests and commands, page by page and from top to bottom.
+"""What the documentation shows is run: programs, tests and commands, page by page and from top to bottom.
 
-A page has one broker and one directory for all of its blocks. Where a block alone says too little, an HTML comment
-right before it, which readers do not see, says the rest:
+A page has one broker and one directory for all of its blocks, and each block is run exactly as it is shown. An HTML
+comment right before a block says how it ends or why it is left out; it never adds code:
 
-- ``<!-- given CODE -->``: run before the block, as part of it (``CODE`` may have several lines).
 - ``<!-- until TEXT -->``: the program would go on for ever; it is interrupted once it has printed a line with TEXT. A
   command, whatever TEXT is, once it has printed the lines below it, in any order.
 - ``<!-- not run: REASON -->``.
 
 A ``python`` block below a line such as "`name.py`:" is kept in that file for the commands that follow. One with
-``def test_`` is run by pytest; one that awaits outside of a function is the body of a Trio program, in which
-``producer``, ``consumer`` and ``admin`` are open, if it uses them and does not make them; any other is a program. In a
-``console`` block what follows ``$ `` is a command, and the lines below are all that it prints, in which ``…`` stands
-for anything. Brokers that are started so run until the page ends. Addresses on this machine are replaced by addresses
-with free ports, and commands for which ``localhost:9092`` goes without saying are told.
+``def test_`` is run by pytest, any other is a program. On a page that says so (`_SESSION`), the Python blocks go into
+one interpreter, one after the other. In a ``console`` block what follows ``$ `` is a command, and the lines below are
+all that it prints, in which ``…`` stands for anything. Brokers that are started so run until the page ends; a page that
+only mentions ``localhost:9092`` finds one there. Addresses on this machine are replaced by addresses with free ports;
+the environment names the broker for commands that do not.
+
+What a block needs is the ``pip install`` command above it in its section, or else the first one on the page.
 """
 
 from __future__ import annotations
 
-import ast
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
-import textwrap
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from tests.broker_process import broker_process, free_port
 
@@ -41,16 +43,24 @@ SECONDS = 600.0
 _BLOCK = re.compile(
     r"(?:^`([\w-]+\.py)`[^\n]*:\n\n)?((?:^<!-- .*?-->\n)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
-_COMMENT = re.compile(r"^<!-- (given|until|not run:)\s(.*?)\s*-->$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^<!-- (until|not run:)\s(.*?)\s*-->$", re.MULTILINE | re.DOTALL)
 _ADDRESS = re.compile(r"\b(localhost|127\.0\.0\.1):([1-9]\d*)")
 _SERVICE = re.compile(r"triokafka (broker|cluster)\b(?!.*--help)")
 _ASKING = re.compile(r"\btriokafka (?:(?:topics|configs|groups) [a-z-]+|produce|consume)\b(?!.*--bootstrap-server)")
-_OPEN = {
-    "producer": 'triokafka.Producer(bootstrap_servers="localhost:9092")',
-    "consumer": 'triokafka.Consumer("orders", bootstrap_servers="localhost:9092", group_id="documented",'
-    ' auto_offset_reset="earliest")',
-    "admin": 'triokafka.AdminClient(bootstrap_servers="localhost:9092")',
-}
+_INSTALL = re.compile(r"pip install ((?:'[^'\n]+'|[a-z][\w.-]*)(?: (?:'[^'\n]+'|[a-z][\w.-]*))*)")
+_SESSION = "The blocks of this page go into one Python session, one after the other."
+_INTERPRETER = """
+import sys, traceback
+names = {"__name__": "__main__"}
+for path in sys.stdin:
+    try:
+        with open(path.strip()) as file:
+            exec(compile(file.read(), path.strip(), "exec"), names)
+    except BaseException:
+        traceback.print_exc()
+        sys.exit(1)
+    print("the block is done", flush=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -61,10 +71,11 @@ class Block:
     line: int
     language: str
     code: str
-    given: str
     until: str
     not_run: str
     file: str
+    install: tuple[str, ...]
+    in_session: bool
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -73,16 +84,32 @@ class Block:
 def blocks_of(page: Path) -> list[Block]:
     """The blocks of a page in the languages that can be run."""
     text = page.read_text(encoding="utf-8")
+    session = _SESSION in text
     found = []
     for match in _BLOCK.finditer(text):
         file, comments, language, code = match.groups()
         if language in LANGUAGES:
             said = dict(_COMMENT.findall(comments))
             line = text.count("\n", 0, match.start(3)) + 1
-            given = textwrap.dedent(said.get("given", ""))
             until, not_run = said.get("until", ""), said.get("not run:", "")
-            found.append(Block(page, line, language, code, given, until, not_run, file or ""))
+            install = _everything(text) if session else _install(text, match.start())
+            in_session = session and language == "python"
+            found.append(Block(page, line, language, code, until, not_run, file or "", install, in_session))
     return found
+
+
+def _install(text: str, position: int) -> tuple[str, ...]:
+    """Return what a reader has installed at this place; the package alone where the page says nothing."""
+    section = text.rfind("\n## ", 0, position)
+    commands = _INSTALL.findall(text[section + 1 : position])[-1:] or _INSTALL.findall(text[:position])[:1]
+    return tuple(shlex.split(commands[0])) if commands else ("triokafka",)
+
+
+def _everything(text: str) -> tuple[str, ...]:
+    """All that the commands of a page install together."""
+    words = {word for command in _INSTALL.findall(text) for word in shlex.split(command)}
+    extras = {extra for word in words if word.startswith("triokafka[") for extra in word[10:-1].split(",")}
+    return f"triokafka[{','.join(sorted(extras))}]", *sorted(word for word in words if not word.startswith("triokafka"))
 
 
 class Reader:
@@ -90,24 +117,21 @@ class Reader:
 
     Args:
         directory: where the reader works.
-        python: the interpreter of the reader's environment; another one than ours must have the package installed.
+        python: the interpreter of the reader's environment, for each block; another one than ours must have the
+            package installed.
     """
 
-    def __init__(self, page: Path, directory: Path, python: str = sys.executable) -> None:
-        self._python = python
+    def __init__(
+        self, page: Path, directory: Path, python: Callable[[Block], str] = lambda block: sys.executable
+    ) -> None:
+        self._choose_python = python
+        self._python = sys.executable
+        self._session: subprocess.Popen[str] | None = None
         self._blocks = blocks_of(page)
         self._directory = directory
         self._ports: dict[str, int] = {}
         self._ends = ExitStack()
         self._broker = ExitStack()  # one that the page does not start itself
-        binaries = Path(python).parent
-        self._environment = {
-            **os.environ,
-            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT) if python == sys.executable else "",
-            "PYTHONUNBUFFERED": "1",
-            "COLUMNS": "120",
-        }
 
     def __enter__(self) -> Reader:
         return self
@@ -116,14 +140,29 @@ class Reader:
         self._ends.close()
         self._broker.close()
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        ours = self._python == sys.executable
+        found = {
+            **os.environ,
+            "PATH": f"{Path(self._python).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONUNBUFFERED": "1",
+            "COLUMNS": "120",
+        }
+        found.pop("PYTHONPATH", None)
+        if ours:
+            found["PYTHONPATH"] = str(ROOT)
+        if "9092" in self._ports:
+            found["TRIOKAFKA_BOOTSTRAP_SERVERS"] = f"localhost:{self._ports['9092']}"
+        return found
+
     def run(self, block: Block) -> None:
         """Run one block. Fails with what it complained about."""
-        wanted = "localhost:9092" in _asked(self._script(block)) and not _SERVICE.search(block.code)
+        self._python = self._choose_python(block)
+        wanted = ("localhost:9092" in block.code or _ASKING.search(block.code)) and not _SERVICE.search(block.code)
         if wanted and "9092" not in self._ports:
             self._ports["9092"] = int(self._broker.enter_context(broker_process()).rpartition(":")[2])
         if block.language == "console":
-            if block.given:
-                self._command(block, self._here(block.given), "")
             for line, expected in _commands(block.code):
                 if block.until:
                     self._interrupt(block, ["bash", "-c", f"exec {self._here(line)}"], expected.split("\n"))
@@ -131,14 +170,16 @@ class Reader:
                     self._command(block, self._here(line), self._here(expected))
             return
         program = self._directory / (block.file or f"test_line_{block.line}.py")
-        program.write_text(self._here(self._script(block)), encoding="utf-8")
+        program.write_text(self._here(block.code), encoding="utf-8")
         if block.file and "def test_" not in block.code:
-            commands = [one.given + one.code for one in self._blocks if one.language == "console" and not one.not_run]
+            commands = [one.code for one in self._blocks if one.language == "console" and not one.not_run]
             assert any(block.file in command for command in commands), f"{block}: {block.file} is never run"
         elif "def test_" in block.code:
             plugin = _plugin() if self._python == sys.executable else []
             command = [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, program.name]
             self._finish(block, command)
+        elif block.in_session:
+            self._continue(block, program.name)
         elif block.until:
             self._interrupt(block, [self._python, program.name], [block.until])
         else:
@@ -150,25 +191,25 @@ class Reader:
             self._ports[match[2]] = port
             return f"{match[1]}:{port}"
 
-        return _ADDRESS.sub(address, _asked(text))
+        return _ADDRESS.sub(address, text)
 
-    def _script(self, block: Block) -> str:
-        code = block.given + "\n" + block.code
-        if block.language != "python" or "def test_" in code or not _awaits(code):
-            return code
-        names = _names(code)
-        opened = [f"{made} as {name}" for name, made in _OPEN.items() if names.get(name) is False]
-        head = f"async with {', '.join(opened)}:" if opened else "if True:"
-        return "\n".join(
-            [
-                "import trio, triokafka",
-                "from triokafka import *",
-                "async def main():",
-                f"    {head}",
-                textwrap.indent(code, " " * 8, lambda line: bool(line.strip())),
-                "trio.run(main)",
-            ]
-        )
+    def _continue(self, block: Block, program: str) -> None:
+        """Run a block in the page's interpreter, behind the blocks before it."""
+        if self._session is None:
+            # A pipe that is not read would fill: Spark prints a lot.
+            self._complaints = self._ends.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
+            self._session = self._start([self._python, "-c", _INTERPRETER], stderr=self._complaints)
+        process = self._session
+        assert process.stdin is not None
+        process.stdin.write(f"{program}\n")
+        process.stdin.flush()
+        printed = []
+        for line in _lines(process):
+            if line == "the block is done\n":
+                return
+            printed.append(line)
+        self._complaints.seek(0)
+        raise AssertionError(f"{block}: it failed\n{''.join(printed)}\n{self._complaints.read()[-20_000:]}")
 
     def _finish(self, block: Block, command: list[str]) -> None:
         done = subprocess.run(
@@ -195,13 +236,14 @@ class Reader:
         _, complaints = process.communicate(timeout=SECONDS)
         assert not missing, f"{block}: never printed {missing}\n{''.join(printed)}\n{complaints}"
 
-    def _start(self, command: list[str]) -> subprocess.Popen[str]:
+    def _start(self, command: list[str], stderr: Any = subprocess.PIPE) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             command,
             cwd=self._directory,
             env=self._environment,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
         self._ends.callback(_end, process)
@@ -235,10 +277,6 @@ def _plugin() -> list[str]:
     return [] if installed else ["-p", "triokafka.testing.plugin"]
 
 
-def _asked(text: str) -> str:
-    return _ASKING.sub(r"\g<0> --bootstrap-server localhost:9092", text)
-
-
 def _commands(code: str) -> Iterator[tuple[str, str]]:
     """Each command, its continued lines joined, with what is shown below it."""
     for part in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
@@ -258,27 +296,6 @@ def _pattern(expected: str) -> re.Pattern[str]:
 
 def _trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").split("\n"))
-
-
-def _awaits(code: str) -> bool:
-    """Whether it awaits outside of any function."""
-    pending: list[ast.AST] = list(ast.parse(code).body)
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Await | ast.AsyncWith | ast.AsyncFor):
-            return True
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            pending += ast.iter_child_nodes(node)
-    return False
-
-
-def _names(code: str) -> dict[str, bool]:
-    """The names that it uses, each with whether it gives them a value."""
-    found: dict[str, bool] = {}
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Name):
-            found[node.id] = found.get(node.id, False) or isinstance(node.ctx, ast.Store)
-    return found
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str]:

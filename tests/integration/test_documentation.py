@@ -36,6 +36,20 @@ def test_blocks_that_are_not_run_say_why_and_are_few() -> None:
     assert len(left_out) * 6 < len(blocks), left_out
 
 
+def test_no_page_hides_code_that_its_blocks_need() -> None:
+    hidden = [str(page.relative_to(ROOT)) for page in PAGES if re.search(r"<!--\s*given\b", page.read_text("utf-8"))]
+    assert hidden == []
+
+
+def test_page_that_needs_a_broker_says_how_to_start_one() -> None:
+    silent = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        if "localhost:9092" in text and "triokafka broker" not in text:
+            silent.append(page.name)
+    assert silent == []
+
+
 def test_block_that_fails_is_noticed(tmp_path: Path) -> None:
     page = ROOT / "docs" / "quickstart.md"
     block = next(block for block in blocks_of(page) if block.language == "python")
@@ -88,7 +102,7 @@ def test_tutorial_copied_from_the_site_works_in_a_fresh_environment(tmp_path: Pa
     print(f"installed in {time.monotonic() - clock:.0f} s")
     work = tmp_path / "work"
     work.mkdir()
-    with Reader(tutorial, work, python) as reader:
+    with Reader(tutorial, work, lambda block: python) as reader:
         for block in blocks:
             if not block.not_run:
                 clock = time.monotonic()

@@ -1,0 +1,157 @@
+"""The newcomer's path: every block of the documentation in a fresh environment with only what its page says to install.
+
+``python -m tests.newcomer [PAGE …]`` builds a wheel, makes one virtual environment for each set of packages that the
+pages name, and runs the blocks of each page in an empty directory, as they are shown. It prints a line for each block
+and ends with status 1 when one fails. ``--pure`` builds the wheel without compiled kernels, which takes a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.documented import ROOT, Block, Reader, blocks_of
+
+_OURS = re.compile(r"triokafka(\[[\w,-]+\])?")
+EXAMPLES = {
+    "examples/test_with_broker.py": ("triokafka[testing]", "kafka-python"),
+    "examples/test_session_timeout.py": ("triokafka[testing]",),
+    "examples/simulation.py": ("triokafka",),
+}
+"""Programs of ``examples/`` that need no address, with what their users have installed."""
+
+
+class Outcome(NamedTuple):
+    """One block or program: where it stands, what was installed, how long it took, and why it failed."""
+
+    where: str
+    installed: tuple[str, ...]
+    seconds: float
+    failure: str
+
+
+class Environments:
+    """Virtual environments in a directory, one for each set of packages; each is made once.
+
+    Each has exactly what ``pip install`` brings for its set, from a wheel of the package. Nothing is shared but pip's
+    cache of downloads.
+    """
+
+    def __init__(self, directory: Path, *, pure: bool = False) -> None:
+        self._directory = directory
+        self._pure = pure
+        self._wheel: Path | None = None
+        self._made: dict[tuple[str, ...], str] = {}
+
+    def python(self, packages: Sequence[str]) -> str:
+        """Return the interpreter of the environment that has these packages."""
+        key = tuple(sorted(packages))
+        if key not in self._made:
+            environment = self._directory / f"environment-{len(self._made)}"
+            _run([sys.executable, "-m", "venv", str(environment)])
+            python = str(environment / "bin" / "python")
+            wheel = str(self.wheel())
+            wanted = [_OURS.sub(lambda found: f"{wheel}{found[1] or ''}", name, count=1) for name in packages]
+            _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted])
+            self._made[key] = python
+        return self._made[key]
+
+    def wheel(self) -> Path:
+        """Return the wheel that is installed; built from the checkout when it is first needed."""
+        if self._wheel is None:
+            target = self._directory / "wheel"
+            environment = {**os.environ, **({"TRIOKAFKA_PURE": "1"} if self._pure else {})}
+            _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(target), str(ROOT)],
+                 environment)  # fmt: skip
+            (self._wheel,) = target.glob("triokafka-*.whl")
+        return self._wheel
+
+
+def pages() -> list[Path]:
+    """All pages with blocks of code."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [page for page in found if blocks_of(page)]
+
+
+def read(page: Path, environments: Environments, directory: Path) -> Iterator[Outcome]:
+    """Run the blocks of a page from top to bottom in an empty directory."""
+    directory.mkdir()
+    with Reader(page, directory, lambda block: environments.python(block.install)) as reader:
+        for block in blocks_of(page):
+            if not block.not_run:
+                environments.python(block.install)  # making it does not count as the block's time
+                yield _outcome(reader, block)
+
+
+def _outcome(reader: Reader, block: Block) -> Outcome:
+    began = time.monotonic()
+    failure = ""
+    try:
+        reader.run(block)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        failure = str(error)
+    return Outcome(str(block), block.install, time.monotonic() - began, failure)
+
+
+def run_example(path: str, environments: Environments, directory: Path) -> Outcome:
+    """Run a program of ``examples/`` from a directory that has nothing else in it."""
+    directory.mkdir()
+    program = directory / Path(path).name
+    program.write_bytes((ROOT / path).read_bytes())
+    python = environments.python(EXAMPLES[path])
+    tests = program.name.startswith("test_")
+    command = [python, "-m", "pytest", "-q", program.name] if tests else [python, program.name]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    began = time.monotonic()
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    failure = "" if done.returncode == 0 else f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return Outcome(path, EXAMPLES[path], time.monotonic() - began, failure)
+
+
+def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1_800, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
+
+
+def main() -> int:
+    """Run the pages that the command line names, or all of them and the examples; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.newcomer", description=__doc__.splitlines()[0])
+    parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE", help="such as README.md docs/quickstart.md")
+    parser.add_argument("--pure", action="store_true", help="build the wheel without compiled kernels")
+    arguments = parser.parse_args()
+    failed = total = 0
+    with tempfile.TemporaryDirectory(prefix="triokafka-newcomer-") as name:
+        directory = Path(name)
+        environments = Environments(directory, pure=arguments.pure)
+        for outcome in _all([page.resolve() for page in arguments.pages], environments, directory):
+            total += 1
+            failed += bool(outcome.failure)
+            verdict = "FAILED" if outcome.failure else "passed"
+            print(f"{verdict} {outcome.seconds:6.1f} s  {outcome.where:40} {' '.join(outcome.installed)}", flush=True)
+            if outcome.failure:
+                print(outcome.failure, flush=True)
+    print(f"{total - failed} of {total} passed")
+    return 1 if failed else 0
+
+
+def _all(chosen: Sequence[Path], environments: Environments, directory: Path) -> Iterator[Outcome]:
+    for number, page in enumerate(chosen or pages()):
+        yield from read(page, environments, directory / f"page-{number}")
+    if not chosen:
+        for number, path in enumerate(EXAMPLES):
+            yield run_example(path, environments, directory / f"example-{number}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
