@@ -250,10 +250,10 @@ def test_a_deal_that_would_take_too_long_to_perfect_is_complete_and_as_even_as_c
 @pytest.mark.parametrize(
     ("dealt", "cooperative", "wrong"),
     [
-        ({"a": [0]}, False, r"returned nothing for the members \['b'\]"),
-        ({"a": [0], "b": [], "c": [1]}, False, r"returned shares for \['c'\], which are not in the group"),
-        ({"a": [0, 1], "b": [1]}, False, "gave t-1 to 'a' and to 'b'"),
-        ({"a": [], "b": [0]}, True, "is cooperative, but gave t-0 to 'b' before 'a' has given it up"),
+        ({"a": [0]}, False, r"returned no assignment for the members \['b'\]"),
+        ({"a": [0], "b": [], "c": [1]}, False, r"returned assignments for \['c'\], which are not members"),
+        ({"a": [0, 1], "b": [1]}, False, "assigned t-1 to 'a' and to 'b'"),
+        ({"a": [], "b": [0]}, True, "is cooperative, but assigned t-0 to 'b' while 'a' still owns it"),
         ({"a": [], "b": [0]}, False, None),
         ({"a": [0], "b": [2]}, True, None),  # 2 is said to be held by both
         ({"a": [2, 0], "b": [1]}, True, None),
