@@ -1,5 +1,5 @@
-"""Partition assignment strategies: pure functions over members, subscriptions and partition counts, and the objects
-that put them under Kafka's names. Nothing here talks to a broker."""
+"""Partition assignment strategies: pure functions over members, subscriptions and partition counts, and the assignor
+classes that offer them under Kafka's names. This package does not talk to brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUILT_IN: Final[dict[str, type[PartitionAssignor]]] = {
     assignor.name: assignor
     for assignor in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
-"""Wire name to class."""
+"""Assignor classes by protocol name."""
 
 JAVA_NAMES: Final = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
@@ -32,7 +32,7 @@ JAVA_NAMES: Final = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""The class names that stand in Kafka's configuration files."""
+"""Kafka's Java class names, as used in configuration files, to protocol names."""
 
 __all__ = [
     "BUILT_IN",

@@ -1,7 +1,7 @@
-"""What an assignor is: the strategy by which the leader of a group deals partitions to members.
+"""The assignor interface: the strategy with which a group's leader assigns partitions to members.
 
-Lives here: the interface, its value types, the order of members, and how the option
-``partition_assignment_strategy`` is turned into objects. An assignor never talks to a broker and never sees a clock.
+Also here: its value types, the order of members, and the resolution of ``partition_assignment_strategy`` into
+assignors. An assignor does not talk to brokers and does not read a clock.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ENTRY_POINT_GROUP = "triokafka.assignors"
 
 
 class MemberSubscription(NamedTuple):
-    """What one member said when it joined.
+    """The subscription that one member sent with its JoinGroup.
 
-    ``owned_partitions`` is what it held then (empty under the eager protocol), ``generation`` the generation in which
-    it got them (-1 unknown); ``user_data`` belongs to the assignor.
+    ``owned_partitions`` are the partitions that the member owned then (empty under the eager protocol) and
+    ``generation`` is the generation in which it received them (-1: unknown). ``user_data`` belongs to the assignor.
     """
 
     topics: Collection[str]
@@ -34,87 +34,87 @@ class MemberSubscription(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What one member gets: its partitions, and the assignor's own data for it."""
+    """One member's partitions, and the assignor's user data for it."""
 
     partitions: Sequence[TopicPartition] = ()
     user_data: bytes | None = None
 
 
 Members = Mapping[str, MemberSubscription]
-"""Member id to subscription."""
+"""Subscriptions by member id."""
 
 PartitionRacks = Mapping[str, Sequence[frozenset[str]]]
-"""Topic to the racks of the replicas of each of its partitions, by number; what is missing is in no known rack."""
+"""Per topic, the racks of each partition's replicas, by partition number. A missing entry means no known rack."""
 
 NO_RACKS: Final[PartitionRacks] = MappingProxyType({})
 
 
 class PartitionAssignor(ABC):
-    """A strategy under its wire name. Give an instance, the class, or the name of an entry point in
-    ``triokafka.assignors`` as ``partition_assignment_strategy``.
+    """An assignment strategy under its protocol name. ``partition_assignment_strategy`` accepts an instance, the class,
+    or the name of an entry point in the group ``triokafka.assignors``.
 
-    One instance serves one consumer, so it may remember its own assignment; `assign` runs at the leader alone and must
-    give the same result for the same arguments wherever it runs.
+    One instance serves one consumer, so it may remember the consumer's own assignment. `assign` runs on the leader only
+    and must return the same result for the same arguments on every member.
     """
 
     name: ClassVar[str]
     cooperative: ClassVar[bool] = False
-    """Whether members keep what they hold while they rejoin (KIP-429)."""
+    """Whether members keep their partitions while they rejoin (KIP-429)."""
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """Bytes to send along with the subscription when joining."""
+        """Return the user data to send with the subscription. The default is None."""
         return None
 
     @abstractmethod
     def assign(
         self, members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> dict[str, Assignment]:
-        """Deal out all partitions.
+        """Assign all partitions.
 
-        Runs in a thread where there is much to deal; no other method is called meanwhile. A consumer that is closed
-        does not wait for it.
+        For large groups this runs in a thread; no other method is called meanwhile. A consumer that is closed does not
+        wait for it.
 
         Args:
-            members: every member of the group with its subscription.
-            partitions: topic to number of partitions; topics that do not exist are missing.
-            racks: where the partitions' replicas are, as far as brokers say (KIP-881); empty when no member says in
-                which rack it is itself.
+            members: all members of the group with their subscriptions.
+            partitions: the number of partitions per topic; topics that do not exist are missing.
+            racks: the racks of the partitions' replicas, as far as brokers report them (KIP-881); empty when no member
+                has a rack.
 
         Returns:
-            One entry for each member, possibly without partitions.
+            One entry per member, possibly without partitions.
         """
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Note that this member got ``assignment`` in ``generation``. Nothing to note by default."""
+        """Handle this member's assignment of ``generation``. The default does nothing."""
         return
 
 
 def check_dealt(assignor: PartitionAssignor, members: Members, dealt: Mapping[str, Assignment]) -> None:
-    """See that an assignor kept its promises: what it got wrong would be read by two members at a time, or by none.
+    """Check an assignor's result. A wrong one would let two members read a partition, or none.
 
     Raises:
-        IllegalStateError: it left members out, gave a partition to two, or, if it is cooperative, gave one away that
-            another member still holds.
+        IllegalStateError: the assignor omitted members, returned unknown members, assigned a partition to two members,
+            or is cooperative and assigned a partition that another member still owns.
     """
     problem = f"assignor {assignor.name!r}"
     if missing := sorted(set(members).difference(dealt)):
-        raise IllegalStateError(f"{problem} returned nothing for the members {missing}")
+        raise IllegalStateError(f"{problem} returned no assignment for the members {missing}")
     if strangers := sorted(set(dealt).difference(members)):
-        raise IllegalStateError(f"{problem} returned shares for {strangers}, which are not in the group")
+        raise IllegalStateError(f"{problem} returned assignments for {strangers}, which are not members of the group")
     owners: dict[TopicPartition, str] = {}
     for member_id, assignment in dealt.items():
         for partition in assignment.partitions:
             if owners.setdefault(partition, member_id) != member_id:
-                raise IllegalStateError(f"{problem} gave {partition} to {owners[partition]!r} and to {member_id!r}")
+                raise IllegalStateError(f"{problem} assigned {partition} to {owners[partition]!r} and to {member_id!r}")
     if not assignor.cooperative:
         return
     for member_id, member in members.items():
         for partition in member.owned_partitions:
             owner = owners.get(partition, member_id)
-            # Two may say that they hold it; then one of them is not up to date.
+            # Two members may both report the partition as owned; then one of them is out of date.
             if owner != member_id and partition not in members[owner].owned_partitions:
                 raise IllegalStateError(
-                    f"{problem} is cooperative, but gave {partition} to {owner!r} before {member_id!r} has given it up"
+                    f"{problem} is cooperative, but assigned {partition} to {owner!r} while {member_id!r} still owns it"
                 )
 
 
@@ -122,12 +122,12 @@ Strategy = PartitionAssignor | type[PartitionAssignor] | str
 
 
 def java_order(text: str) -> bytes:
-    """A sort key that orders strings as Java does (by UTF-16 code unit), so that leaders in both languages agree."""
+    """Return a sort key with Java's string order (by UTF-16 code unit), so that Java leaders get the same result."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def in_member_order(members: Members) -> list[str]:
-    """Member ids in the order of dealing: static members by instance id, then the rest by member id."""
+    """Return the member ids in assignment order: static members by instance id, then dynamic ones by member id."""
 
     def key(member_id: str) -> tuple[bool, bytes]:
         instance = members[member_id].group_instance_id
@@ -137,7 +137,7 @@ def in_member_order(members: Members) -> list[str]:
 
 
 def subscribers(members: Members, partitions: Mapping[str, int]) -> dict[str, list[str]]:
-    """Topic to the members subscribed to it, both in order; topics without partitions or subscribers are left out."""
+    """Return the subscribed members per topic, both in order; omits topics without partitions or subscribers."""
     found: dict[str, list[str]] = {}
     for member_id in in_member_order(members):
         for topic in dict.fromkeys(members[member_id].topics):
@@ -152,13 +152,13 @@ def resolve_assignors(
     | str
     | Iterable[PartitionAssignor | type[PartitionAssignor] | str],
 ) -> list[PartitionAssignor]:
-    """Turn the option ``partition_assignment_strategy`` into assignors, in order of preference.
+    """Resolve the option ``partition_assignment_strategy`` into assignors, in order of preference.
 
-    Each is a `PartitionAssignor`, a subclass of it, one of the built-in names, a Java class name of one of those, or
-    the name of an entry point in the group ``triokafka.assignors``.
+    Each strategy is a `PartitionAssignor`, a subclass of it, a built-in name, the Java class name of a built-in, or the
+    name of an entry point in the group ``triokafka.assignors``. A string may name several, separated by commas.
 
     Raises:
-        ConfigurationError: an unknown name, two strategies of one name, or none at all.
+        ConfigurationError: a name is unknown, two strategies have the same name, or none is given.
     """
     if isinstance(strategies, str):
         wanted: list[Strategy] = [part.strip() for part in strategies.split(",") if part.strip()]
@@ -169,7 +169,7 @@ def resolve_assignors(
     found = [_resolve(strategy) for strategy in wanted]
     names = [assignor.name for assignor in found]
     if not found:
-        raise ConfigurationError("partition_assignment_strategy: give at least one assignor")
+        raise ConfigurationError("partition_assignment_strategy is empty: give at least one assignor")
     if len(set(names)) != len(names):
         raise ConfigurationError(f"partition_assignment_strategy: two assignors have the same name in {names}")
     return found
@@ -199,11 +199,11 @@ def _resolve(strategy: Strategy) -> PartitionAssignor:
             ) from error
         if isinstance(plugged, PartitionAssignor):
             try:
-                return copy.deepcopy(plugged)  # each consumer has its own, which may remember what it was given
+                return copy.deepcopy(plugged)  # an assignor may remember its assignment, so each consumer has its own
             except Exception as error:
                 raise ConfigurationError(
                     f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is an object that cannot be copied for each"
-                    f" consumer: {error}. Let it name the class instead"
+                    f" consumer: {error}. Make the entry point name the class instead"
                 ) from error
         if isinstance(plugged, type) and issubclass(plugged, PartitionAssignor):
             return plugged()

@@ -1,9 +1,9 @@
-"""Mends a rough deal until no exchange of partitions between members makes it better.
+"""Improvement of a rough assignment until no exchange of partitions between members makes it better.
 
-Better is: more even; if as even, with more partitions in the rack of their member; if with as many, with fewer moved.
-Members give partitions round in circles; a circle by way of the floor, as it were, makes one member's count smaller
-and another's larger. As long as some circle is for the better, one is found by following the shortest paths
-(Bellman-Ford), whose lengths are what each gift costs; when there is none, the deal is the best there is.
+An assignment is better if it is more even; if equally even, with more partitions in the rack of their member; if that
+is equal too, with fewer moved partitions. An exchange is a cycle in a graph: members pass partitions on along it. A
+cycle through the floor node makes one member's count smaller and another's larger. Bellman-Ford finds cycles of
+negative cost; when none is left, the assignment is optimal.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from triokafka.assignors.sharing import Shares
 
 _NONE = -1
 _PATIENCE = 40_000_000
-"""So many edges are followed at most, which takes seconds: a thousand members of ten thousand partitions are done long
-before, unless nearly every one has topics of its own and racks are many."""
+"""Maximum number of edges to relax, which takes seconds. A thousand members with ten thousand partitions need far
+fewer, unless nearly every member has its own topics and there are many racks."""
 
 
 class Exchange:
-    """The graph of gifts over `Shares`: members, kinds, crews, teams and the floor are numbered nodes, in this order.
+    """The graph of exchanges over `Shares`. Its nodes are numbered: members, kinds, crews, teams, and the floor.
 
-    An edge from a kind to a member is a partition of it given to that member, by way of its crew and team unless the
-    member had it before; from a member to a kind, one taken away; between a member and the floor, its count going up or
-    down.
+    An edge from a kind to a member gives the member a partition of that kind; it leads through the member's crew and
+    team unless the member had the partition before. An edge from a member to a kind takes a partition away. An edge
+    between a member and the floor changes the member's count by one.
     """
 
     def __init__(self, shares: Shares) -> None:
@@ -34,13 +34,13 @@ class Exchange:
         self._teams_at = self._crews_at + len(shares.crews)
         self._floor = self._teams_at + len(shares.teams)
         total = sum(kind.size for kind in shares.kinds)
-        # All moves together cost less than one partition in another rack, and all of those less than one step in count.
+        # All moves together cost less than one partition in another rack; all of those cost less than one unevenness.
         self._away = total + 1
         self._step = total * (self._away + 1) + 1
         self._length = [0] * (self._floor + 1)
         self._from = [_NONE] * (self._floor + 1)
         self._edges: list[list[tuple[int, int]] | None] = [None] * (self._floor + 1)
-        """As they are now; None where that is to be found out."""
+        """Outgoing edges by node; None where they must be computed again."""
         self._fixed: list[list[tuple[int, int]]] = [
             [
                 (self._crews_at + crew, 1 + away * self._away)
@@ -49,13 +49,13 @@ class Exchange:
             ]
             for kind in range(len(shares.kinds))
         ]
-        """The edges out of kinds, crews and teams that are always there."""
+        """The permanent edges out of kinds, crews and teams."""
         self._fixed += [[(self._teams_at + team, 0) for team in crew] for crew in shares.crews]
         self._fixed += [[(member, 0) for member in team] for team in shares.teams]
 
     def run(self) -> None:
-        """Exchange until nothing gets better; in groups of thousands at odds with each other, until it has taken long
-        enough: the leader must not miss its group's deadlines over it. The deal is complete all the time."""
+        """Apply exchanges until none improves the assignment, or until the limit of relaxed edges is reached, because
+        the leader must not miss its group's deadlines. The assignment is complete at all times."""
         active: Sequence[int] = range(self._floor + 1)
         while active and self._patience > 0:
             shortened = self._follow(active)
@@ -65,15 +65,15 @@ class Exchange:
                     while self._cost(circle) < 0:
                         self._give_round(circle)
                     shortened.update(dict.fromkeys(circle))
-                # Lengths stay: where nothing changed they are right as they are, so the next search is short.
+                # Distances stay: where nothing changed they are still right, so the next search is short.
                 self._from = [_NONE] * len(self._from)
                 shortened[self._floor] = None
             active = list(shortened)
 
-    # ---------------------------------------------------------------- search
+    # --- search ---
 
     def _follow(self, active: Sequence[int]) -> dict[int, None]:
-        """Follow the edges out of these nodes; returns the nodes to which that made the path shorter."""
+        """Relax the edges out of the active nodes; returns the nodes whose distance became shorter."""
         length, came, known = self._length, self._from, self._edges
         shortened: dict[int, None] = {}
         for node in active:
@@ -109,12 +109,12 @@ class Exchange:
         return edges
 
     def _cost_of(self, kind: int, member: int, count: int) -> int:
-        """What the last of ``count`` partitions of a kind costs at a member."""
+        """Return the cost of the last of a member's ``count`` partitions of a kind."""
         shares = self._shares
         return shares.is_away(kind, member) * self._away + (count > shares.had(kind, member))
 
     def _circles(self, nodes: dict[int, None]) -> list[list[int]]:
-        """The circles, without crews and teams, that the edges by which nodes were reached make up."""
+        """Return the cycles in the predecessor graph that the nodes lead to, without crews and teams."""
         came = self._from
         seen = [0] * len(came)
         found = []
@@ -130,13 +130,13 @@ class Exchange:
                 found.append([n for n in circle if n < self._crews_at or n == self._floor])
         return found
 
-    # ---------------------------------------------------------------- gifts
+    # --- exchanges ---
 
     def _steps(self, circle: list[int]) -> list[tuple[int, int]]:
         return list(zip(circle, circle[1:] + circle[:1], strict=True))
 
     def _cost(self, circle: list[int]) -> int:
-        """What going round once costs now; 0 when it cannot be gone round."""
+        """Return the current cost of applying the cycle once; 0 when it cannot be applied."""
         shares = self._shares
         cost = 0
         for source, target in self._steps(circle):
@@ -161,7 +161,7 @@ class Exchange:
             self._edges[node] = None
         for source, target in self._steps(circle):
             if self._floor in (source, target):
-                continue  # counts go with what is held
+                continue  # `Shares.give` keeps the counts
             if source < self._kinds_at:
                 self._shares.give(target - self._kinds_at, source, -1)
             else:

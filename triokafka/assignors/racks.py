@@ -1,5 +1,4 @@
-"""Where members and the replicas of partitions are, and whether that says anything about who had best read what
-(KIP-881). Pure functions."""
+"""The racks of members and of partition replicas, and whether they affect an assignment (KIP-881). Pure functions."""
 
 from __future__ import annotations
 
@@ -12,18 +11,18 @@ _NOWHERE: Final = frozenset[str]()
 
 
 def racks_of_members(members: Members) -> dict[str, str]:
-    """Member id to rack, of those members that say one."""
+    """Return the rack by member id, for members that have one."""
     return {member_id: member.rack_id for member_id, member in members.items() if member.rack_id}
 
 
 def racks_of_topic(racks: PartitionRacks, topic: str, count: int) -> list[frozenset[str]]:
-    """Where the replicas of each of ``count`` partitions are."""
+    """Return the racks of the replicas of each of the topic's ``count`` partitions."""
     known = list(racks.get(topic, ()))[:count]
     return known + [_NOWHERE] * (count - len(known))
 
 
 def racks_matter(of_members: Collection[str], of_partitions: Collection[frozenset[str]]) -> bool:
-    """Whether it makes a difference who reads what: not where no member is in a rack with a replica, nor where every
-    partition has a replica in every rack that there is."""
+    """Whether racks affect the assignment: some member must share a rack with a replica, and some partition must lack a
+    replica in some rack."""
     everywhere = _NOWHERE.union(*of_partitions)
     return not everywhere.isdisjoint(of_members) and any(racks != everywhere for racks in of_partitions)

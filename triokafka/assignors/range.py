@@ -1,4 +1,4 @@
-"""The range assignor: per topic, each member gets one run of consecutive partitions; in racks, a share of them."""
+"""The range assignor: each member gets a run of consecutive partitions of each topic, or a share within its rack."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from triokafka.structs import TopicPartition
 def assign_range(
     members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
 ) -> dict[str, list[TopicPartition]]:
-    """Deal each topic by itself: with n partitions and m subscribers, the first n mod m get one more than the others.
+    """Assign each topic separately: with n partitions and m subscribers, the first n mod m get one more than the
+    others.
 
-    Topics with equal partition counts and subscribers are dealt alike, so that partition i of both lands on one member.
-    Where ``racks`` and the members' own make a difference, partitions go to members in a rack with a replica first
-    (KIP-881); counts stay the same, and topics with equal counts and subscribers are still dealt alike.
+    Topics with equal partition counts and subscribers are assigned alike, so that one member gets partition i of both.
+    Where racks matter, members get partitions with a replica in their rack first (KIP-881). The counts stay the same,
+    and topics with equal partition counts and subscribers are still assigned alike.
     """
     deals = [
         _Deal(topic, consumers, partitions[topic]) for topic, consumers in subscribers(members, partitions).items()
@@ -42,7 +43,7 @@ def assign_range(
 
 
 class _Deal:
-    """One topic while it is dealt. Consumers are in order."""
+    """One topic during its assignment. The consumers are in assignment order."""
 
     def __init__(self, topic: str, consumers: Sequence[str], count: int) -> None:
         self.topic = topic
@@ -53,11 +54,11 @@ class _Deal:
         self._taken = bytearray(count)
 
     def room(self, member_id: str) -> int:
-        """How many more the member may get. It never grows."""
+        """Return how many more partitions the member may get. It never grows."""
         return max(0, self._each + (self._extra > 0) - len(self.dealt[member_id]))
 
     def give(self, member_id: str, numbers: Iterable[int]) -> None:
-        """No more than there is room for."""
+        """Assign partitions to a member; the caller must not exceed its `room`."""
         held = self.dealt[member_id]
         for number in numbers:
             self._taken[number] = True
@@ -66,7 +67,7 @@ class _Deal:
                 self._extra -= 1
 
     def deal_rest(self) -> None:
-        """In order to consumers in order."""
+        """Assign the remaining partitions in order, to the consumers in order."""
         left = [number for number, taken in enumerate(self._taken) if not taken]
         start = 0
         for member_id in self.consumers:
@@ -76,7 +77,7 @@ class _Deal:
 
 
 def _deal_within_racks(deals: Sequence[_Deal], where: Mapping[str, str], racks: PartitionRacks) -> None:
-    """Give members what has a replica in their rack; a member without a rack takes any partition."""
+    """Assign partitions with a replica in the member's rack; a member without a rack takes any partition."""
     places = {deal.topic: racks_of_topic(racks, deal.topic, deal.count) for deal in deals}
     matters = {
         deal.topic: racks_matter({where[m] for m in deal.consumers if m in where}, places[deal.topic]) for deal in deals
@@ -97,7 +98,7 @@ def _deal_within_racks(deals: Sequence[_Deal], where: Mapping[str, str], racks: 
 
 
 def _deal_one(deal: _Deal, where: Mapping[str, str], places: Sequence[frozenset[str]]) -> None:
-    """To each consumer in order, the first partitions in its rack."""
+    """Give each consumer, in order, the first partitions with a replica in its rack."""
     free: dict[frozenset[str], deque[int]] = {}
     for number, racks in enumerate(places):
         free.setdefault(racks, deque()).append(number)
@@ -114,7 +115,8 @@ def _deal_one(deal: _Deal, where: Mapping[str, str], places: Sequence[frozenset[
 
 
 def _deal_alike(deals: Sequence[_Deal], where: Mapping[str, str], common: Sequence[frozenset[str]]) -> None:
-    """Each number of all these topics to the first consumer with room that is in a rack where all of them are."""
+    """Give each partition number of all these topics to the first consumer with room in a rack common to all of
+    them."""
     first = deals[0]
     waiting: dict[str | None, deque[tuple[int, str]]] = {}
     for position, member_id in enumerate(first.consumers):
@@ -134,12 +136,12 @@ def _deal_alike(deals: Sequence[_Deal], where: Mapping[str, str], common: Sequen
 
 
 class RangeAssignor(PartitionAssignor):
-    """Consecutive partitions per topic and member (wire name ``range``)."""
+    """Consecutive partitions per topic and member (protocol name ``range``)."""
 
     name: ClassVar[str] = "range"
 
     def assign(
         self, members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> dict[str, Assignment]:
-        """See `assign_range`."""
+        """Assign as `assign_range` does."""
         return {member_id: Assignment(got) for member_id, got in assign_range(members, partitions, racks).items()}

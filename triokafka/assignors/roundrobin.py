@@ -1,4 +1,4 @@
-"""The round-robin assignor: all partitions of all topics are dealt in turn."""
+"""The round-robin assignor: all partitions of all topics, one member after the other."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from triokafka.structs import TopicPartition
 
 
 def assign_round_robin(members: Members, partitions: Mapping[str, int]) -> dict[str, list[TopicPartition]]:
-    """Go round the members, partition by partition in topic order, passing over members that did not subscribe.
+    """Assign partition after partition in topic order to member after member, skipping members without a subscription.
 
-    With equal subscriptions the members' counts differ by at most one.
+    With equal subscriptions, the members' counts differ by at most one.
     """
     assigned: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
     ring = in_member_order(members)
@@ -36,12 +36,12 @@ def assign_round_robin(members: Members, partitions: Mapping[str, int]) -> dict[
 
 
 class RoundRobinAssignor(PartitionAssignor):
-    """All partitions dealt in turn (wire name ``roundrobin``)."""
+    """All partitions in turn (protocol name ``roundrobin``)."""
 
     name: ClassVar[str] = "roundrobin"
 
     def assign(
         self, members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> dict[str, Assignment]:
-        """See `assign_round_robin`; ``racks`` make no difference, as in Kafka."""
+        """Assign as `assign_round_robin` does. Ignores ``racks``, as in Kafka."""
         return {member_id: Assignment(got) for member_id, got in assign_round_robin(members, partitions).items()}

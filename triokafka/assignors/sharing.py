@@ -1,7 +1,7 @@
-"""Who may have which partitions, and a first, rough deal of them. What it leaves to be desired, `exchange` mends.
+"""A rough balanced assignment under subscriptions and racks. `exchange` improves it.
 
-Partitions are counted by kind and members stand in teams, so that the work grows with how many different subscriptions
-and racks there are, and not with members times partitions.
+Partitions are counted by kind, and members are grouped into teams, so that the work grows with the number of different
+subscriptions and racks instead of members times partitions.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from triokafka.structs import TopicPartition
 
 @dataclass(slots=True)
 class Kind:
-    """Partitions that the same members may have and whose replicas are in the same racks.
+    """Partitions with the same eligible members and with replicas in the same racks.
 
-    They differ only in who had them. ``crews`` are all those whose members may have them, ``racks`` those racks that
-    make a difference.
+    They differ only in their previous owner. ``crews`` are all crews whose members are eligible; ``racks`` are the
+    replica racks in which members are.
     """
 
     crews: list[int]
     racks: frozenset[str]
     size: int = 0
     had: dict[int, list[TopicPartition]] = field(default_factory=dict)
-    """Member to what it had."""
+    """Partitions by previous owner (a member number)."""
     others: list[TopicPartition] = field(default_factory=list)
-    """What nobody had."""
+    """Partitions without an eligible previous owner."""
 
 
 class Shares:
-    """How many partitions of each kind each member has, while they are dealt.
+    """The number of partitions of each kind that each member has, during the assignment.
 
-    Members, teams, crews and kinds are numbers: positions in ``members`` (in the order of dealing), ``teams``,
-    ``crews`` and ``kinds``. A team are the members with the same topics in the same rack; a crew are the teams in one
-    rack that may have one kind.
+    Members, teams, crews and kinds are numbers: indexes into ``members`` (in assignment order), ``teams``, ``crews``
+    and ``kinds``. A team is the set of members with the same topics in the same rack. A crew is the set of teams in one
+    rack that are eligible for a kind.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Shares:
         self.teams: list[list[int]] = []
         self.team_of: list[int] = []
         self.racks: list[str | None] = [where.get(member_id) for member_id in self.members]
-        """For each member its rack; None if it says none, or if racks make no difference."""
+        """Each member's rack; None if it has none, or if racks do not matter."""
         team_by_key: dict[tuple[frozenset[str], str | None], int] = {}
         for number, member_id in enumerate(self.members):
             topics = frozenset(topic for topic in members[member_id].topics if topic in consumers)
@@ -70,7 +70,7 @@ class Shares:
         self.kinds: list[Kind] = []
         self.counts = [0] * len(self.members)
         self.held: list[dict[int, int]] = [{} for _ in self.members]
-        """For each member, kind to how many of it."""
+        """Per member, the number of partitions by kind."""
         in_use = frozenset(where.values())
         crews_by_key: dict[tuple[int, ...], list[int]] = {}
         kind_by_key: dict[tuple[tuple[int, ...], frozenset[str]], Kind] = {}
@@ -102,21 +102,21 @@ class Shares:
         return list(range(first, len(self.crews)))
 
     def is_away(self, kind: int, member: int) -> bool:
-        """Whether a member is in another rack than all replicas of a kind."""
+        """Whether the member's rack has no replica of the kind."""
         rack = self.racks[member]
         return rack is not None and rack not in self.kinds[kind].racks
 
     def crews_of(self, kind: int, *, away: bool) -> list[int]:
-        """Those whose members may have a kind: the ones in a rack with a replica, or the others."""
+        """Return the kind's eligible crews: those in a rack with a replica, or the others."""
         crews = self.kinds[kind].crews
         return [crew for crew in crews if self.is_away(kind, self.teams[self.crews[crew][0]][0]) is away]
 
     def had(self, kind: int, member: int) -> int:
-        """How many of a kind a member had before."""
+        """Return how many partitions of a kind a member had before."""
         return len(self.kinds[kind].had.get(member, ()))
 
     def give(self, kind: int, member: int, count: int = 1) -> None:
-        """So many more; a negative number takes them away."""
+        """Give the member ``count`` more partitions of the kind; a negative count takes them away."""
         held = self.held[member]
         now = held.get(kind, 0) + count
         if now:
@@ -125,16 +125,16 @@ class Shares:
             del held[kind]
         self.counts[member] += count
 
-    # ---------------------------------------------------------------- the rough deal
+    # --- the rough assignment ---
 
     def deal(self) -> None:
-        """Fill members up like vessels: to an even level as far as that goes, then to the next.
+        """Raise all members to an even level as far as possible, then to the next level, and so on.
 
-        Up to each level, members first keep what they had in their rack, then get others in their rack, then keep what
-        they had elsewhere, and then get the rest. So little is left to be mended.
+        Up to each level, members first keep partitions that they had in their rack, then get others in their rack, then
+        keep those that they had in other racks, and then get the rest. That leaves little for `exchange` to improve.
         """
         left = {number: kind.size for number, kind in enumerate(self.kinds)}
-        # Kinds that few may have first: they have the least choice.
+        # Kinds with few eligible members come first: they have the least choice.
         takers = [sum(len(self.teams[team]) for team in crew) for crew in self.crews]
         scarce_first = sorted(left, key=lambda number: sum(takers[crew] for crew in self.kinds[number].crews))
         level = 0
@@ -166,7 +166,7 @@ class Shares:
         return kept
 
     def _emptiest_first(self, level: int) -> list[list[tuple[int, int]]]:
-        """For each team a heap of (count, member), without those that have enough."""
+        """Return a heap of (count, member) per team, of the members below the level."""
         heaps = []
         for team in self.teams:
             heap = [(self.counts[member], member) for member in team if self.counts[member] < level]
@@ -191,10 +191,10 @@ class Shares:
                     choice.remove(heap)
         return dealt
 
-    # ---------------------------------------------------------------- the result
+    # --- the result ---
 
     def assigned(self) -> dict[str, list[TopicPartition]]:
-        """Which partitions these are: of each kind, members keep as many of those that they had as they can."""
+        """Return the partitions of each member. Of each kind, members keep as many of their former ones as they can."""
         found: dict[str, list[TopicPartition]] = {member_id: [] for member_id in self.members}
         lists = list(found.values())
         takers: list[list[tuple[int, int]]] = [[] for _ in self.kinds]
@@ -216,7 +216,7 @@ class Shares:
 
 
 def _in_rounds(takers: Iterable[tuple[int, int]]) -> Iterator[int]:
-    """Each taker once in each round until it has enough, so that the partitions of one topic are spread."""
+    """Yield each taker once per round until it has enough, which spreads the partitions of one topic."""
     waiting = list(takers)
     while waiting:
         for member, _ in waiting:

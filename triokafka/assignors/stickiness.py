@@ -1,4 +1,4 @@
-"""How partitions are dealt evenly while members keep what they had. Pure functions, shared by both sticky assignors."""
+"""Balanced assignment in which members keep their partitions. Pure functions, shared by both sticky assignors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from triokafka.assignors.sharing import Shares
 from triokafka.structs import TopicPartition
 
 Claims = Mapping[str, tuple[int, Iterable[TopicPartition]]]
-"""Member id to (generation, partitions that it held in that generation)."""
+"""Generation and owned partitions by member id."""
 
 
 def settle_claims(claims: Claims) -> dict[TopicPartition, str]:
-    """Who held each partition last. The newest generation wins; two claims of one generation cancel each other,
-    because neither member can be believed."""
+    """Return the last owner of each partition. The newest generation wins; two claims of the same generation cancel
+    each other, because neither is credible."""
     newest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id, (generation, partitions) in claims.items():
         for partition in partitions:
@@ -34,16 +34,16 @@ def assign_sticky(
     owners: Mapping[TopicPartition, str],
     racks: PartitionRacks = NO_RACKS,
 ) -> dict[str, list[TopicPartition]]:
-    """Deal all partitions: as evenly as the subscriptions allow; as even as that, with as many as can be to members in
-    a rack with a replica; and of all such deals, one with the fewest moves of partitions that have an owner.
+    """Assign all partitions as evenly as the subscriptions allow. Among equally even assignments, choose one with the
+    most partitions in the rack of their member, and among those one with the fewest moved partitions.
 
-    With equal subscriptions counts differ by at most one. With others, no chain of moves makes them more even.
+    With equal subscriptions, counts differ by at most one. With different ones, no chain of moves is more even.
 
     Args:
-        members: every member with its subscription.
-        partitions: topic to number of partitions.
-        owners: who held what before; see `settle_claims`.
-        racks: where the replicas are. They outrank what members held, as in Kafka (KIP-881).
+        members: all members with their subscriptions.
+        partitions: the number of partitions per topic.
+        owners: the previous owners; see `settle_claims`.
+        racks: the racks of the replicas. They take precedence over previous owners, as in Kafka (KIP-881).
     """
     consumers = subscribers(members, partitions)
     in_racks = bool(racks) and any(member.rack_id for member in members.values())
@@ -58,7 +58,7 @@ def assign_sticky(
 def _deal_to_equals(
     members: Members, partitions: Mapping[str, int], owners: Mapping[TopicPartition, str]
 ) -> dict[str, list[TopicPartition]]:
-    """All members may have any partition, and none is better placed for it: quotas decide."""
+    """Assign by quota, when every member may have any partition and racks do not matter."""
     kept: dict[str, list[TopicPartition]] = {member_id: [] for member_id in in_member_order(members)}
     fresh: list[TopicPartition] = []
     for topic in subscribers(members, partitions):
@@ -79,7 +79,7 @@ def _deal_to_equals(
         assigned[member_id] = held[:quota]
         fresh.extend(held[quota:])
     fresh.sort(key=lambda partition: (java_order(partition.topic), partition.partition))
-    # The emptiest first, in rounds, so that the partitions of one topic are spread.
+    # The member with the fewest partitions first, in rounds, which spreads the partitions of one topic.
     heap = [(len(held), position, member_id) for position, (member_id, held) in enumerate(assigned.items())]
     heapq.heapify(heap)
     for partition in fresh:

@@ -1,8 +1,8 @@
-"""The two sticky assignors: even deals that move few partitions. They differ in how members say what they hold.
+"""The two sticky assignors: balanced assignments that move few partitions. They differ in how members report ownership.
 
-Under ``sticky`` (eager) a member gives everything up before it joins and says in its user data what it had. Under
-``cooperative-sticky`` it keeps its partitions while it joins; one that changes hands is left out of the first deal, so
-that its old owner gives it up, and is dealt in the rebalance that follows (KIP-429).
+Under ``sticky`` (eager), a member revokes all partitions before it joins and reports its last ones in its user data.
+Under ``cooperative-sticky``, it keeps its partitions while it joins. A partition that moves is left unassigned first,
+so that its owner revokes it, and is assigned in the next rebalance (KIP-429).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class PreviousTopic(Struct):
 
 
 class StickyUserData(Message, versions="0-1"):
-    """What a member under ``sticky`` says about itself. The bytes carry no version: Java tries 1, then 0."""
+    """User data of a ``sticky`` member. The bytes carry no version: Java tries version 1, then 0."""
 
-    previous_assignment: list[PreviousTopic] = field(Array(PreviousTopic), doc="What the member held last.")
+    previous_assignment: list[PreviousTopic] = field(Array(PreviousTopic), doc="The member's last partitions.")
     generation: int = field(
-        Int32, versions="1+", default=_NO_GENERATION, doc="The generation in which it held that; -1 unknown."
+        Int32, versions="1+", default=_NO_GENERATION, doc="The generation of that assignment; -1 unknown."
     )
 
 
 class CooperativeUserData(Message, versions="0-0"):
-    """What a member under ``cooperative-sticky`` says beside the partitions that it owns."""
+    """User data of a ``cooperative-sticky`` member; its owned partitions are in the subscription."""
 
-    generation: int = field(Int32, default=_NO_GENERATION, doc="The generation in which it got its partitions.")
+    generation: int = field(Int32, default=_NO_GENERATION, doc="The generation in which it received its partitions.")
 
 
 def _held_before(data: bytes | None) -> tuple[int, list[TopicPartition]]:
@@ -56,7 +56,7 @@ def _held_before(data: bytes | None) -> tuple[int, list[TopicPartition]]:
 
 
 class StickyAssignor(PartitionAssignor):
-    """Even and sticky, for the eager protocol (wire name ``sticky``)."""
+    """Balanced and sticky, for the eager protocol (protocol name ``sticky``)."""
 
     name: ClassVar[str] = "sticky"
 
@@ -65,7 +65,7 @@ class StickyAssignor(PartitionAssignor):
         self._generation = _NO_GENERATION
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """What this member held last, and when; nothing before its first assignment."""
+        """Return this member's last assignment and its generation; None before the first assignment."""
         if self._held is None:
             return None
         held: dict[str, PreviousTopic] = {}
@@ -76,13 +76,13 @@ class StickyAssignor(PartitionAssignor):
     def assign(
         self, members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> dict[str, Assignment]:
-        """See `assign_sticky`."""
+        """Assign as `assign_sticky` does."""
         owners = settle_claims({member_id: _held_before(member.user_data) for member_id, member in members.items()})
         dealt = assign_sticky(members, partitions, owners, racks)
         return {member_id: Assignment(got) for member_id, got in dealt.items()}
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Remember it for the next join."""
+        """Remember the assignment for the next join."""
         self._held = tuple(assignment.partitions)
         self._generation = generation
 
@@ -97,7 +97,7 @@ def _generation_in(data: bytes | None) -> int:
 
 
 class CooperativeStickyAssignor(PartitionAssignor):
-    """Even and sticky, without stopping the members (wire name ``cooperative-sticky``)."""
+    """Balanced and sticky, for the cooperative protocol (protocol name ``cooperative-sticky``)."""
 
     name: ClassVar[str] = "cooperative-sticky"
     cooperative: ClassVar[bool] = True
@@ -106,19 +106,19 @@ class CooperativeStickyAssignor(PartitionAssignor):
         self._generation = _NO_GENERATION
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """The generation of the partitions that are owned."""
+        """Return the generation of the owned partitions."""
         return CooperativeUserData(generation=self._generation).encode(0)
 
     def assign(
         self, members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> dict[str, Assignment]:
-        """See `assign_sticky`; partitions that another member still holds are left out for now."""
+        """Assign as `assign_sticky` does, without partitions that another member still owns."""
         claims = {
             member_id: (max(member.generation, _generation_in(member.user_data)), member.owned_partitions)
             for member_id, member in members.items()
         }
         dealt = assign_sticky(members, partitions, settle_claims(claims), racks)
-        # Every member that says it holds a partition must have given it up first, also one that is not believed.
+        # Every member that claims a partition must revoke it first, even if its claim is outdated.
         holders: dict[TopicPartition, set[str]] = {}
         for member_id, (_, held) in claims.items():
             for partition in held:

@@ -1,8 +1,8 @@
-"""Keys and values by column: JSON, Avro and Protobuf into Arrow, with or without a schema registry, and without Spark.
+"""Decoding of keys and values from JSON, Avro and Protobuf into Arrow columns, with or without a schema registry.
 
-`decoded` works on what `triokafka.read_topic` gives, `Decoding` on single batches. A format says what it makes, and
-decodes a column of bytes; `SchemaRegistry` speaks to a registry in Confluent's protocol. All of this blocks: it is for
-code without Trio. Nothing here talks to a broker.
+`decoded` wraps the reader that `triokafka.read_topic` returns; `Decoding` decodes single batches. A `Format` decodes
+one column of bytes. `SchemaRegistry` is a client of registries with Confluent's protocol. All calls block: the package
+is for code without Trio. It neither needs Spark nor talks to brokers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Avro into Arrow, by fastavro: every value with the schema it was written with, read as one schema for all."""
+"""Avro into Arrow with fastavro: each value is decoded with its writer's schema and resolved to one reader's schema."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _LONGEST_SENTENCE: Final = 400
 
 
 class AvroFormat(Format):
-    """Avro values. Each is read as ``schema`` (by Avro's rules of schema resolution), so that all have one type.
+    """Avro values. Each is resolved to ``schema`` by Avro's schema resolution, so that all have one type.
 
     Args:
-        schema: as JSON text or what that parses to; without it the newest one of ``subject``.
-        registry: where the schemas are that values name in their envelopes. Without it values have no envelope, and
-            were written with ``schema``.
-        subject: of the registry, usually ``<topic>-value``.
+        schema: the reader's schema, as JSON text or the parsed JSON. None uses the newest schema of ``subject``.
+        registry: holds the writers' schemas, which values name in their envelopes. None means that values have no
+            envelope and were written with ``schema``.
+        subject: a subject of the registry, usually ``<topic>-value``.
 
     Raises:
-        ConfigurationError: the schema is none, or has a type without a column type: a union of several types, or a
-            record within itself.
-        SchemaRegistryError: the subject cannot be had.
+        ConfigurationError: the schema is invalid, or has a type without a column type: a union of several types, or a
+            record that contains itself.
+        SchemaRegistryError: the registry cannot provide the subject.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class AvroFormat(Format):
     ) -> None:
         require("fastavro", "Avro")
         if schema is None and (registry is None or subject is None):
-            raise ConfigurationError("Avro needs a schema, or a registry and a subject whose newest schema it is")
+            raise ConfigurationError("AvroFormat needs a schema, or a registry and a subject")
         self._registry = registry
         self._writers: dict[int, Any] = {}
         self._unknown = UnknownSchemas()
@@ -57,7 +57,7 @@ class AvroFormat(Format):
     def _begin(self) -> None:
         named = names_in(self._schema)
         self._type, self._convert = _column(self._schema, named, (), is_own=True)
-        # For values of other schemas.
+        # For values that were written with other schemas.
         self._reader = with_whole_defaults(self._schema)
         self._convert_others = _column(self._schema, named, (), is_own=False)[1]
 
@@ -75,7 +75,7 @@ class AvroFormat(Format):
         self._begin()
 
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """As `Format.decode`."""
+        """See `Format.decode`."""
         import pyarrow as pa
 
         if self._registry is None:
@@ -106,7 +106,7 @@ class AvroFormat(Format):
         if number not in self._writers:
             assert self._registry is not None
             found = self._registered(self._registry.by_id(number))
-            # What was written with the schema that is read needs no comparing of the two.
+            # Values written with the reader's schema need no resolution.
             self._writers[number] = self._schema if found == self._schema else as_meant(found, self._schema)
         return self._writers[number]
 
@@ -116,7 +116,7 @@ class AvroFormat(Format):
         return _parsed(_json(found.text), named)
 
     def _learn(self, found: RegisteredSchema, named: dict[str, Any]) -> None:
-        """Know the schemas that one builds upon, and those that they do, by name."""
+        """Parse the schemas that ``found`` references, recursively, into ``named``."""
         assert self._registry is not None
         for reference in found.references:
             theirs = self._registry.version(reference.subject, reference.version)
@@ -137,7 +137,7 @@ class AvroFormat(Format):
             try:
                 row = schemaless_reader(stream, writer, reader)
                 if stream.tell() != len(payload):
-                    raise ValueError(f"{len(payload) - stream.tell()} bytes are left over")
+                    raise ValueError(f"{len(payload) - stream.tell()} bytes follow the value")
                 rows.append(_maybe(convert, row))
             except Exception as error:
                 errors[number] = _told(error, writer, self._schema)
@@ -148,7 +148,7 @@ class AvroFormat(Format):
             return self._one_by_one(rows, errors), errors
 
     def _one_by_one(self, rows: list[Any], errors: dict[int, str]) -> pa.Array:
-        """The column where one of the values does not fit into it, although it is Avro."""
+        """Build the column row by row, after some decoded value did not fit into its Arrow type."""
         import pyarrow as pa
 
         for number, row in enumerate(rows):
@@ -161,7 +161,7 @@ class AvroFormat(Format):
 
 
 def _told(error: Exception, writer: Any, reader: Any) -> str:
-    """A sentence: fastavro's have whole schemas in them, where two do not fit each other."""
+    """Return a short error message: fastavro's messages quote whole schemas when two do not match."""
     from fastavro.read import SchemaResolutionError
 
     if isinstance(error, SchemaResolutionError):
@@ -181,17 +181,17 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"an Avro schema cannot be used: it is not JSON: {error}") from None
+        raise ConfigurationError(f"Avro schema is not valid JSON: {error}") from None
 
 
 def _parsed(schema: Any, named: dict[str, Any]) -> Any:
-    """The schema as fastavro wants it; ``named`` are those that it may refer to, and gets its own."""
+    """Parse a schema with fastavro. ``named`` holds the schemas that it may reference, and receives its own."""
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
     try:
         return parse_schema(schema, named_schemas=named)
     except (SchemaParseException, UnknownType, KeyError, TypeError) as error:
-        raise ConfigurationError(f"an Avro schema cannot be used: {type(error).__name__}: {error}") from None
+        raise ConfigurationError(f"Avro schema is invalid: {type(error).__name__}: {error}") from None
 
 
 def _simple() -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _simple() -> dict[str, Any]:
 
 
 def _logical() -> dict[str, Any]:
-    """By the type they may stand on; on another one Avro ignores them."""
+    """Return Arrow types by underlying type and logical type; Avro ignores a logical type on any other type."""
     import pyarrow as pa
 
     return {
@@ -229,9 +229,9 @@ def _logical() -> dict[str, Any]:
 def _column(
     schema: Any, named: Mapping[str, Any], within: tuple[str, ...], *, is_own: bool
 ) -> tuple[pa.DataType, _Convert | None]:
-    """The Arrow type, and what makes fastavro's values fit it; None where they do.
+    """Return the Arrow type and a conversion of fastavro's values to it (None if they fit).
 
-    Where the values are not of this schema itself, they may be what is beneath its logical types.
+    ``is_own``: the values were written with this schema. Otherwise they may have the types under its logical types.
     """
     import pyarrow as pa
 
@@ -249,7 +249,7 @@ def _column(
         precision = schema.get("precision")
         if not isinstance(precision, int) or not 1 <= precision <= _MAX_DECIMAL:
             raise ConfigurationError(
-                f"an Avro decimal of {precision} digits has no column type: 1 to {_MAX_DECIMAL} do"
+                f"an Avro decimal with precision {precision} has no column type: it must be 1 to {_MAX_DECIMAL}"
             )
         scale = schema.get("scale", 0)
         return pa.decimal128(precision, scale), None if is_own else to_decimal(scale)
@@ -275,7 +275,7 @@ def _record(
 
     name = schema["name"]
     if name in within:
-        raise ConfigurationError(f"the Avro record {name!r} contains itself, which no column can")
+        raise ConfigurationError(f"the Avro record {name!r} contains itself, which has no column type")
     fields = {
         field["name"]: _column(field["type"], named, (*within, name), is_own=is_own) for field in schema["fields"]
     }

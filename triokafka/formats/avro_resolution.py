@@ -1,7 +1,7 @@
-"""What Avro's rules ask of two schemas, the one of a value and the one it is read as, beyond what fastavro does.
+"""The parts of Avro's schema resolution that fastavro does not implement.
 
-fastavro goes by the logical types of the schema that a value was written with, where Avro goes by the other one's; and
-it takes a field's default as JSON has it. Schemas are those that fastavro has parsed.
+fastavro applies the logical types of the writer's schema, where Avro applies those of the reader's; and it uses a
+field's default as parsed from JSON. Schemas here are parsed by fastavro.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from copy import deepcopy
 from decimal import Decimal
 from typing import Any, Final
 
-# Logical types with the types they may stand on. Of those of one kind fastavro makes the same in Python.
+# Logical types by underlying type. fastavro decodes all of one kind to the same Python type.
 _KINDS: Final = {
     "int-date": "date",
     "int-time-millis": "time",
@@ -27,7 +27,7 @@ _KINDS: Final = {
 
 
 def names_in(schema: Any) -> dict[str, Any]:
-    """The named types in a schema, and those that fastavro was told of."""
+    """Return the named types in a schema, and those that fastavro was given for it."""
     if isinstance(schema, list):
         return {name: kind for each in schema for name, kind in names_in(each).items()}
     if not isinstance(schema, dict):
@@ -40,9 +40,9 @@ def names_in(schema: Any) -> dict[str, Any]:
 
 
 def as_meant(writer: Any, reader: Any) -> Any:
-    """The writer's schema without the logical types that the reader's has not in their place.
+    """Return the writer's schema without the logical types that the reader's schema does not have in the same place.
 
-    Without them fastavro gives the numbers and texts beneath, which the reader's schema asks for.
+    fastavro then returns the underlying numbers and strings, which the reader's schema expects.
     """
     found = deepcopy(writer)
     _leave_out(found, reader, names_in(found), names_in(reader), set())
@@ -79,14 +79,14 @@ def _kind(schema: Mapping[str, Any]) -> str | None:
 
 
 def _definition(schema: Any, named: Mapping[str, Any]) -> Any:
-    """The schema itself, of a union the type beside null."""
+    """Return the schema itself, resolved by name; of a union, the type other than null."""
     if isinstance(schema, list):
         schema = next((each for each in schema if each != "null"), "null")
     return named.get(schema, {"type": schema}) if isinstance(schema, str) else schema
 
 
 def with_whole_defaults(schema: Any) -> Any:
-    """The schema with defaults as fastavro reads values: with bytes in them, and records whole."""
+    """Return the schema with defaults in fastavro's Python types: bytes for byte types, and complete records."""
     named, found = names_in(schema), deepcopy(schema)
     for name, kind in names_in(found).items():
         for field, given in zip(kind.get("fields", ()), named[name].get("fields", ()), strict=True):
@@ -101,13 +101,13 @@ def _default(schema: Any, value: Any, named: Mapping[str, Any]) -> Any:
     schema = _definition(schema, named)
     kind = schema["type"]
     if kind in ("bytes", "fixed") and isinstance(value, str):
-        return value.encode("latin-1", "replace")  # JSON has no bytes: each character is one
+        return value.encode("latin-1", "replace")  # Avro's JSON encoding of bytes: one character per byte
     if kind == "array" and isinstance(value, list):
         return [_default(schema["items"], each, named) for each in value]
     if kind == "map" and isinstance(value, dict):
         return {name: _default(schema["values"], each, named) for name, each in value.items()}
     if "fields" in schema and isinstance(value, dict):
-        # What it leaves out is the field's own.
+        # A record's default may omit fields, which then have their own defaults.
         fields = {
             field["name"]: (field["type"], value.get(field["name"], field.get("default"))) for field in schema["fields"]
         }
@@ -116,15 +116,15 @@ def _default(schema: Any, value: Any, named: Mapping[str, Any]) -> Any:
 
 
 def from_millis(value: Any) -> Any:
-    """What fastavro gives for a time in milliseconds, in microseconds where that is a number."""
+    """Convert fastavro's value of a millisecond time to microseconds, if it is a number."""
     return value * 1000 if isinstance(value, int) else value
 
 
 def to_decimal(scale: int) -> Callable[[Any], Any]:
-    """Makes a decimal with so many places of bytes, where fastavro gives such."""
+    """Return a conversion of fastavro's bytes to a decimal with this scale."""
 
     def convert(value: Any) -> Any:
-        # As text: arithmetic would round to the digits of the context.
+        # From text: arithmetic would round to the context's precision.
         return Decimal(f"{int.from_bytes(value, signed=True)}E-{scale}") if isinstance(value, bytes) else value
 
     return convert

@@ -1,7 +1,7 @@
-"""From batches with bytes in them to batches with values: what all formats share, and what becomes of a poison value.
+"""Decoding of batches: the interface of all formats, and the handling of values that cannot be decoded.
 
-A null key or value stays null. What cannot be decoded fails the read with its topic, partition and offset, or becomes
-null with a sentence in a column of its own.
+A null key or value stays null. A value that cannot be decoded either fails the read, with its topic, partition and
+offset, or becomes null, with the reason in an error column.
 """
 
 from __future__ import annotations
@@ -25,59 +25,58 @@ _PLACE: Final = ("topic", "partition", "offset")
 
 
 class DecodeError(KafkaError):
-    """A key or value is not what its format says; names topic, partition and offset."""
+    """A key or value does not match its format; the message names topic, partition and offset."""
 
     advice = (
-        "Read with on_error='null' (in Spark option onDecodeError=null) to get such values as null with a sentence in a"
-        " column of its own."
+        "Read with on_error='null' (in Spark: option onDecodeError=null) to get such values as null, with the reason in"
+        " an error column."
     )
 
 
 class Format(ABC):
-    """Decodes columns of bytes. One object may be pickled, and serves one thread at a time."""
+    """A decoder for columns of bytes. Instances can be pickled; each serves one thread at a time."""
 
     @property
     @abstractmethod
     def type(self) -> pa.DataType:
-        """What the decoded column is made of."""
+        """The type of the decoded column."""
 
     @abstractmethod
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Decode bytes, of which none are null.
+        """Decode bytes without nulls.
 
         Returns:
-            An array of `type` as long as what was given, null where the bytes could not be decoded; and for those why,
-            by position.
+            An array of `type` with the length of ``payloads``, null where decoding failed, and the reasons by position.
 
         Raises:
-            SchemaRegistryError: the registry cannot be asked. A schema that it does not have is an error of the values
-                that name it.
+            SchemaRegistryError: the registry cannot be reached. A schema that the registry does not have is an error of
+                the values that name it.
         """
 
 
 class UnknownSchemas:
-    """Schemas that values name, and that cannot be had: each is told to the log once, and asked for again later."""
+    """Schema ids that the registry does not have. Each is logged once, and looked up again for later batches."""
 
     def __init__(self) -> None:
         self._told: set[int] = set()
 
     def report(self, number: int, error: KafkaError) -> str:
-        """A sentence for the values that name schema ``number``."""
-        sentence = f"its schema {number} cannot be had: {error}"
+        """Return the error for values that name schema ``number``, and log it the first time."""
+        sentence = f"its schema {number} is not available: {error}"
         if number not in self._told:
             self._told.add(number)
-            _log.warning("values name a schema that cannot be used, and are not decoded: %s", sentence)
+            _log.warning("values with an unavailable schema are not decoded: %s", sentence)
         return sentence
 
 
 class Decoding:
-    """Decodes columns ``key`` and ``value`` of record batches.
+    """Decodes the columns ``key`` and ``value`` of record batches.
 
     Args:
-        value, key: their formats; None leaves the column as it is.
-        on_error: ``"fail"`` raises `DecodeError` for the first poison value; ``"null"`` makes it null, and adds
-            columns ``value_error`` and ``key_error`` (those that have a format) with what was wrong, null where nothing
-            was.
+        value, key: their formats; None leaves the column unchanged.
+        on_error: ``"fail"`` raises `DecodeError` at the first value that cannot be decoded. ``"null"`` makes such
+        values
+            null and adds a column ``value_error`` or ``key_error`` for each decoded column, with the reason or null.
     """
 
     def __init__(self, *, value: Format | None = None, key: Format | None = None, on_error: OnError = "fail") -> None:
@@ -87,17 +86,17 @@ class Decoding:
         self._on_error = on_error
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """What the schema of batches becomes.
+        """Return the schema of decoded batches.
 
         Raises:
-            ConfigurationError: a column that has a format is not there.
+            ConfigurationError: ``schema`` does not have a column that is to be decoded.
         """
         import pyarrow as pa
 
         for name, each in self._formats.items():
             if name not in schema.names:
                 raise ConfigurationError(
-                    f"column {name!r} is to be decoded, and is not among {', '.join(schema.names)}"
+                    f"column {name!r} cannot be decoded: the batch has only the columns {', '.join(schema.names)}"
                 )
             schema = schema.set(schema.get_field_index(name), pa.field(name, each.type))
             if self._on_error == "null":
@@ -105,11 +104,11 @@ class Decoding:
         return schema
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with decoded columns.
+        """Return the batch with decoded columns.
 
         Raises:
-            DecodeError: a value cannot be decoded, unless those become null.
-            SchemaRegistryError: the registry cannot be asked.
+            DecodeError: a value cannot be decoded and ``on_error`` is ``"fail"``.
+            SchemaRegistryError: the registry cannot be reached.
         """
         import pyarrow as pa
 
@@ -130,7 +129,7 @@ class Decoding:
 def decoded(
     reader: pa.RecordBatchReader, *, value: Format | None = None, key: Format | None = None, on_error: OnError = "fail"
 ) -> pa.RecordBatchReader:
-    """What `triokafka.read_topic` returns, with keys and values decoded as it is read; arguments as of `Decoding`."""
+    """Wrap the reader that `triokafka.read_topic` returns, and decode keys and values. Arguments as for `Decoding`."""
     import pyarrow as pa
 
     decoding = Decoding(value=value, key=key, on_error=on_error)
@@ -144,7 +143,7 @@ def decoded(
 
 
 def require(package: str, what: str) -> None:
-    """Say which extra is missing, before anything is asked of a registry.
+    """Check that a package is installed, before any request to a registry.
 
     Raises:
         ConfigurationError: ``package`` cannot be imported.
@@ -156,7 +155,7 @@ def require(package: str, what: str) -> None:
 
 
 def scattered(values: pa.Array, positions: Sequence[int], length: int) -> pa.Array:
-    """An array of ``length`` with ``values`` at ``positions``, which rise, and null elsewhere."""
+    """Return an array of ``length`` with ``values`` at the ascending ``positions`` and null elsewhere."""
     import pyarrow as pa
 
     if len(values) == length:

@@ -1,4 +1,4 @@
-"""JSON objects, one in each value, into Arrow structs; parsed by pyarrow, many at a time."""
+"""JSON objects into Arrow structs; pyarrow parses many values at a time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class JsonFormat(Format):
-    """JSON objects with known fields: others are ignored, missing ones are null.
+    """JSON objects with known fields. Other fields are ignored, missing ones are null.
 
     Args:
-        schema: the fields with their types. Dates and timestamps are strings as in ISO 8601.
-        enveloped: whether a schema registry's envelope is around each value; its schema is not looked at.
+        schema: the fields with their types. Dates and timestamps are ISO 8601 strings.
+        enveloped: whether each value has a schema registry's envelope; the schema in it is ignored.
 
     Raises:
-        ConfigurationError: a field is a map, a time of day, an interval, or a list without a type, which the parser
-            cannot make of JSON.
+        ConfigurationError: a field is a map, a time of day, an interval, or a list of nulls, which the parser does not
+            support.
     """
 
     def __init__(self, schema: pa.Schema, *, enveloped: bool = False) -> None:
@@ -40,7 +40,7 @@ class JsonFormat(Format):
         return pa.struct(list(self._schema))
 
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """As `Format.decode`."""
+        """See `Format.decode`."""
         import pyarrow as pa
 
         if not self._enveloped:
@@ -49,7 +49,7 @@ class JsonFormat(Format):
         positions = sorted(position for group in groups for position in group.positions)
         if not positions:
             return pa.nulls(len(payloads), self.type), errors
-        # In their order, for which the groups are put together again.
+        # Restore the original order of the values, which `opened` groups by schema.
         bodies = pa.concat_arrays([group.payloads for group in groups])
         order = sorted(range(len(bodies)), key=[at for group in groups for at in group.positions].__getitem__)
         found, wrong = self._parse(bodies.take(pa.array(order, pa.int64())))
@@ -57,14 +57,14 @@ class JsonFormat(Format):
         return scattered(found, positions, len(payloads)), errors
 
     def _parse(self, payloads: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-        """All at once; when that fails, in halves, down to the values that are wrong."""
+        """Parse all values at once; if that fails, parse halves, down to the invalid values."""
         import pyarrow as pa
 
         try:
             return self._parse_all(payloads), {}
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             if len(payloads) == 1:
-                # The row is that of the piece that was parsed, and says nothing.
+                # The row number refers to the parsed piece and is meaningless to the user.
                 return pa.nulls(1, self.type), {0: str(error).splitlines()[0].removesuffix(" in row 0")}
         middle = len(payloads) // 2
         first, wrong = self._parse(payloads.slice(0, middle))
@@ -76,12 +76,12 @@ class JsonFormat(Format):
         import pyarrow as pa
         import pyarrow.json as pj
 
-        payloads.cast(pa.string())  # raises where bytes are no UTF-8, of which the parser makes strings that are none
-        # Line ends inside of JSON are mere white space, and the reader cuts at them.
+        payloads.cast(pa.string())  # raises for invalid UTF-8, which the parser would pass on as invalid strings
+        # The reader splits at line ends, which are only white space within JSON.
         lines = [value.replace(b"\n", b" ").replace(b"\r", b" ").strip() for value in payloads.to_pylist()]
-        # The parser takes objects as they come, whatever the lines: half of one in each of two values is one to it, and
-        # a zero byte the end of all. Lines that begin and end as objects do are one each if there are as many. It also
-        # crashes on a lone null.
+        # The parser ignores line ends: it would join two halves of an object from two values, and it stops at a zero
+        # byte. If every line begins and ends like an object and the row count matches, each line is one object. The
+        # check also avoids a crash of the parser on a lone null.
         if not all(line.startswith(b"{") and line.endswith(b"}") and b"\0" not in line for line in lines):
             raise pa.ArrowInvalid("it is not a JSON object")
         table = pj.read_json(
@@ -95,11 +95,11 @@ class JsonFormat(Format):
 
 
 def _as_parsed(kind: pa.DataType, name: str) -> pa.DataType:
-    """The type to parse as, from which there is a cast to the one that is wanted: the parser's dates are numbers."""
+    """Return the type for the parser, which can be cast to ``kind``: the parser reads dates as numbers only."""
     import pyarrow as pa
 
     if pa.types.is_map(kind):
-        raise ConfigurationError(f"field {name!r} is a map, which JSON cannot be read as: use a struct of its names")
+        raise ConfigurationError(f"field {name!r} is a map, which JSON cannot be read as: use a struct with its names")
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
         what = "a time of day" if pa.types.is_time(kind) else "an interval"
         raise ConfigurationError(f"field {name!r} is {what}, which JSON cannot be read as: use a string or a number")
@@ -109,13 +109,13 @@ def _as_parsed(kind: pa.DataType, name: str) -> pa.DataType:
         return pa.struct([field.with_type(_as_parsed(field.type, f"{name}.{field.name}")) for field in kind])
     if pa.types.is_list(kind):
         if _has_void(kind.value_type):
-            raise ConfigurationError(f"field {name!r} is an array of nothing but null: leave it out")
+            raise ConfigurationError(f"field {name!r} is an array of nulls: remove it from the schema")
         return pa.list_(kind.value_field.with_type(_as_parsed(kind.value_type, name)))
     return kind
 
 
 def _has_void(kind: pa.DataType) -> bool:
-    """Whether there is a type without values, of which pyarrow puts no lists together."""
+    """Whether the type contains a null type; pyarrow cannot concatenate lists of those."""
     import pyarrow as pa
 
     return pa.types.is_null(kind) or (pa.types.is_struct(kind) and any(_has_void(field.type) for field in kind))

@@ -27,26 +27,26 @@ _WRAPPERS: Final = frozenset(
 )
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _MAX_VARINT: Final = 10
-_UNFIT: Final = (ValueError, OverflowError, TypeError)  # pyarrow's own are among them
+_UNFIT: Final = (ValueError, OverflowError, TypeError)  # includes pyarrow's errors
 
 
 class ProtobufFormat(Format):
     """Protobuf messages of one type.
 
-    Fields without presence have their default where they are not set, others are null. Enums are their names,
-    timestamps and the wrappers of single values what they stand for, unsigned 64-bit numbers decimals.
+    An unset field is null if its type tracks presence; otherwise it has its default. Enums become their names,
+    timestamps and wrapper messages become plain values, unsigned 64-bit numbers become decimals.
 
     Args:
-        message: a generated class, or ``"module:Class"``; without it the first message of the newest schema of
-            ``subject``, or the one called ``name``.
-        registry: values have its envelopes. It is asked only where there is no ``message``: then messages of other
-            types are told by their names. Where there is one, all values are taken to be of it.
-        subject: of the registry, usually ``<topic>-value``.
+        message: a generated class, or ``"module:Class"``. None uses the first message of the newest schema of
+            ``subject``, or the message called ``name``.
+        registry: values have its envelopes. It is queried only when ``message`` is None; then the message name in the
+            schema identifies values of other types. With ``message``, all values are assumed to be of that type.
+        subject: a subject of the registry, usually ``<topic>-value``.
         name: the full name of a message in the subject's schema.
 
     Raises:
         ConfigurationError: there is no such message, or it contains itself.
-        SchemaRegistryError: the subject cannot be had.
+        SchemaRegistryError: the registry cannot provide the subject.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ProtobufFormat(Format):
     ) -> None:
         require("google.protobuf", "Protobuf")
         if message is None and (registry is None or subject is None):
-            raise ConfigurationError("Protobuf needs a message class, or a registry and a subject")
+            raise ConfigurationError("ProtobufFormat needs a message class, or a registry and a subject")
         self._registry = registry
         self._unknown = UnknownSchemas()
         self._files: tuple[bytes, ...] = ()
@@ -69,7 +69,7 @@ class ProtobufFormat(Format):
             assert registry is not None and subject is not None
             newest = registry.latest(subject, form=_SERIALIZED)
             if newest.kind != "PROTOBUF":
-                raise ConfigurationError(f"the schema of {subject!r} is one of {newest.kind}, and not of Protobuf")
+                raise ConfigurationError(f"subject {subject!r}: its schema is of type {newest.kind}, not PROTOBUF")
             self._set(tuple(_files(registry, newest, f"{subject}.proto").values()), name, subject)
             self._names[newest.id, _place(self._message.DESCRIPTOR)] = self._message.DESCRIPTOR.full_name
         else:
@@ -77,12 +77,12 @@ class ProtobufFormat(Format):
             self._type: pa.DataType = _struct(self._message.DESCRIPTOR, ())
 
     def _set(self, files: tuple[bytes, ...], name: str | None, subject: str) -> None:
-        """Read messages that only these descriptors tell of, the last of which has the one that is meant."""
+        """Use a message of these file descriptors; the last file declares it."""
         self._files, self._message = files, _built(files, name, subject)
         self._type = _struct(self._message.DESCRIPTOR, ())
 
     def __getstate__(self) -> dict[str, Any]:
-        # Classes that were made of descriptors cannot be pickled, and the subject may have a newer schema by then.
+        # Generated classes cannot be pickled, and the subject may have a newer schema when this is unpickled.
         if self._files:
             name = self._message.DESCRIPTOR.full_name
             return {"registry": self._registry, "files": self._files, "name": name, "names": self._names}
@@ -103,7 +103,7 @@ class ProtobufFormat(Format):
         return self._type
 
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """As `Format.decode`."""
+        """See `Format.decode`."""
         errors: dict[int, str] = {}
         values: list[bytes | None] = payloads.to_pylist()
         ids: dict[int, int] = {}
@@ -133,7 +133,7 @@ class ProtobufFormat(Format):
         try:
             return self._column(messages), errors
         except _UNFIT:
-            # One has a time that is none, say, or text that is not UTF-8, and all of them are still to be read.
+            # Some value does not fit its column (an invalid timestamp, text that is not UTF-8): find and drop it.
             for position, message in enumerate(messages):
                 try:
                     self._column([message])
@@ -143,9 +143,10 @@ class ProtobufFormat(Format):
             return self._column(messages), errors
 
     def _opened(self, payload: bytes, schema_id: int) -> int:
-        """Where the message begins. One of another type would be read without a complaint, and mean nothing.
+        """Return the offset of the message behind its envelope, after a check of its type.
 
-        A schema of another subject has its first message at the same place, so that only names tell.
+        A message of another type would decode without an error to wrong values. Only names identify types: the first
+        message of another subject's schema has the same index.
         """
         indexes, start = _indexes(payload)
         if self._files:
@@ -153,7 +154,7 @@ class ProtobufFormat(Format):
             if name is None:
                 name = self._names[schema_id, indexes] = self._name_of(schema_id, indexes)
             if name != self._message.DESCRIPTOR.full_name:
-                raise ValueError(f"it is a {name}, and not a {self._message.DESCRIPTOR.full_name}")
+                raise ValueError(f"it is a {name}, not a {self._message.DESCRIPTOR.full_name}")
         return start
 
     def _name_of(self, schema_id: int, indexes: tuple[int, ...]) -> str:
@@ -181,12 +182,12 @@ def _imported(path: str) -> Any:
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(f"Protobuf message {path!r} cannot be imported as 'module:Class': {error}") from None
     if not (hasattr(found, "DESCRIPTOR") and hasattr(found, "FromString")):
-        raise ConfigurationError(f"Protobuf message {path!r} is no generated class of a message")
+        raise ConfigurationError(f"Protobuf message {path!r} is not a generated message class")
     return found
 
 
 def _files(registry: SchemaRegistry, found: RegisteredSchema, name: str) -> dict[str, bytes]:
-    """Descriptors by the names of their files, each after those that it imports."""
+    """Return serialized file descriptors by file name, each after its imports."""
     from google.protobuf import descriptor_pb2
 
     files: dict[str, bytes] = {}
@@ -201,7 +202,7 @@ def _files(registry: SchemaRegistry, found: RegisteredSchema, name: str) -> dict
 
 
 def _well_known(name: str) -> dict[str, bytes]:
-    """The files that come with protobuf itself, and are in no registry."""
+    """Return the descriptors of files that protobuf itself provides, which no registry has."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     if not name.startswith("google/protobuf/"):
@@ -216,7 +217,7 @@ def _well_known(name: str) -> dict[str, bytes]:
 
 
 def _built(files: tuple[bytes, ...], name: str | None, subject: str) -> Any:
-    """The class of a message: the one with the name, or the first of the last file."""
+    """Build the message class: the message called ``name``, or the first of the last file."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
@@ -228,13 +229,13 @@ def _built(files: tuple[bytes, ...], name: str | None, subject: str) -> Any:
         descriptor = pool.FindMessageTypeByName(name) if name is not None else next(iter(messages.values()))
     except (KeyError, StopIteration):
         raise ConfigurationError(
-            f"the schema of {subject!r} has no message {name or 'at all'}: it has {', '.join(messages)}"
+            f"subject {subject!r}: its schema has no message {name or 'at all'}; it has {', '.join(messages)}"
         ) from None
     return message_factory.GetMessageClass(descriptor)
 
 
 def _indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
-    """Which message of the file it is, as the envelope says, and where the message begins."""
+    """Return the message indexes in the envelope, and the offset of the message."""
     count, position = _varint(payload, 0)
     if count < 0:
         raise ValueError("the envelope names no message")
@@ -246,7 +247,7 @@ def _indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _place(descriptor: Any) -> tuple[int, ...]:
-    """The same for a message that is known: its number, after those of the messages that it is declared in."""
+    """Return a known message's indexes: its number within each enclosing message, outermost first."""
     around = descriptor.containing_type
     beside = descriptor.file.message_types_by_name.values() if around is None else around.nested_types
     number = [each.full_name for each in beside].index(descriptor.full_name)
@@ -257,7 +258,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = 0
     for shift in range(_MAX_VARINT):
         if position >= len(data):
-            raise ValueError("the envelope ends early")
+            raise ValueError("the envelope is truncated")
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << (7 * shift)
@@ -266,14 +267,14 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     raise ValueError("the envelope names no message")
 
 
-# -------------------------------------------------------------------- types
+# --- types ---
 
 
 def _struct(descriptor: Any, within: tuple[str, ...]) -> pa.DataType:
     import pyarrow as pa
 
     if descriptor.full_name in within:
-        raise ConfigurationError(f"the message {descriptor.full_name} contains itself, which no column can")
+        raise ConfigurationError(f"the message {descriptor.full_name} contains itself, which has no column type")
     inner = (*within, descriptor.full_name)
     return pa.struct([pa.field(field.name, _type(field, inner)) for field in descriptor.fields])
 
@@ -317,11 +318,11 @@ def _is_map(field: Any) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
-# -------------------------------------------------------------------- columns
+# --- columns ---
 
 
 def _structs(messages: list[Any], descriptor: Any, kind: pa.DataType) -> pa.Array:
-    """A column of messages, null where there is none."""
+    """Build a column of messages, null for None."""
     import pyarrow as pa
 
     mask = pa.array([message is None for message in messages], pa.bool_())

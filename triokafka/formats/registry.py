@@ -1,6 +1,6 @@
-"""A client of schema registries in Confluent's protocol, and the envelope that their serializers put around values.
+"""A client of schema registries with Confluent's protocol, and the envelope that its serializers put around values.
 
-What has an id never changes, so everything is asked for once. The envelope: a zero byte, the schema's id in four bytes,
+A schema with an id never changes, so every answer is cached. The envelope is a zero byte, the schema id in four bytes,
 and the payload.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ENVELOPE: Final = 5
-_END: Final = 2**31 - 1  # pyarrow 26 fails on values of five bytes when the end is left out
+_END: Final = 2**31 - 1  # pyarrow 26 fails on values of five bytes without an end
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _TRIES: Final = 6
 _BACKOFF: Final = Backoff(0.1, 2.0)
@@ -33,20 +33,20 @@ _NOT_FOUND: Final = 404
 
 
 class SchemaRegistryError(KafkaError):
-    """The registry does not answer, or does not have what it was asked for."""
+    """The registry does not answer, or refuses the request."""
 
     advice = "Check the registry's address and credentials"
 
 
 class UnknownSchemaError(SchemaRegistryError):
-    """The registry answers, and has no such schema: what names one by its id is not to be decoded."""
+    """The registry has no such schema: values that name it cannot be decoded."""
 
     advice = "Check whether the value was written with a schema of this registry"
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Another schema that a schema builds upon: the name it has there, and where it is registered."""
+    """A reference from one schema to another: the name in the referring schema, and where the other is registered."""
 
     name: str
     subject: str
@@ -55,7 +55,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """One schema: its id, its kind (``AVRO``, ``JSON``, ``PROTOBUF``), its text, and what it builds upon."""
+    """A schema: its id, its kind (``AVRO``, ``JSON``, ``PROTOBUF``), its text, and its references."""
 
     id: int
     kind: str
@@ -65,20 +65,19 @@ class RegisteredSchema:
 
 @dataclass
 class SchemaRegistry:
-    """A registry, with what it said so far.
+    """A schema registry client with a cache of answers.
 
     Args:
-        url: its address, ``http://host:8081``; several with commas, which are tried in turn.
+        url: the address, ``http://host:8081``; several are separated by commas and tried in turn.
         user, password: for basic authentication.
         token: for bearer authentication.
-        timeout_ms: how long one answer may take. A question that fails for a reason that may pass is asked again, of
-            each address six times at most, with pauses of 0.1 seconds, doubling, and by chance a fifth more or less; a
-            registry that is busy (429, 503) may ask for longer ones. Nothing is asked again once ``timeout_ms`` are
-            over.
-        world: whose clock and chance are used; the real one by default.
+        timeout_ms: the time limit of one request. A request that fails for a temporary reason is retried, at most six
+            times per address, with delays of 0.1 seconds, doubling, with 20 % jitter. A busy registry (429, 503) may
+            ask for longer delays. No retry starts after ``timeout_ms``.
+        world: provides clock and randomness; the real world by default.
 
-    Its methods block, and may be called in any thread; `close`, in another one, ends the pauses. Pickling leaves out
-    what was learned, and the world.
+    The methods block and are thread-safe; `close` from another thread ends a delay. Pickling omits the cache and the
+    world.
     """
 
     url: str
@@ -90,10 +89,12 @@ class SchemaRegistry:
 
     def __post_init__(self) -> None:
         if "@" in self.url:
-            raise ConfigurationError("a schema registry's address must hold no credentials: give user and password")
+            raise ConfigurationError(
+                "schema registry: the address must not hold credentials: pass them as user and password"
+            )
         self._urls = [url.strip().rstrip("/") for url in self.url.split(",") if url.strip()]
         if not self._urls or not all(url.startswith(("http://", "https://")) for url in self._urls):
-            raise ConfigurationError(f"schema registry {self.url!r} has no address like http://host:8081")
+            raise ConfigurationError(f"schema registry {self.url!r}: the address must look like http://host:8081")
         self._begin()
 
     def _begin(self) -> None:
@@ -109,31 +110,33 @@ class SchemaRegistry:
         self._begin()
 
     def close(self) -> None:
-        """Ask nothing more: who pauses between two tries gets `ClosedError` at once, others when they ask."""
+        """Refuse further requests: a call that waits between retries raises `ClosedError` at once, others at their
+        next request."""
         self._closed.set()
 
     def by_id(self, number: int, *, form: str = "") -> RegisteredSchema:
-        """The schema with an id; ``form="serialized"`` for Protobuf's descriptors instead of its text.
+        """Return the schema with an id; ``form="serialized"`` returns Protobuf descriptors instead of the text.
 
         Raises:
-            UnknownSchemaError: there is none now; asked again, the registry may have it.
-            SchemaRegistryError: the registry cannot be asked.
+            UnknownSchemaError: the registry has no such schema; a later call asks again.
+            SchemaRegistryError: the registry does not answer or refuses the request.
             ClosedError: `close` was called.
         """
         answer = self._ask(f"/schemas/ids/{number}", form)
         return _schema(answer, number)
 
     def latest(self, subject: str, *, form: str = "") -> RegisteredSchema:
-        """The newest schema of a subject, as it is now; later calls say the same.
+        """Return the newest schema of a subject; later calls return the same one.
 
         Raises:
-            UnknownSchemaError: there is no such subject, or none of its schemas.
-            SchemaRegistryError: the registry cannot be asked.
+            UnknownSchemaError: the registry has no such subject, or the subject has no schema.
+            SchemaRegistryError: the registry does not answer or refuses the request.
+            ClosedError: `close` was called.
         """
         return self.version(subject, "latest", form=form)
 
     def version(self, subject: str, version: int | str, *, form: str = "") -> RegisteredSchema:
-        """One version of a subject. Raises as `latest`."""
+        """Return one version of a subject. Raises like `latest`."""
         answer = self._ask(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}", form)
         return _schema(answer, answer.get("id", -1))
 
@@ -148,10 +151,10 @@ class SchemaRegistry:
         until_ms = world.wall_ms() + self.timeout_ms
         failures: list[str] = []
         for tries in range(1, _TRIES + 1):
-            asked_for = 0.0  # seconds that a registry wants to be left alone
+            asked_for = 0.0  # the longest Retry-After, in seconds
             for url in self._urls:
                 if self._closed.is_set():
-                    raise ClosedError(f"the schema registry's client was closed before {path} was answered")
+                    raise ClosedError(f"schema registry: the client was closed before {path} was answered")
                 try:
                     with urllib.request.urlopen(self._request(url + path), timeout=self.timeout_ms / 1000) as answer:
                         return _checked(json.loads(answer.read()))
@@ -176,10 +179,10 @@ class SchemaRegistry:
         self._closed.wait(seconds)
 
     def _request(self, address: str) -> urllib.request.Request:
-        """With credentials, which no variable of the frame that fails holds: Spark can show them all."""
+        """Build a request with credentials that no local variable of the failing frame holds: Spark can show those."""
         request = urllib.request.Request(address, headers={"Accept": _ACCEPT})
         for name, value in self._credentials().items():
-            request.add_unredirected_header(name, value)  # who it is redirected to is somebody else
+            request.add_unredirected_header(name, value)  # a redirect may lead to another server
         return request
 
     def _credentials(self) -> dict[str, str]:
@@ -192,7 +195,7 @@ class SchemaRegistry:
 
 
 class Enveloped(NamedTuple):
-    """The values of one schema: its id, where they are in the column, and their payloads."""
+    """The values of one schema: its id, their positions in the column, and their payloads."""
 
     schema_id: int
     positions: list[int]
@@ -200,7 +203,7 @@ class Enveloped(NamedTuple):
 
 
 def opened(column: pa.Array) -> tuple[list[Enveloped], dict[int, str]]:
-    """Values without their envelopes, by schema, and by position those that have none."""
+    """Remove the envelopes and group the values by schema; returns the errors of other values by position."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -210,7 +213,7 @@ def opened(column: pa.Array) -> tuple[list[Enveloped], dict[int, str]]:
     for number, head in enumerate(heads.dictionary.to_pylist()):
         positions = pc.indices_nonzero(pc.equal(heads.indices, number)).to_pylist()
         if len(head) < _ENVELOPE or head[0]:
-            why = f"it does not begin with a zero byte and a schema's id, but with {head.hex(' ') or 'nothing'}"
+            why = f"it does not begin with a zero byte and a schema id, but with {head.hex(' ') or 'nothing'}"
             errors.update(dict.fromkeys(positions, why))
         else:
             theirs = column if len(positions) == len(column) else column.take(pa.array(positions, pa.int64()))
@@ -226,14 +229,14 @@ def _schema(answer: Mapping[str, Any], number: int) -> RegisteredSchema:
 
 
 def _checked(answer: Any) -> Any:
-    """What a registry said, when it is about a schema: proxies and portals answer with whatever they like."""
+    """Check that an answer is a schema: proxies and portals may answer with anything."""
     schema = answer.get("schema") if isinstance(answer, dict) else None
     references = (answer.get("references") or []) if isinstance(answer, dict) else []
     named = isinstance(references, list) and all(
         isinstance(each, dict) and {"name", "subject", "version"} <= each.keys() for each in references
     )
     if not isinstance(schema, str) or not named:
-        raise ValueError("the answer is about no schema")
+        raise ValueError("the answer is not a schema")
     return answer
 
 
@@ -242,7 +245,7 @@ def _references(answers: Any) -> Iterator[Reference]:
 
 
 def _retry_after(error: urllib.error.HTTPError) -> float:
-    """The seconds of its header; none when it gives a date or nonsense."""
+    """Return the seconds of the Retry-After header; 0 for a date or an invalid value."""
     text = str(error.headers.get("Retry-After", "")).strip()
     return float(text) if text.isascii() and text.isdigit() else 0.0
 

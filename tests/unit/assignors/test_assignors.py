@@ -1,4 +1,4 @@
-"""Worked examples for the assignors, each checked against what Java's class answers."""
+"""Worked examples for the assignors, checked against the results of Java's classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from triokafka.structs import TopicPartition
 
 
 def group(**subscriptions: str) -> dict[str, MemberSubscription]:
-    """``c0="t0 t1"``: member to topics."""
+    """Build subscriptions from ``c0="t0 t1"``: member to topics."""
     return {member: MemberSubscription(topics.split()) for member, topics in subscriptions.items()}
 
 
@@ -37,7 +37,7 @@ def named(assigned: Mapping[str, list[TopicPartition]]) -> dict[str, str]:
 
 
 def held(**partitions: str) -> dict[TopicPartition, str]:
-    """``c0="t0p0 t0p1"``: who held what before."""
+    """Build previous owners from ``c0="t0p0 t0p1"``: member to partitions."""
     owners = {}
     for member, names in partitions.items():
         for name in names.split():
@@ -51,12 +51,12 @@ def test_range_gives_the_first_members_the_extra_partitions_of_each_topic() -> N
     assert named(assigned) == {"c0": "t0p0 t0p1 t1p0 t1p1", "c1": "t0p2 t1p2"}
 
 
-def test_round_robin_deals_over_topic_borders() -> None:
+def test_round_robin_continues_across_topics() -> None:
     assigned = assign_round_robin(group(c0="t0 t1", c1="t0 t1"), {"t0": 3, "t1": 3})
     assert named(assigned) == {"c0": "t0p0 t0p2 t1p1", "c1": "t0p1 t1p0 t1p2"}
 
 
-def test_round_robin_passes_over_members_that_did_not_subscribe() -> None:
+def test_round_robin_skips_members_without_a_subscription() -> None:
     """Java's documented example of unequal subscriptions."""
     assigned = assign_round_robin(group(c0="t0", c1="t0 t1", c2="t0 t1 t2"), {"t0": 1, "t1": 2, "t2": 3})
     assert named(assigned) == {"c0": "t0p0", "c1": "t1p0", "c2": "t1p1 t2p0 t2p1 t2p2"}
@@ -66,7 +66,7 @@ def test_range_leaves_the_last_members_empty_when_partitions_run_out() -> None:
     assert named(assign_range(group(c2="t", c0="t", c1="t"), {"t": 2})) == {"c0": "tp0", "c1": "tp1", "c2": ""}
 
 
-def test_topics_without_metadata_are_left_out_and_every_member_has_an_entry() -> None:
+def test_topics_without_metadata_are_omitted_and_every_member_has_an_entry() -> None:
     for assign in (assign_range, assign_round_robin):
         assert assign(group(c0="gone", c1="t gone"), {"t": 1, "empty": 0}) == {"c0": [], "c1": [TopicPartition("t", 0)]}
 
@@ -87,14 +87,14 @@ def test_members_are_in_javas_order() -> None:
     assert in_member_order(members) == ["B", "b", "\U0001f600", "\uff5e"]
 
 
-def test_sticky_without_history_deals_like_round_robin() -> None:
+def test_sticky_without_history_assigns_like_round_robin() -> None:
     assigned = assign_sticky(
         group(c0="t0 t1 t2 t3", c1="t0 t1 t2 t3", c2="t0 t1 t2 t3"), dict.fromkeys(["t0", "t1", "t2", "t3"], 2), {}
     )
     assert named(assigned) == {"c0": "t0p0 t1p1 t3p0", "c1": "t0p1 t2p0 t3p1", "c2": "t1p0 t2p1"}
 
 
-def test_sticky_moves_only_what_the_gone_member_held() -> None:
+def test_sticky_moves_only_the_partitions_of_the_departed_member() -> None:
     """Java's first documented example: c1 leaves, c0 and c2 keep everything."""
     owners = held(c0="t0p0 t1p1 t3p0", c1="t0p1 t2p0 t3p1", c2="t1p0 t2p1")
     assigned = assign_sticky(
@@ -106,8 +106,8 @@ def test_sticky_moves_only_what_the_gone_member_held() -> None:
     assert sorted(map(len, assigned.values())) == [4, 4]
 
 
-def test_sticky_with_unequal_subscriptions_is_evener_than_round_robin() -> None:
-    """Java's second documented example: c0 leaves; c1 keeps its two topics' worth."""
+def test_sticky_with_unequal_subscriptions_is_more_even_than_round_robin() -> None:
+    """Java's second documented example: c0 leaves; c1 keeps its partitions of two topics."""
     owners = held(c0="t0p0", c1="t1p0 t1p1", c2="t2p0 t2p1 t2p2")
     assigned = assign_sticky(group(c1="t0 t1", c2="t0 t1 t2"), {"t0": 1, "t1": 2, "t2": 3}, owners)
     assert named(assigned) == {"c1": "t0p0 t1p0 t1p1", "c2": "t2p0 t2p1 t2p2"}
@@ -127,7 +127,7 @@ def test_the_newer_generation_owns_and_equal_claims_cancel() -> None:
     assert settle_claims({"a": (3, [t0]), "b": (3, [t0, t1])}) == {t1: "b"}
 
 
-def test_strategies_are_named_given_as_class_or_as_object() -> None:
+def test_strategy_is_a_name_a_class_or_an_object() -> None:
 
     class Everything(PartitionAssignor):
         name = "everything"
@@ -152,7 +152,7 @@ def test_an_unknown_strategy_names_the_nearest_known_one() -> None:
 
 
 def test_a_strategy_is_an_entry_point_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The class, or an object that is made by the package itself."""
+    """An entry point names an assignor class, or an object that the package has created."""
     install(tmp_path, monkeypatch, "weighted = weighing:Weighted\nshared = weighing:ready\n")
     by_class, by_object = resolve_assignors(["weighted", "shared"])
     assert [by_class.name, by_object.name] == ["weighted", "ready-made"]
@@ -161,9 +161,7 @@ def test_a_strategy_is_an_entry_point_of_an_installed_package(tmp_path: Path, mo
     assert by_object is not of_another_consumer, "each consumer has its own, which may remember what it was given"
 
 
-def test_an_entry_point_that_is_no_assignor_or_cannot_be_loaded_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_entry_point_is_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(
         tmp_path,
         monkeypatch,
@@ -198,8 +196,8 @@ def install(directory: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str)
     monkeypatch.syspath_prepend(str(directory))
 
 
-def test_range_in_racks_gives_members_what_has_a_replica_there() -> None:
-    """(KIP-881) Counts stay even within one; a topic that is everywhere is dealt as ever."""
+def test_range_in_racks_prefers_partitions_with_a_replica_in_the_members_rack() -> None:
+    """KIP-881: counts differ by at most one; a topic with replicas in every rack is assigned as without racks."""
     a, b = frozenset("a"), frozenset("b")
     members = {"c0": MemberSubscription(["t"], rack_id="a"), "c1": MemberSubscription(["t"], rack_id="b")}
     assert named(assign_range(members, {"t": 4}, {"t": [b, a, b, a]})) == {"c0": "tp1 tp3", "c1": "tp0 tp2"}
@@ -207,8 +205,8 @@ def test_range_in_racks_gives_members_what_has_a_replica_there() -> None:
     assert named(assign_range(members, {"t": 3}, {"t": [b, b, a]})) == {"c0": "tp2", "c1": "tp0 tp1"}
 
 
-def test_range_in_racks_deals_topics_alike_that_go_together() -> None:
-    """Number i of both goes to one member, in a rack where both are if one is; nobody gets more than its share."""
+def test_range_in_racks_assigns_co_partitioned_topics_alike() -> None:
+    """One member gets partition i of both, in a rack common to both if there is one; counts stay the same."""
     a, b = frozenset("a"), frozenset("b")
     members = {"c0": MemberSubscription(["t", "u"], rack_id="a"), "c1": MemberSubscription(["t", "u"], rack_id="b")}
     racks = {"t": [b, a | b], "u": [a | b, a]}
@@ -217,8 +215,8 @@ def test_range_in_racks_deals_topics_alike_that_go_together() -> None:
     assert named(assigned) == {"c0": "tp0 tp1 up0 up1", "c1": "tp2 tp3 up2 up3"}
 
 
-def test_sticky_prefers_even_counts_to_racks_and_racks_to_what_was_held() -> None:
-    """(KIP-881)"""
+def test_sticky_prefers_even_counts_to_racks_and_racks_to_previous_owners() -> None:
+    """KIP-881."""
     a, b = frozenset("a"), frozenset("b")
     members = {"c0": MemberSubscription(["t"], rack_id="a"), "c1": MemberSubscription(["t"], rack_id="b")}
     owners = held(c0="tp0 tp1", c1="tp2 tp3")
@@ -227,17 +225,17 @@ def test_sticky_prefers_even_counts_to_racks_and_racks_to_what_was_held() -> Non
     assert named(assign_sticky(members, {"t": 4}, owners, {"t": [a | b] * 4})) == {"c0": "tp0 tp1", "c1": "tp2 tp3"}
 
 
-def test_racks_make_no_difference_where_every_partition_is_in_every_rack_there_is() -> None:
-    """As Kafka has it, also for a member in a rack without any replica: it keeps what it held."""
+def test_racks_do_not_matter_when_every_partition_is_in_every_rack() -> None:
+    """As in Kafka; a member in a rack without any replica keeps its partitions."""
     a = frozenset("a")
     members = {"c0": MemberSubscription(["t"], rack_id="a"), "c1": MemberSubscription(["t"], rack_id="b")}
     assert named(assign_sticky(members, {"t": 1}, held(c1="tp0"), {"t": [a]})) == {"c0": "", "c1": "tp0"}
 
 
-def test_a_deal_that_would_take_too_long_to_perfect_is_complete_and_as_even_as_can_be_told(
+def test_assignment_at_the_search_limit_is_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The leader must not miss its group's deadlines; here it has no time at all."""
+    """The leader must not miss its group's deadlines; here the limit is zero."""
     monkeypatch.setattr("triokafka.assignors.exchange._PATIENCE", 0)
     members = group(c0="t u", c1="u v", c2="t v w")
     assigned = assign_sticky(members, {"t": 4, "u": 4, "v": 4, "w": 4}, held(c0="tp0", c1="up1 vp2"))
@@ -250,19 +248,19 @@ def test_a_deal_that_would_take_too_long_to_perfect_is_complete_and_as_even_as_c
 @pytest.mark.parametrize(
     ("dealt", "cooperative", "wrong"),
     [
-        ({"a": [0]}, False, r"returned nothing for the members \['b'\]"),
-        ({"a": [0], "b": [], "c": [1]}, False, r"returned shares for \['c'\], which are not in the group"),
-        ({"a": [0, 1], "b": [1]}, False, "gave t-1 to 'a' and to 'b'"),
-        ({"a": [], "b": [0]}, True, "is cooperative, but gave t-0 to 'b' before 'a' has given it up"),
+        ({"a": [0]}, False, r"returned no assignment for the members \['b'\]"),
+        ({"a": [0], "b": [], "c": [1]}, False, r"returned assignments for \['c'\], which are not members"),
+        ({"a": [0, 1], "b": [1]}, False, "assigned t-1 to 'a' and to 'b'"),
+        ({"a": [], "b": [0]}, True, "is cooperative, but assigned t-0 to 'b' while 'a' still owns it"),
         ({"a": [], "b": [0]}, False, None),
         ({"a": [0], "b": [2]}, True, None),  # 2 is said to be held by both
         ({"a": [2, 0], "b": [1]}, True, None),
     ],
 )
-def test_an_assignor_that_breaks_its_promises_is_found_out(
+def test_invalid_assignment_of_an_assignor_is_rejected(
     dealt: dict[str, list[int]], cooperative: bool, wrong: str | None
 ) -> None:
-    """What it got wrong would be read by two members at a time, or by none."""
+    """Otherwise two members would read a partition, or none."""
 
     class Plugged(RangeAssignor):
         name = "plugged"

@@ -1,4 +1,4 @@
-"""What sticky members tell the leader, byte for byte as Java writes it."""
+"""User data of sticky members, byte for byte as Java writes it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_sticky_user_data_is_javas_schema_version_one() -> None:
     assert assignor.user_data(["t"]) == (b"\0\0\0\2\0\1t\0\0\0\2\0\0\0\0\0\0\0\1\0\1u\0\0\0\1\0\0\0\0\0\0\0\7")
 
 
-def test_sticky_tells_that_it_held_nothing_once_it_was_given_nothing() -> None:
-    """As Java does: its generation counts, for the claims of others."""
+def test_sticky_reports_an_empty_assignment() -> None:
+    """As in Java: its generation outdates the claims of other members."""
     assignor = StickyAssignor()
     assignor.on_assignment(Assignment(), 3)
     assert assignor.user_data(["t"]) == b"\0\0\0\0\0\0\0\3"
@@ -53,7 +53,7 @@ def test_cooperative_user_data_is_the_generation() -> None:
     assert assignor.user_data(["t"]) == b"\0\0\1\2"
 
 
-def test_cooperative_deals_a_moving_partition_only_after_its_owner_gave_it_up() -> None:
+def test_cooperative_assigns_a_moving_partition_only_after_its_revocation() -> None:
     assignor = CooperativeStickyAssignor()
     owner = MemberSubscription(["t"], None, [T0, T1], None, 3)
     dealt = assignor.assign({"a": owner, "b": MemberSubscription(["t"])}, {"t": 2})
@@ -62,7 +62,7 @@ def test_cooperative_deals_a_moving_partition_only_after_its_owner_gave_it_up() 
     assert (list(dealt["a"].partitions), list(dealt["b"].partitions)) == ([T0], [T1])
 
 
-def test_cooperative_hands_nothing_to_anyone_while_two_members_claim_it() -> None:
+def test_cooperative_does_not_assign_a_partition_that_two_members_claim() -> None:
     claim = MemberSubscription(["t"], None, [T0], None, 3)
     dealt = CooperativeStickyAssignor().assign({"a": claim, "b": claim}, {"t": 1})
     assert not dealt["a"].partitions and not dealt["b"].partitions
