@@ -40,6 +40,8 @@ _OURS: Final = "triokafka"
 _KAFKA: Final = "Apache Kafka"
 _MILLION: Final = 1_000_000
 _TIMEOUT_MS: Final = 60_000
+_SHARES: Final = {"gzip": 0.2}
+"""Of the records, for a codec with which the producer takes ten times as long as a broker."""
 
 
 class Plan(NamedTuple):
@@ -56,17 +58,17 @@ class Plan(NamedTuple):
     warm_up_megabytes: int = 1_500
     partitions: int = 1
 
-    def records(self, size: int) -> int:
+    def records(self, codec: str, size: int) -> int:
         """Records of one measurement."""
-        return self._whole(min(self.most_records, self.megabytes * _MILLION // size))
+        return self._whole(codec, min(self.most_records, self.megabytes * _MILLION // size))
 
-    def warm_up_records(self, size: int) -> int:
+    def warm_up_records(self, codec: str, size: int) -> int:
         """Records before the first measurement of a case."""
-        return self._whole(min(self.warm_up, self.warm_up_megabytes * _MILLION // size))
+        return self._whole(codec, min(self.warm_up, self.warm_up_megabytes * _MILLION // size))
 
-    def _whole(self, records: int) -> int:
+    def _whole(self, codec: str, records: int) -> int:
         unit = STRETCH * self.partitions
-        return max(1, records // unit) * unit
+        return max(1, int(records * _SHARES.get(codec, 1.0)) // unit) * unit
 
 
 QUICK: Final = Plan(sizes=(1024,), rounds=2, megabytes=200, warm_up_megabytes=300)
@@ -122,15 +124,17 @@ class _Run:
         found: dict[str, list[_Measured]] = {name: [] for name in names}
         try:
             for name in names:
-                self._measure(name, codec, size, self._plan.warm_up_records(size))
+                self._measure(name, codec, size, self._plan.warm_up_records(codec, size))
             for round_number in range(self._plan.rounds):
                 for name in turns(names, round_number):
-                    found[name].append(self._measure(name, codec, size, self._plan.records(size)))
+                    found[name].append(self._measure(name, codec, size, self._plan.records(codec, size)))
         except (MeasurementError, triokafka.KafkaError) as error:
             self.failures.append(f"{codec}, {size} B: {error!r}")
             return None
         ours, kafka = (_Measured(*map(statistics.median, zip(*found[name], strict=True))) for name in (_OURS, _KAFKA))
-        return CodecRow(codec, size, ours.per_second, kafka.per_second, ours.cpu_seconds, kafka.cpu_seconds)
+        row = CodecRow(codec, size, ours.per_second, kafka.per_second, ours.cpu_seconds, kafka.cpu_seconds)
+        print(_line(row), file=sys.stderr, flush=True)  # a run is long
+        return row
 
     def _measure(self, name: str, codec: str, size: int, records: int) -> _Measured:
         if sys.stderr.isatty():
@@ -195,12 +199,16 @@ def show(found: Findings) -> None:
     head = f"{'triokafka':>10} {'Kafka':>10} {'ratio':>6}"
     print(f"  {'codec':7} {'bytes':>6}  {head}  {head}")
     for row in found.codecs:
-        print(
-            f"  {row.codec:7} {row.size:6,}  {row.ours_per_second:10,.0f} {row.kafka_per_second:10,.0f}"
-            f" {row.rate_ratio:6.2f}  {row.ours_cpu_seconds:10.2f} {row.kafka_cpu_seconds:10.2f} {row.cpu_ratio:6.2f}"
-        )
+        print(_line(row))
     for failure in found.failures:
         print(f"  FAILED  {failure}")
+
+
+def _line(row: CodecRow) -> str:
+    return (
+        f"  {row.codec:7} {row.size:6,}  {row.ours_per_second:10,.0f} {row.kafka_per_second:10,.0f}"
+        f" {row.rate_ratio:6.2f}  {row.ours_cpu_seconds:10.2f} {row.kafka_cpu_seconds:10.2f} {row.cpu_ratio:6.2f}"
+    )
 
 
 def draw(found: Findings) -> Any:

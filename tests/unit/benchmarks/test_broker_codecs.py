@@ -18,8 +18,9 @@ def test_ratios_above_one_are_in_favour_of_this_broker() -> None:
 
 def test_each_case_is_warmed_up_with_a_million_records_or_as_many_bytes_as_are_allowed() -> None:
     plan = Plan()
-    assert [plan.warm_up_records(size) for size in plan.sizes] == [1_000_000, 1_000_000, 146_400]
-    assert [plan.records(size) for size in plan.sizes] == [1_000_000, 390_600, 39_000]
+    assert [plan.warm_up_records("lz4", size) for size in plan.sizes] == [1_000_000, 1_000_000, 146_400]
+    assert [plan.records("lz4", size) for size in plan.sizes] == [1_000_000, 390_600, 39_000]
+    assert (plan.records("gzip", 1024), plan.warm_up_records("gzip", 1024)) == (78_100, 200_000)
 
 
 def test_options_choose_cases_and_amounts() -> None:
