@@ -14,6 +14,7 @@ from triokafka.network.config import NetworkConfig
 from triokafka.network.metadata import Metadata
 from triokafka.network.snapshot import Cluster
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from triokafka.topic_names import check_topic_name
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -144,6 +145,8 @@ class MetadataUpdater:
         """A snapshot with all wanted topics; see `NetworkClient.metadata_for`."""
         metadata = self.metadata
         self._check_usable()
+        for topic in wanted:
+            check_topic_name(topic)
         now = self._world.now()
         for topic in wanted:
             metadata.use_topic(topic, now)

@@ -259,7 +259,7 @@ async def test_sick_cluster_is_asked_with_a_growing_back_off_by_however_many_cal
 
         async def ask(number: int) -> None:
             with pytest.raises(KafkaTimeoutError):
-                await client.metadata_for([f"topic {number}"], timeout_ms=30_000)
+                await client.metadata_for([f"topic-{number}"], timeout_ms=30_000)
 
         async with trio.open_nursery() as nursery:
             for number in range(100):
@@ -271,11 +271,11 @@ async def test_sick_cluster_is_asked_with_a_growing_back_off_by_however_many_cal
 async def test_new_topics_of_a_well_cluster_are_asked_for_without_delay() -> None:
     """KIP-526"""
     async with client_of() as (cluster, client):
-        cluster.topics.update({f"topic {number}": 1 for number in range(20)})
+        cluster.topics.update({f"topic-{number}": 1 for number in range(20)})
         await client.refresh_metadata()
         started = trio.current_time()
         for number in range(20):
-            await client.metadata_for([f"topic {number}"])
+            await client.metadata_for([f"topic-{number}"])
         assert trio.current_time() - started < 0.2
 
 

@@ -11,6 +11,8 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import isnan
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from weakref import WeakKeyDictionary
@@ -29,12 +31,15 @@ from triokafka.client.serializers import Deserializer
 from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from triokafka.topic_names import check_topic_name
 from triokafka.world import RealWorld, World
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _NEVER: Final = float("inf")
+_MOST_PARTITION: Final = 2**31 - 1
+_MOST_OFFSET: Final = 2**63 - 1
 _PER_WORLD_NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
 
 
@@ -113,8 +118,13 @@ class Consumer:
 
         Raises:
             IllegalStateError: partitions are assigned by hand, or the other kind of subscription is in use.
+            InvalidTopicError, TypeError: no topic can have one of the names.
         """
+        if not isinstance(topics, Iterable):
+            raise TypeError(f"topics must be an iterable of str, not {topics!r}")
         names = [topics] if isinstance(topics, str) else list(topics)
+        for name in names:
+            check_topic_name(name)
         if names and pattern is not None:
             raise IllegalStateError("subscribe() takes topics or a pattern, not both")
         if isinstance(pattern, SubscriptionPattern):
@@ -135,7 +145,7 @@ class Consumer:
         Raises:
             IllegalStateError: topics are subscribed to.
         """
-        wanted = [TopicPartition(*partition) for partition in partitions]
+        wanted = _partitions(partitions)
         if wanted:
             self._engine.assign(wanted)
         else:
@@ -205,7 +215,7 @@ class Consumer:
         limit = self._limit(max_records)
         with self._engine.user("poll"):
             self._delivery.put_back()
-            return await self._engine.wait_for(lambda: self._delivery.take(limit), timeout_ms / 1000) or {}
+            return await self._engine.wait_for(lambda: self._delivery.take(limit), self._seconds(timeout_ms)) or {}
 
     async def poll_arrow(
         self,
@@ -227,7 +237,7 @@ class Consumer:
         limit = self._limit(max_records)
         with self._engine.user("poll_arrow"):
             self._delivery.put_back()
-            await self._engine.wait_for(lambda: self._delivery.take_columns(builder, limit), timeout_ms / 1000)
+            await self._engine.wait_for(lambda: self._delivery.take_columns(builder, limit), self._seconds(timeout_ms))
         return builder.finish()
 
     def batches(self) -> Batches:
@@ -246,6 +256,8 @@ class Consumer:
 
     def _limit(self, max_records: int | None) -> int:
         limit = self.options.max_poll_records if max_records is None else max_records
+        if isinstance(limit, bool) or not hasattr(limit, "__index__"):
+            raise TypeError(f"max_records must be an int, not {limit!r}")
         if limit < 1:
             raise ValueError(f"max_records={max_records}: ask for at least one record")
         return limit
@@ -268,8 +280,9 @@ class Consumer:
             ValueError: a negative offset.
         """
         self._delivery.put_back()
-        target = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-        self._engine.subscription.seek(TopicPartition(*partition), target.offset, target.leader_epoch)
+        (wanted,) = _partitions([partition])
+        target = _offset(wanted, offset)
+        self._engine.subscription.seek(wanted, target.offset, target.leader_epoch)
         self._engine.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -286,8 +299,8 @@ class Consumer:
 
     def _reset(self, partitions: Sequence[TopicPartition], to: int) -> None:
         self._delivery.put_back()
-        for partition in partitions or self._engine.subscription.assignment:
-            self._engine.subscription.request_reset(TopicPartition(*partition), to)
+        for partition in _partitions(partitions) or self._engine.subscription.assignment:
+            self._engine.subscription.request_reset(partition, to)
         self._engine.wake()
 
     async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
@@ -297,7 +310,7 @@ class Consumer:
             IllegalStateError: the partition is not assigned.
             KafkaTimeoutError: not known within ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
-        asked = TopicPartition(*partition)
+        (asked,) = _partitions([partition])
         with self._engine.user("position"):
             await trio.lowlevel.checkpoint()
             found = await self._engine.wait_for_state(lambda: self._delivery.position(asked), self._seconds(timeout_ms))
@@ -312,11 +325,11 @@ class Consumer:
             IllegalStateError: one of them is not assigned; none is paused then.
         """
         self._delivery.put_back()
-        self._engine.subscription.pause([TopicPartition(*partition) for partition in partitions])
+        self._engine.subscription.pause(_partitions(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Undo `pause`. Raises as it does."""
-        self._engine.subscription.resume([TopicPartition(*partition) for partition in partitions])
+        self._engine.subscription.resume(_partitions(partitions))
         self._engine.wake()
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -368,6 +381,8 @@ class Consumer:
         Raises:
             IllegalStateError: there is no ``group_id``.
         """
+        if on_done is not None and not callable(on_done):
+            raise TypeError(f"on_done must be callable, not {on_done!r}")
         self._engine.committer.commit_later(self._to_commit(offsets, "commit_nowait()"), on_done)
 
     def _to_commit(
@@ -378,9 +393,11 @@ class Consumer:
             raise IllegalStateError(f"{what} needs a group_id: offsets are committed for a group")
         if offsets is None:
             return self._delivery.consumed()
+        if not isinstance(offsets, Mapping):
+            raise TypeError(f"{what}: offsets must be a mapping of partitions to offsets, not {offsets!r}")
         return {
-            TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for partition, offset in offsets.items()
+            partition: _offset(partition, offset)
+            for partition, offset in zip(_partitions(offsets), offsets.values(), strict=True)
         }
 
     @overload
@@ -404,8 +421,9 @@ class Consumer:
         if isinstance(partitions, TopicPartition):
             return (await self.committed([partitions], timeout_ms=timeout_ms))[partitions]
         self._engine.check_usable()
+        wanted = _partitions(partitions)
         with self._engine.user("committed"):
-            return await self._engine.group_offsets.committed(partitions, deadline=self._deadline(timeout_ms))
+            return await self._engine.group_offsets.committed(wanted, deadline=self._deadline(timeout_ms))
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
@@ -428,7 +446,8 @@ class Consumer:
     async def _ends(
         self, partitions: Iterable[TopicPartition], to: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
-        found = await self.offsets_for_times(dict.fromkeys(partitions, to), timeout_ms=timeout_ms)
+        wanted = dict.fromkeys(_partitions(partitions), to)
+        found = await self.offsets_for_times(wanted, timeout_ms=timeout_ms)
         return {partition: offset.offset for partition, offset in found.items() if offset is not None}
 
     async def offsets_for_times(
@@ -441,8 +460,14 @@ class Consumer:
             KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
         self._engine.check_usable()
+        if not isinstance(timestamps, Mapping):
+            raise TypeError(f"timestamps must be a mapping of partitions to milliseconds, not {timestamps!r}")
+        for partition, timestamp in timestamps.items():
+            if isinstance(timestamp, bool) or not hasattr(timestamp, "__index__"):
+                raise TypeError(f"{partition}: a timestamp must be an int of milliseconds, not {timestamp!r}")
+        wanted = dict(zip(_partitions(timestamps), timestamps.values(), strict=True))
         with self._engine.user("a lookup of offsets"):
-            return await self._engine.log_offsets.list_offsets(timestamps, deadline=self._deadline(timeout_ms))
+            return await self._engine.log_offsets.list_offsets(wanted, deadline=self._deadline(timeout_ms))
 
     async def partitions_for_topic(self, topic: str, *, timeout_ms: float | None = None) -> list[int] | None:
         """The numbers of a topic's partitions, None if there is no such topic. Never creates it.
@@ -453,6 +478,7 @@ class Consumer:
             KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
         self._engine.check_usable()
+        check_topic_name(topic)
         return (await self._engine.topic_lists.look_up([topic], deadline=self._deadline(timeout_ms))).get(topic)
 
     async def topics(self, *, timeout_ms: float | None = None) -> dict[str, list[int]]:
@@ -465,7 +491,11 @@ class Consumer:
         return await self._engine.topic_lists.look_up(None, deadline=self._deadline(timeout_ms))
 
     def _seconds(self, timeout_ms: float | None) -> float:
-        return (self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        if timeout_ms is None:
+            return self.options.default_api_timeout_ms / 1000
+        if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or isnan(timeout_ms):
+            raise TypeError(f"timeout_ms must be a number of milliseconds, not {timeout_ms!r}")
+        return timeout_ms / 1000
 
     def _deadline(self, timeout_ms: float | None) -> float:
         return self._world.now() + self._seconds(timeout_ms)
@@ -479,3 +509,37 @@ class Consumer:
     def metrics(self) -> dict[str, float]:
         """Counters and gauges by name, without asking anybody."""
         return take_metrics(self._engine)
+
+
+def _partitions(given: Iterable[object]) -> list[TopicPartition]:
+    """Partitions that a caller named, as `TopicPartition` or as pairs of topic and number.
+
+    Raises:
+        TypeError: something is neither.
+        InvalidTopicError: no topic can have the name.
+        ValueError: the number is negative, or larger than any.
+    """
+    if isinstance(given, (str, bytes, TopicPartition)) or not isinstance(given, Iterable):
+        raise TypeError(f"partitions must be an iterable of TopicPartition, not {given!r}")
+    partitions: list[TopicPartition] = []
+    for one in given:
+        if not isinstance(one, tuple) or len(one) != 2:
+            raise TypeError(f"a partition must be a TopicPartition, not {one!r}")
+        topic, number = one
+        check_topic_name(topic)
+        if isinstance(number, bool) or not hasattr(number, "__index__"):
+            raise TypeError(f"partition {number!r} of topic {topic!r}: the number of a partition is an int")
+        if not 0 <= number <= _MOST_PARTITION:
+            raise ValueError(f"partition {number} of topic {topic!r}: partitions count from 0 to {_MOST_PARTITION}")
+        partitions.append(TopicPartition(topic, index(number)))
+    return partitions
+
+
+def _offset(partition: TopicPartition, given: object) -> OffsetAndMetadata:
+    """An offset that a caller gave for a partition. Raises `TypeError` and `ValueError`."""
+    target = OffsetAndMetadata(given) if isinstance(given, int) and not isinstance(given, bool) else given
+    if not isinstance(target, OffsetAndMetadata) or not isinstance(target.offset, int):
+        raise TypeError(f"{partition}: an offset must be an int or OffsetAndMetadata, not {given!r}")
+    if target.offset > _MOST_OFFSET:
+        raise ValueError(f"{partition}: offset {target.offset} is larger than any offset can be")
+    return target

@@ -31,6 +31,7 @@ from triokafka.errors import (
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import Cluster, TopicMetadata
 from triokafka.structs import Buffer
+from triokafka.topic_names import check_topic_name
 from triokafka.world import World
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -334,6 +335,7 @@ def _check_address(topic: Any, partition: Any) -> None:
         raise TypeError(f"topic={topic!r} is not the name of a topic")
     if not topic:
         raise ValueError("topic='' is not the name of a topic")
+    check_topic_name(topic)
     if partition is None:
         return
     if isinstance(partition, bool) or not hasattr(partition, "__index__"):

@@ -1,0 +1,25 @@
+"""Which names a topic may have."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from triokafka.errors import InvalidTopicError
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_MOST_SHOWN: Final = 60
+
+
+def check_topic_name(topic: Any) -> None:
+    """Refuse a name that no topic can have, before it gets into a request: all others would fail with it.
+
+    Raises:
+        TypeError: it is not a string.
+        InvalidTopicError: it is empty, too long, ``.`` or ``..``, or has other characters than Kafka allows.
+    """
+    if not isinstance(topic, str):
+        raise TypeError(f"topic={topic!r} is not the name of a topic: a str is")
+    if not _LEGAL.fullmatch(topic) or topic in (".", ".."):
+        shown = repr(topic) if len(topic) <= _MOST_SHOWN else f"{topic[:_MOST_SHOWN]!r}… ({len(topic)} characters)"
+        raise InvalidTopicError(f"topic {shown} cannot exist. {InvalidTopicError.advice}")
