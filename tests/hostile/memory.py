@@ -401,7 +401,7 @@ def cases(scale: Scale) -> list[tuple[str, Strangers]]:
 def run_case(strangers: Strangers, scale: Scale) -> tuple[int, int, int, float]:
     """Run a case; memory at rest, at most and afterwards, and the good client's 99th percentile in seconds."""
     with tempfile.TemporaryDirectory() as directory:
-        broker = BrokerProcess(Path(directory))
+        broker = BrokerProcess(Path(directory), discards_log=True)
         try:
             host, _, port = broker.start().partition(":")
             address = host, int(port)
