@@ -35,7 +35,8 @@ def free_port() -> int:
 class BrokerProcess:
     """``triokafka broker`` on loopback; it keeps its port over restarts.
 
-    With ``controlled`` its control endpoint, where faults are switched on, is at ``control``.
+    With ``controlled`` its control endpoint, where faults are switched on, is at ``control``. ``discards_log`` is for
+    tests that make it log more than a pipe holds.
     """
 
     def __init__(
@@ -45,12 +46,14 @@ class BrokerProcess:
         listen: str | None = None,
         settings: dict[str, str] | None = None,
         controlled: bool = False,
+        discards_log: bool = False,
     ):
         directories = () if data_directory is None else (data_directory, *more_directories)
         where = [f"--data-dir={path}" for path in directories] or ["--in-memory"]
         options = [text for key, value in (settings or {}).items() for text in ("--set", f"{key}={value}")]
         options += ["--control", "127.0.0.1:0"] if controlled else []
         self._controlled = controlled
+        self._errors = subprocess.DEVNULL if discards_log else subprocess.PIPE
         self.control = ""
         self._command = [sys.executable, "-m", "triokafka", "broker", *where, *options]
         self._listen = listen if listen is not None else f"127.0.0.1:{free_port()}"
@@ -60,14 +63,14 @@ class BrokerProcess:
     def start(self) -> str:
         """Start it and return HOST:PORT once it accepts connections."""
         process = subprocess.Popen(
-            [*self._command, "--listen", self._listen], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*self._command, "--listen", self._listen], stdout=subprocess.PIPE, stderr=self._errors
         )
         self._process = process
         line = _read_line(process, START_TIMEOUT)
         if not line.startswith("ready "):
             process.kill()
             _, complaints = process.communicate()
-            raise AssertionError(f"the broker did not start: {line}{complaints.decode(errors='replace')}")
+            raise AssertionError(f"the broker did not start: {line}{(complaints or b'').decode(errors='replace')}")
         self.bootstrap = line.split()[1]
         self._listen = self.bootstrap
         if self._controlled:

@@ -228,6 +228,9 @@ class DecoderWriter(SourceWriter):
         with self.indented(wire.nullable):
             self.line(f"e = p + {size}", path)
             self.line(f"if {bad}: raise bad_length({size}, end - p)", path)
+            if self.careful and isinstance(wire, BytesType) and not isinstance(wire, RecordsType):
+                self.line(f"room[0] -= {size}", path)  # a copy of very much would hold the interpreter for long
+                self.line("if room[0] < 0: raise too_much_memory(1)", path)
             self.line(f"{target} = {self.slice(wire)}; p = e", path)
             if self.careful and isinstance(wire, StringType):
                 # One character that is not Latin makes each of the others take two or four bytes.

@@ -140,7 +140,7 @@ class Message(Struct):
         """As `decode`, or `decode_prefix`, but refuse a message whose decoded form would take too much memory.
 
         Returns the message, and how much memory its elements take.
-        ``max_memory`` is bytes, more or less, beside those of ``buffer`` for text and bytes. The elements of an array
+        ``max_memory`` is bytes, more or less, beside those of ``buffer`` for text. The elements of an array
         are counted before they are made, by their number. Without this, a decoded message takes at most `MOST_MEMORY`
         times its bytes.
 

@@ -24,6 +24,8 @@ _LONGEST_LENGTH: Final = 5
 """Bytes of the records' length at most."""
 _MOST: Final = 32
 """Partitions of a connection that are remembered, the first ones, in 40 KB. All others are decoded each time."""
+_LONGEST_FRAME: Final = 4 << 20
+"""Bytes of a frame that is compared at most, which takes two copies of it."""
 _LONGEST_START: Final = 1_024
 """Bytes before the records' length at most: a topic's name has 249. Long names of a client would be kept with them."""
 
@@ -91,7 +93,12 @@ class RepeatedRequests:
 
     def learn(self, frame: Buffer, header: RequestHeader, request: ProduceRequest) -> None:
         """Remember a request that was decoded, if it is of the kind that `read` can read."""
-        if len(self._known) >= _MOST or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
+        if (
+            len(frame) > _LONGEST_FRAME
+            or len(self._known) >= _MOST
+            or len(request.topic_data) != 1
+            or len(request.topic_data[0].partition_data) != 1
+        ):
             return
         holder = request.topic_data[0].partition_data[0]
         records = holder.records

@@ -33,8 +33,6 @@ _XERIAL_BLOCK: Final = 32 * 1024
 _SNAPPY_MAX_RATIO: Final = 22  # the densest element copies 64 bytes and takes 3
 _CHUNK: Final = 64 * 1024
 _USUAL_RATIO: Final = 6
-_MOST_AT_ONCE: Final = 4 << 20
-"""What one call gives at most: it is put together while no other thread can run."""
 
 
 def codec_name(codec: int) -> str:
@@ -198,7 +196,7 @@ def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: 
         while True:
             stream = new()
             while not stream.eof:
-                part = stream.decompress(rest, min(max_size + 1 - size, step + size, _MOST_AT_ONCE))
+                part = stream.decompress(rest, min(max_size + 1 - size, step + size))
                 size += len(part)
                 if size > max_size:
                     raise too_large(name, max_size)

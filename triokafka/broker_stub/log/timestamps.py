@@ -5,10 +5,15 @@ As in Kafka the markers of transactions count: a consumer that starts at one pas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from triokafka.broker_stub.log.segment import LogSegment
-from triokafka.records import decode_records
+from triokafka.records import ConsumerRecord, RecordDecoder
+from triokafka.structs import Buffer
+
+_AT_ONCE: Final = 1_000
+"""Records that are decoded in one go: a batch of a megabyte may have millions."""
 
 
 def first_at_or_after(
@@ -26,12 +31,19 @@ def first_at_or_after(
                 return None
             if batch.max_timestamp < timestamp or batch.last_offset < start_offset:
                 continue
-            for record in decode_records(data, from_offset=start_offset, include_control=True):
+            for record in _records(data, start_offset):
                 if record.timestamp >= timestamp:
                     if record.offset >= end_offset:
                         return None
                     return record.offset, record.timestamp, batch.partition_leader_epoch
     return None
+
+
+def _records(data: Buffer, start_offset: int) -> Iterator[ConsumerRecord]:
+    """The records of a batch from an offset on, of which a few are held in memory at a time."""
+    decoder = RecordDecoder(data, from_offset=start_offset, include_control=True)
+    while records := decoder.take(_AT_ONCE):
+        yield from records
 
 
 def first_with_largest(
@@ -64,6 +76,6 @@ def _largest_in(segment: LogSegment, start_offset: int, end_offset: int) -> int:
             largest = batch.max_timestamp
         else:  # cut by one of the bounds: what its header says may be of a record outside
             data = segment.read_batch(batch)
-            records = decode_records(data, from_offset=start_offset, include_control=True)
+            records = _records(data, start_offset)
             largest = max(largest, max((r.timestamp for r in records if r.offset < end_offset), default=-1))
     return largest

@@ -79,7 +79,6 @@ class RequestMemory:
         on_freed: Callable[[], None] | None = None,
     ) -> None:
         self.limit: Final = limit
-        self._small_limit = limit
         self._medium_limit = limit - limit // 16
         self._large_limit = max(min(limit * 3 // 4, limit - largest), 0)
         self._stall_seconds = stall_seconds
@@ -108,11 +107,19 @@ class RequestMemory:
 
     def try_reserve(self, size: int) -> bool:
         """Reserve memory if it is free and no request of this size waits."""
-        return self._try(Claim(size), size)
+        claim = Claim(size)
+        try:
+            return self._try(claim, size)
+        finally:
+            self.received(claim)
 
     async def reserve(self, size: int) -> None:
         """Wait until this much memory is free, and reserve it. If cancelled, nothing was reserved."""
-        await self.grow(Claim(size), size)
+        claim = Claim(size)
+        try:
+            await self.grow(claim, size)
+        finally:
+            self.received(claim)
 
     async def grow(self, claim: Claim, more: int) -> None:
         """Reserve ``more`` bytes for a request. If cancelled, what was reserved before stays reserved."""
@@ -135,8 +142,6 @@ class RequestMemory:
                 self.release(more)
             else:
                 queue.remove(waiting)
-                if self._privileged is claim:
-                    self._privileged = None
                 self._admit()  # what is behind it may be smaller
             raise
         finally:
@@ -192,7 +197,7 @@ class RequestMemory:
     def _try(self, claim: Claim, more: int) -> bool:
         if self.limit > 0:
             queue = self._queue(claim)
-            if queue or not self._fits(claim, more):
+            if (queue and self._privileged is not claim) or not self._fits(claim, more):
                 return False
         self._grant(claim, more)
         return True
@@ -204,21 +209,20 @@ class RequestMemory:
         self._use(more)
 
     def _fits(self, claim: Claim, more: int) -> bool:
-        if self._used <= claim.reserved:
-            return True  # alone
+        wanted, alone = self._used + more, self._used <= claim.reserved
         if claim.size <= SMALL_BYTES:
-            limit = self._small_limit
-        elif claim.size <= MEDIUM_BYTES:
+            return alone or wanted <= self.limit
+        if claim.size <= MEDIUM_BYTES:
             if self._privileged is not None and self._privileged.waiting:
                 return False
-            limit = self._medium_limit
-        else:
-            limit = self.limit if self._privileged is claim else self._large_limit
-        return self._used + more <= limit
+            return alone or wanted <= self._medium_limit
+        if wanted <= self._large_limit:
+            return True
+        if self._privileged is None:
+            self._privileged = claim
+        return self._privileged is claim and (alone or wanted <= self.limit)
 
     def _admit(self) -> None:
-        if self._large and self._privileged is None:
-            self._privileged = self._large[0].claim
         while self._small and self._admit_one(self._small, self._small[0]):
             pass
         privileged = self._privileged

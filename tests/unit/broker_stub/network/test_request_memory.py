@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from triokafka.broker_stub.network.request_memory import RequestMemory
+from triokafka.broker_stub.network.request_memory import Claim, RequestMemory
 
 
 async def test_request_that_does_not_fit_waits_and_who_came_first_is_let_in_first() -> None:
@@ -93,3 +93,98 @@ async def test_without_a_limit_everything_is_let_in_and_counted() -> None:
         await memory.reserve(10**9)
         assert memory.try_reserve(10**9)
         assert memory.used == 2 * 10**9
+
+
+MIB = 1 << 20
+
+
+async def test_large_requests_leave_room_for_small_ones_and_for_one_that_goes_on() -> None:
+    """Fifty large requests wait, each with a part; one gets on, and a small one passes all of them."""
+    memory = RequestMemory(100 * MIB, largest=40 * MIB)
+    done: list[int] = []
+
+    async def large(number: int) -> None:
+        claim = Claim(40 * MIB)
+        memory.begin(claim)
+        for _ in range(40):
+            await memory.grow(claim, MIB)
+            assert memory.used <= 100 * MIB
+            await trio.lowlevel.checkpoint()
+        memory.received(claim)
+        done.append(number)
+        memory.release(claim.reserved)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(50):
+            nursery.start_soon(large, number)
+        with trio.fail_after(5):
+            while memory.waiting < 30:
+                await trio.lowlevel.checkpoint()
+        assert memory.try_reserve(60_000)
+        memory.release(60_000)
+    assert sorted(done) == list(range(50))
+    assert (memory.used, memory.waiting) == (0, 0)
+
+
+async def test_requests_as_large_as_the_limit_are_admitted_one_at_a_time() -> None:
+    """``queued.max.request.bytes`` may be as small as ``socket.request.max.bytes``."""
+    memory = RequestMemory(10 * MIB, largest=10 * MIB)
+    done: list[int] = []
+
+    async def large(number: int) -> None:
+        claim = Claim(10 * MIB)
+        memory.begin(claim)
+        for _ in range(10):
+            await memory.grow(claim, MIB)
+            await trio.lowlevel.checkpoint()
+        memory.received(claim)
+        done.append(number)
+        memory.release(claim.reserved)
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(large, number)
+    assert len(done) == 5 and memory.used == 0
+
+
+async def test_request_that_stalls_while_others_wait_loses_its_connection(autojump_clock: object) -> None:
+    """One that goes on, and one that waits for memory itself, stay; without pressure nobody is closed."""
+    memory = RequestMemory(10 * MIB, largest=MIB, stall_seconds=10, now=trio.current_time)
+    closed: list[str] = []
+
+    def close(name: str, claim: Claim) -> None:
+        closed.append(name)
+        memory.received(claim)
+        memory.release(claim.reserved)
+
+    stalled = Claim(MIB)
+    stalled.close = lambda reason: close("stalled", stalled)
+    moving = Claim(2 * MIB)
+    moving.close = lambda reason: close("moving", moving)
+    for claim in (stalled, moving):
+        memory.begin(claim)
+        await memory.grow(claim, MIB)
+    await trio.sleep(100)
+    assert not closed
+    await memory.reserve(7 * MIB)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(memory.reserve, MIB)
+        await trio.sleep(9)
+        await memory.grow(moving, 1000)
+    assert closed == ["stalled"]
+
+
+async def test_memory_is_returned_after_much_was_in_use() -> None:
+    """Not after the usual requests."""
+    freed: list[int] = []
+    memory = RequestMemory(500 * MIB, on_freed=lambda: freed.append(memory.used))
+    for _ in range(100):
+        await memory.reserve(MIB)
+        memory.release(MIB)
+    assert not freed
+    await memory.reserve(100 * MIB)
+    memory.release(50 * MIB)
+    assert not freed
+    memory.release(50 * MIB)
+    assert freed == [0]

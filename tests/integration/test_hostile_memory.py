@@ -1,0 +1,30 @@
+"""A broker keeps within its memory whatever strangers send, and serves others meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.memory import Scale, cases, measure, run_case
+
+SHORT = Scale(frame_bytes=20_000_000, few=2, many=6, expanded_bytes=100_000_000, seconds=0.5)
+_PEAK = 300 << 20
+_LEFT = 48 << 20
+
+
+@pytest.mark.parametrize(
+    "name", ["malformed 20 MB Produce at once", "zstd", "MB Metadata at once", "well-formed", "JoinGroup"]
+)
+def test_strangers_do_not_exhaust_the_memory(name: str) -> None:
+    """A short form of the hostile runs: the peak is bounded, and the memory is free again afterwards."""
+    (strangers,) = (found for case, found in cases(SHORT) if name in case)
+    before, peak, after, _ = run_case(strangers, SHORT)
+    assert peak < _PEAK
+    assert after - before < _LEFT
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_hostile_memory_runs_keep_their_limits() -> None:
+    """All cases in full size."""
+    missed = [row for row in measure() if not row.met]
+    assert not missed, missed
