@@ -278,6 +278,20 @@ def test_batch_that_is_not_all_there_yet_is_no_damage(directory: Path, dump: Dum
     assert f"at byte {len(whole)}: {kept} bytes, which are no whole batch" in dump.err
 
 
+def test_length_that_is_destroyed_is_damage_and_valid_batches_behind_it_are_counted(
+    directory: Path, dump: Dump
+) -> None:
+    path = directory / f"{BASE}.log"
+    whole = path.read_bytes()
+    more = [encode_batch([(NOW, b"k", b"v", ())], base_offset=offset) for offset in (1_000, 1_001, 1_002)]
+    broken = bytearray(more[0])
+    broken[8:12] = (1_000_000).to_bytes(4, "big")
+    path.write_bytes(whole + broken + more[1] + more[2])
+    assert dump(path) == 1
+    assert f"at byte {len(whole)}" in dump.err
+    assert "behind it are 2 valid batches up to offset 1002" in dump.err
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_zeros_of_a_log_that_was_made_larger_in_advance_are_no_damage(
     directory: Path, dump: Dump, before: bool

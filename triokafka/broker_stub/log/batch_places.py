@@ -35,6 +35,10 @@ class TornBatchError(CorruptRecordError):
         self.position = position
 
 
+class DisorderError(CorruptRecordError):
+    """The offsets of a batch do not follow those of the batch before: one of the two is damaged."""
+
+
 class ReadableFile(Protocol):
     """As much of a `triokafka.world.File` as a walk needs."""
 
@@ -42,15 +46,19 @@ class ReadableFile(Protocol):
         """Up to ``size`` bytes from ``offset``; fewer at the end of the file."""
 
 
-def walk_batches(file: ReadableFile, position: int, end: int) -> Iterator[BatchPlace]:
+def walk_batches(file: ReadableFile, position: int, end: int, *, after: int = -1) -> Iterator[BatchPlace]:
     """The whole batches in ``file`` from ``position``, which must be the start of one, up to the byte ``end``.
+
+    Args:
+        after: an offset that all of theirs are above.
 
     Raises:
         TornBatchError: the last bytes are no whole batch.
-        CorruptRecordError: a header cannot be one, or its offsets do not follow those of the batch before.
+        DisorderError: offsets do not ascend.
+        CorruptRecordError: what is there cannot be the header of a batch.
         OSError: the disk failed.
     """
-    window, start, previous = b"", position, -1
+    window, start, previous = b"", position, after
     while position < end:
         at = position - start
         if not window or (len(window) - at < _WALK_BYTES and start + len(window) < end):
@@ -59,7 +67,7 @@ def walk_batches(file: ReadableFile, position: int, end: int) -> Iterator[BatchP
         if place is None or position + place.size > end:
             raise TornBatchError(position, f"the batch at byte {position} does not end before byte {end}")
         if not previous < place.base_offset <= place.last_offset:
-            raise CorruptRecordError(
+            raise DisorderError(
                 f"the batch at byte {position} has offsets {place.base_offset} to {place.last_offset}, after {previous}"
             )
         yield place

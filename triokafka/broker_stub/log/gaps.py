@@ -30,11 +30,14 @@ class Gap(NamedTuple):
     reason: str
 
 
-def find_gaps(storage: Storage, directory: str, bases: Sequence[int]) -> list[Gap]:
-    """Find the gaps between the segments of a log that is not compacted; ``bases`` are those of all segments.
+def find_gaps(storage: Storage, directory: str, bases: Sequence[int], *, compacted: bool = False) -> list[Gap]:
+    """Find the gaps between the segments of a log; ``bases`` are those of all segments.
 
-    A segment that was compacted once has gaps within itself: then those at its end are no loss. Segments that vanish
-    meanwhile are passed over: retention removes them.
+    A segment that was compacted once has gaps within itself: then those at its end are no loss, unless the segment is
+    cut. Segments that vanish meanwhile are passed over: retention removes them.
+
+    Args:
+        compacted: the log is compacted now.
 
     Raises:
         OSError: a file cannot be read.
@@ -48,7 +51,7 @@ def find_gaps(storage: Storage, directory: str, bases: Sequence[int]) -> list[Ga
             continue
         try:
             end, reason = _end_of(storage, file, directory, base)
-            if end < following and (reason or not _was_compacted(file)):
+            if end < following and (reason or not (compacted or _was_compacted(file))):
                 gaps.append(Gap(path, end, following, reason or "a segment is missing, or its last batches are"))
         finally:
             file.close()
@@ -58,7 +61,8 @@ def find_gaps(storage: Storage, directory: str, bases: Sequence[int]) -> list[Ga
 def _end_of(storage: Storage, file: File, directory: str, base: int) -> tuple[int, str]:
     """The offset after the last whole batch of a segment, and what is wrong with the bytes behind it."""
     size = file.size()
-    for position in (_last_indexed(storage, directory, base, size), 0):
+    indexed = _last_indexed(storage, directory, base)
+    for position in (indexed if indexed < size else 0, 0):
         end, reason = base, ""
         try:
             for place in walk_batches(file, position, size):
@@ -66,12 +70,14 @@ def _end_of(storage: Storage, file: File, directory: str, base: int) -> tuple[in
         except CorruptRecordError as error:
             reason = str(error)
         if not reason or not position:
-            return end, reason
-    return base, ""
+            break
+    if not reason and indexed and indexed >= size:
+        reason = f"its index goes on to byte {indexed}, but the segment ends at byte {size}"
+    return end, reason
 
 
-def _last_indexed(storage: Storage, directory: str, base: int, size: int) -> int:
-    """The position of the last entry in a segment's offset index; 0 when it has none that could be right."""
+def _last_indexed(storage: Storage, directory: str, base: int) -> int:
+    """The position of the last entry in a segment's offset index; 0 when there is none."""
     try:
         index = storage.open(f"{directory}/{offset_file_name(base, INDEX_SUFFIX)}", read_only=True)
     except FileNotFoundError:
@@ -80,8 +86,7 @@ def _last_indexed(storage: Storage, directory: str, base: int, size: int) -> int
         entry = index.read_at(max(0, index.size() - _ENTRY.size), _ENTRY.size)
     finally:
         index.close()
-    position = _ENTRY.unpack(entry)[1] if len(entry) == _ENTRY.size else 0
-    return int(position) if 0 < position < size else 0
+    return max(0, int(_ENTRY.unpack(entry)[1])) if len(entry) == _ENTRY.size else 0
 
 
 def _was_compacted(file: File) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import trio
@@ -314,16 +315,19 @@ class LogManager(NewLogs):
     async def _report_gaps(self) -> None:
         """Look once, in a thread, for offsets that are missing between segments, and report them."""
         for topic_partition, log in self.all().items():
-            bases = [segment.base_offset for segment in log.segments]
-            if len(bases) < 2 or log.config.compacts:
+            segments = log.segments
+            bases = [segment.base_offset for segment in segments]
+            if len(bases) < 2:
                 continue
+            find = partial(find_gaps, self._world.storage, log.directory, bases, compacted=log.config.compacts)
             try:
-                gaps = await self._world.run_in_thread(find_gaps, self._world.storage, log.directory, bases)
+                gaps = await self._world.run_in_thread(find)
             except OSError as error:
                 logger.error("%s: its segments cannot be checked for gaps: %s", topic_partition, error)
                 continue
             for gap in gaps:
-                if gap.end > log.log_start_offset and self.get(topic_partition) is log:
+                replaced = log.config.compacts and log.segments[: len(segments)] != segments  # while they were read
+                if gap.end > log.log_start_offset and self.get(topic_partition) is log and not replaced:
                     start = max(gap.start, log.log_start_offset)
                     log.lost_offsets += gap.end - start
                     logger.error(

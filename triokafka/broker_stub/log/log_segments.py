@@ -121,7 +121,9 @@ class LogSegments:
         Raises:
             CorruptRecordError: a header is damaged, or the end of the segment that is written to is missing.
         """
-        for segment in self.from_offset(offset):
+        first = max(0, bisect_right(self._bases, offset) - 1)
+        for index in range(first, len(self._segments)):
+            segment = self._segments[index]
             if offset >= up_to_offset or segment.base_offset >= up_to_offset:
                 return None
             found = segment.read(
@@ -131,6 +133,7 @@ class LogSegments:
                 at_least_one=at_least_one,
                 hint=self._hinted(offset, segment),
                 to_send=to_send,
+                ends_at=self.end_of(index),
             )
             if found is not None:
                 if found.next_offset is not None:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from triokafka.broker_stub.log.batch_places import (
     BatchPlace,
+    DisorderError,
     ReadableFile,
     TornBatchError,
     place_at,
@@ -41,6 +42,7 @@ from triokafka.world_files import FileSlice
 T = TypeVar("T")
 
 _OVERHEAD: Final = struct.Struct(">qi")
+_OFFSET: Final = struct.Struct(">q")
 _CHUNK: Final = 262_144  # bytes read at once when reading whole batches
 _HEADERS: Final = 4096  # bytes read at once when only headers are looked at
 _SLICE_BYTES: Final = 16_384  # from here on sending from the file costs less than a copy
@@ -130,14 +132,30 @@ class ReadableSegment:
         Raises:
             CorruptRecordError: a header before that batch is damaged.
         """
-        _, position = self._with_indexes(lambda: self.offset_index.lookup(offset))
+        indexed, position = self._with_indexes(lambda: self.offset_index.lookup(offset))
+        walk = walk_batches(file or self.file, max(position, from_position), self.size, after=self.base_offset - 1)
         try:
-            for place in walk_batches(file or self.file, max(position, from_position), self.size):
+            for place in walk:
+                if place.position == position and position and place.last_offset != indexed:
+                    # The offset of a batch, which no checksum covers, or the index is damaged: the walk tells.
+                    self.rebuild_indexes()
+                    return self.find(offset, from_position=from_position, file=file)
                 if place.last_offset >= offset:
-                    return place
+                    return self._checked(place, walk)
         except TornBatchError as error:
             self._check_torn_tail(error)
         return None
+
+    @staticmethod
+    def _checked(place: BatchPlace, walk: Iterator[BatchPlace]) -> BatchPlace:
+        """Look at the batch behind ``place``: no checksum covers offsets, but they must ascend."""
+        try:
+            next(walk, None)
+        except DisorderError:
+            raise
+        except CorruptRecordError:
+            pass  # the next read shows it
+        return place
 
     def _check_torn_tail(self, error: TornBatchError) -> None:
         """Raise ``error`` unless the batch that it is about is the last one, and cut: then the segment ends before it.
@@ -149,6 +167,14 @@ class ReadableSegment:
             if find_valid_batches(self.file, position + 1, self.size, self.base_offset, limit=1).batches:
                 raise error
             self._torn_tail_at = position
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the offset index has entries, and so the segment batches, or had them."""
+        try:
+            return self.offset_index.last[1] > 0
+        except CorruptIndexError:
+            return False
 
     def next_offset(self) -> int:
         """The offset after the last batch, from the last index entry on (E11).
@@ -184,6 +210,7 @@ class ReadableSegment:
         at_least_one: bool,
         hint: int | None = None,
         to_send: bool = False,
+        ends_at: int | None = None,
     ) -> SegmentRead | None:
         """Whole batches from the one that contains ``offset``, all of them below ``up_to_offset`` (E05).
 
@@ -191,6 +218,7 @@ class ReadableSegment:
             max_bytes: their total size; with ``at_least_one`` the first batch may be larger.
             hint: the position of the first batch, when known.
             to_send: the data are to be sent only, so that a slice of the file will do; and the disk is not waited for.
+            ends_at: the offset at which the segment ends, when known.
 
         Returns:
             None when the segment has nothing at or above ``offset``; empty data when nothing fits the bounds.
@@ -204,6 +232,7 @@ class ReadableSegment:
             file = ResidentFile(self.file)
             if not self.offset_index.is_loaded:
                 require_resident(self._storage, self.offset_index.path)
+        hinted = hint is not None
         if hint is None:
             found = self.find(offset, file=file)
             if found is None:
@@ -230,6 +259,8 @@ class ReadableSegment:
         if size < available:
             end, next_offset = self._end_of_whole_batches(hint, hint + size, file)
         size = end - hint
+        if not size:
+            raise CorruptRecordError(f"{self._log_path}: the batch at byte {hint} is damaged")
         data: Buffer | FileSlice
         if not to_send:
             data = self.file.view(hint, size)
@@ -239,6 +270,12 @@ class ReadableSegment:
             data = file.read_at(hint, size)
             if len(data) < size:
                 raise OSError(errno.EIO, f"{self._log_path} ends at byte {hint + len(data)}, not {end}")
+        start = file.read_at(hint, _OFFSET.size) if isinstance(data, FileSlice) else data[: _OFFSET.size]
+        (base_offset,) = _OFFSET.unpack(start)
+        if (hinted and base_offset < offset) or (ends_at is not None and base_offset >= ends_at):
+            raise CorruptRecordError(
+                f"{self._log_path}: the batch at byte {hint} says that it has offset {base_offset}, not {offset}"
+            )
         return SegmentRead(hint, data, end, next_offset)
 
     def _end_of_whole_batches(self, start: int, end: int, file: ReadableFile) -> tuple[int, int | None]:

@@ -293,6 +293,12 @@ class _Recovery:
                 segment.base_offset < self._expected or (segment.base_offset > self._expected and not gaps)
             ):
                 break
+            if not segment.size and segment.is_indexed:
+                logger.error(
+                    "%s: %s is empty, but its index has entries: its records are lost",
+                    self._topic_partition,
+                    segment.path(LOG_SUFFIX),
+                )
             trusted = segment.trusted_part(read_from) if position == first else None
             self._expected = segment.base_offset if trusted is None else trusted.end_offset
             if position == first:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from triokafka.broker_stub.log.damage import find_valid_batches
 from triokafka.cli.log_dump.decoders import Shown, control_record
 from triokafka.cli.log_dump.report import Report
 from triokafka.errors import CorruptRecordError, UnsupportedCodecError
@@ -100,8 +101,11 @@ def read_batches(
         length = int.from_bytes(head[8:12], "big", signed=True)
         if len(head) < LOG_OVERHEAD or length <= 0 or position + LOG_OVERHEAD + length > size:
             begun = _could_be_a_beginning(head, range(expected, first + _SPAN), max_message_size)
-            normal = begun or _is_zero(file, position, size)
-            stopped(Stopped(f"at byte {position}: {size - position} bytes, which are no whole batch", normal))
+            why = f"at byte {position}: {size - position} bytes, which are no whole batch"
+            behind = find_valid_batches(file, position + 1, size, expected)
+            if behind.batches:  # a destroyed length, then
+                why += f"; behind it are {behind.batches} valid batches up to offset {behind.end_offset - 1}"
+            stopped(Stopped(why, not behind.batches and (begun or _is_zero(file, position, size))))
             return
         if LOG_OVERHEAD + length > max_message_size:
             why = f"a batch of {LOG_OVERHEAD + length} bytes is above --max-message-size"

@@ -22,6 +22,7 @@ from triokafka.client.consumer.subscription import PartitionState, SubscriptionS
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
     BrokerResponseError,
+    CorruptRecordError,
     KafkaError,
     LeaderNotAvailableError,
     MessageSizeTooLargeError,
@@ -357,7 +358,8 @@ class Fetcher:
                 ),
             )
             return True
-        if error.retriable or error is UnknownError:
+        # The same bytes would come again: as in Kafka's client, the application learns of it.
+        if (error.retriable and error is not CorruptRecordError) or error is UnknownError:
             if self._nearby.leave(partition):
                 self.wake()
             if error.invalid_metadata:

@@ -774,6 +774,20 @@ async def test_an_error_of_one_partition_waits_for_the_records_of_another() -> N
 
 
 @simulated
+async def test_damage_that_the_broker_reports_is_raised_with_partition_and_offset() -> None:
+    """CORRUPT_MESSAGE: the same bytes would come again, however often they are fetched. `seek` goes past them."""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    broker.script(FetchRequest, broker.fetch_with(p0=CorruptRecordError.code))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        with pytest.raises(CorruptRecordError, match="t-0 at offset 0"):
+            await consumer.poll(timeout_ms=1_000)
+        consumer.seek(T0, 1)
+        assert await take(consumer, 2) == numbers(1, 3)
+
+
+@simulated
 async def test_a_lookup_that_keeps_failing_surfaces_with_its_cause() -> None:
     """No silent stall: after ``default_api_timeout_ms`` the wait ends with a sentence."""
     cluster, broker, options = await started()
