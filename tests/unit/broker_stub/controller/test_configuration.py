@@ -269,11 +269,10 @@ WITH_ELR = cluster(
 
 def refusal(request: IncrementalAlterConfigsRequest | AlterConfigsRequest, image: MetadataImage) -> tuple[int, str]:
     if isinstance(request, AlterConfigsRequest):
-        outcome = done(control().alter_configs(image, request))
-    else:
-        outcome = done(control().incremental_alter_configs(image, request))
-    (response,) = outcome.response.responses
-    return response.error_code, response.error_message or ""
+        (replaced,) = done(control().alter_configs(image, request)).response.responses
+        return replaced.error_code, replaced.error_message or ""
+    (changed,) = done(control().incremental_alter_configs(image, request)).response.responses
+    return changed.error_code, changed.error_message or ""
 
 
 @pytest.mark.parametrize("change", [(SET, _NAME, "1"), (DELETE, _NAME, None)])
