@@ -19,7 +19,7 @@ _STATIC: Final = 4  # the source of what a file sets
 _OTHERWISE: Final = {
     "local.retention.bytes": "there is no tiered storage, and so no option of the broker for it",
     "local.retention.ms": "there is no tiered storage, and so no option of the broker for it",
-    "min.insync.replicas": "Kafka sets it for the whole cluster when a data directory is prepared",
+    "socket.listen.backlog.size": "a full backlog delays clients by a second",
     "socket.receive.buffer.bytes": "the kernel finds a better size",
     "group.consumer.assignment.interval.ms": "tests do not wait for it",
 }

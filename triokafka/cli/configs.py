@@ -255,13 +255,15 @@ async def _describe_resources(admin: AdminClient, entity: _Entity, everything: b
     entities = await _all_of(admin, entity.kind) if entity.every else [entity]
     resources = {_resource(one): one for one in entities}
     described = await admin.describe_configs(resources, include_synonyms=True)
+    static = (ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER)
+    inherited = (*static, ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
     shown = {}
     for resource, one in resources.items():
         found = described[resource]
         shown[one] = [
             entry
             for entry in sorted(found.values(), key=lambda entry: entry.name)
-            if everything or entry.source not in (ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER)
+            if everything or entry.source not in (inherited if one.kind == "topics" else static)
         ]
     if output == "json":
         rows = [

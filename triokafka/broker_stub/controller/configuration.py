@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from triokafka import errors
@@ -17,7 +17,7 @@ from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import is_listener_limit, is_secret, is_unused
 from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
 from triokafka.broker_stub.config.known_names import UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
-from triokafka.broker_stub.controller import resource_configs, topic_names
+from triokafka.broker_stub.controller import features, resource_configs, topic_names
 from triokafka.broker_stub.controller.config_entries import (
     ConfigEntry,
     broker_entries,
@@ -30,7 +30,7 @@ from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
 from triokafka.protocol.message import Struct
-from triokafka.protocol.stored.cluster_metadata import ConfigRecord
+from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionChangeRecord
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.alter_configs import (
@@ -208,6 +208,7 @@ class ConfigurationControl:
                 raise errors.InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
             wanted = {config.name: config.value or "" for config in resource.configs}
             self._validate(image, resource, wanted)
+            _check_min_insync_replicas(image, resource, wanted, touched=())
             self.policies.check_configs(ConfigChange(resource.resource_type, resource.resource_name, wanted))
             return _changes(image, resource, wanted)
 
@@ -234,6 +235,7 @@ class ConfigurationControl:
             touched = [config.name for config in resource.configs]
             _apply_operations(resource.resource_type, wanted, resource.configs)
             self._validate(image, resource, wanted)
+            _check_min_insync_replicas(image, resource, wanted, touched)
             set_now = {name: wanted[name] for name in touched if name in wanted}
             self.policies.check_configs(ConfigChange(*key, set_now))
             return _changes(image, resource, wanted, touched)
@@ -285,6 +287,43 @@ def check_repeats(times: int, names: Sequence[str]) -> None:
         raise errors.InvalidRequestError("Each resource must appear at most once.")
     if len(set(names)) < len(names):
         raise errors.InvalidRequestError("Error due to duplicate config keys")
+
+
+def _check_min_insync_replicas(
+    image: MetadataImage, resource: _Resource, wanted: Mapping[str, str], touched: Iterable[str]
+) -> None:
+    """Keep min.insync.replicas the cluster's, where it decides who is an eligible leader (KIP-966).
+
+    Raises:
+        InvalidConfigurationError: a single broker is to have its own, or the cluster none.
+    """
+    if resource.resource_type != ResourceType.BROKER or not features.has_eligible_leader_replicas(image):
+        return
+    name = features.MIN_INSYNC_REPLICAS
+    now = image.configs.get((resource.resource_type, resource.resource_name), {})
+    if resource.resource_name and (name in touched or now.get(name) != wanted.get(name)):
+        raise errors.InvalidConfigurationError(f"Broker-level {name} cannot be altered while ELR is enabled.")
+    if not resource.resource_name and name not in wanted and (name in now or name in touched):
+        raise errors.InvalidConfigurationError(f"Cluster-level {name} cannot be removed while ELR is enabled.")
+
+
+def _forgotten_leaders(image: MetadataImage, resource: _Resource, changed: Iterable[str]) -> Iterator[Struct]:
+    """The records that forget eligible leaders: another min.insync.replicas chose them.
+
+    Where nobody is in sync they stay: without them the partition could have no leader again.
+    """
+    cluster_wide = resource.resource_type == ResourceType.BROKER and not resource.resource_name
+    if features.MIN_INSYNC_REPLICAS not in changed or not features.has_eligible_leader_replicas(image):
+        return
+    for topic, partition in image.partitions():
+        named = resource.resource_type == ResourceType.TOPIC and topic.name == resource.resource_name
+        if (cluster_wide or named) and partition.isr and partition.eligible_leader_replicas:
+            yield PartitionChangeRecord(
+                partition_id=partition.partition,
+                topic_id=topic.topic_id,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
 
 
 def _is_read_only(name: str) -> bool:
@@ -431,7 +470,7 @@ def _changes(
     gone = [name for name in now if name not in wanted]
     for name in changed:
         logger.info("%s %s: %s=%s", *key, name, "[hidden]" if is_secret(name) else wanted[name])
-    return [
+    records: list[Struct] = [
         ConfigRecord(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
@@ -440,3 +479,4 @@ def _changes(
         )
         for name in [*changed, *gone]
     ]
+    return [*records, *_forgotten_leaders(image, resource, [*changed, *gone])]

@@ -224,7 +224,7 @@ class Controller(Operations):
             start = log.end_offset
             log.append(opening, now_ms=now_ms)
             if first:
-                records = features.initial_records()
+                records = features.initial_records(self._config.text(features.MIN_INSYNC_REPLICAS) or "1")
                 log.append(
                     encode_batch_at(records, log.end_offset, epoch, now_ms, features.INITIAL_LEVELS), now_ms=now_ms
                 )

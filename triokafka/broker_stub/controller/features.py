@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from triokafka.broker_stub.controller.image import MetadataImage
+from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
 from triokafka.broker_stub.controller.outcome import NO_ERROR, ItemError, Outcome
 from triokafka.errors import (
     BrokerResponseError,
@@ -18,7 +18,7 @@ from triokafka.errors import (
     UnsupportedVersionError,
 )
 from triokafka.protocol.message import Struct
-from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
+from triokafka.protocol.stored.cluster_metadata import ConfigRecord, FeatureLevelRecord
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.update_features import (
@@ -31,6 +31,7 @@ KRAFT_VERSION: Final = "kraft.version"
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 31),
@@ -44,18 +45,45 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Levels at which a metadata log can be opened, whoever wrote it."""
 
-SERVED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (7, 25), KRAFT_VERSION: (0, 1), GROUP_VERSION: (0, 1)}
+SERVED: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, 25),
+    KRAFT_VERSION: (0, 1),
+    GROUP_VERSION: (0, 1),
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
+}
 """What clients are told. ``transaction.version`` comes with the APIs behind it (KIP-890)."""
 
-INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25, GROUP_VERSION: 1}
-"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, and both group protocols."""
+INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25, GROUP_VERSION: 1, ELIGIBLE_LEADER_REPLICAS: 1}
+"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, both group protocols, and eligible
+leader replicas, as in a new cluster of Kafka 4.1 and later (KIP-966)."""
 
 INITIAL_KRAFT_VERSION: Final = 1
 
 
-def initial_records() -> list[FeatureLevelRecord]:
-    """The first records of a new metadata log."""
-    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
+def initial_records(min_insync_replicas: str = "1") -> list[Struct]:
+    """Return the first records of a new metadata log: the levels, and what eligible leader replicas need with them."""
+    levels = [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
+    return [*levels, _cluster_min_insync_replicas(min_insync_replicas)]
+
+
+def has_eligible_leader_replicas(image: MetadataImage) -> bool:
+    """Whether replicas that left the in-sync set without missing anything may still lead (KIP-966)."""
+    return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
+
+def _cluster_min_insync_replicas(value: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_INSYNC_REPLICAS, value=value)
+
+
+def _eligible_leader_replicas_begin(image: MetadataImage, min_insync_replicas: str) -> list[Struct]:
+    """The records that make min.insync.replicas the cluster's alone: all brokers must count with the same number."""
+    records: list[Struct] = []
+    if MIN_INSYNC_REPLICAS not in image.broker_configs(None):
+        records.append(_cluster_min_insync_replicas(min_insync_replicas))
+    for (kind, name), configs in image.configs.items():
+        if kind == ResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
+            records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC_REPLICAS, value=None))
+    return records
 
 
 def check(image: MetadataImage) -> None:
@@ -88,9 +116,17 @@ _UNSAFE_DOWNGRADE: Final = 3
 
 
 def update_features(
-    image: MetadataImage, request: UpdateFeaturesRequest, kraft_version: int, *, version: int = 2
+    image: MetadataImage,
+    request: UpdateFeaturesRequest,
+    kraft_version: int,
+    *,
+    version: int = 2,
+    min_insync_replicas: str = "1",
 ) -> Outcome[UpdateFeaturesResponse]:
-    """Change levels of features: all that the request names, or none (KIP-584, KIP-1022)."""
+    """Change levels of features: all that the request names, or none (KIP-584, KIP-1022).
+
+    ``min_insync_replicas`` is what the brokers were started with; the cluster keeps it with eligible leader replicas.
+    """
     from triokafka.protocol.api.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 
     records: list[Struct] = []
@@ -109,6 +145,8 @@ def update_features(
                 ) from None
             if update.max_version_level != current:
                 records.append(FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level))
+                if update.feature == ELIGIBLE_LEADER_REPLICAS and update.max_version_level:
+                    records += _eligible_leader_replicas_begin(image, min_insync_replicas)
     except BrokerResponseError as error:
         failure, records = ItemError.of(error), []
     results = [
@@ -143,7 +181,7 @@ def _check_update(name: str, current: int, level: int, kind: int) -> None:
         raise InvalidUpdateVersionError(
             f"Invalid update version {level} for feature {name}. Can't downgrade to a newer version."
         )
-    if level < current:
+    if level < current and not (name == ELIGIBLE_LEADER_REPLICAS and kind != _UPGRADE):
         if kind == _UPGRADE:
             raise InvalidUpdateVersionError(
                 f"Invalid update version {level} for feature {name}. Can't downgrade the version of this feature "

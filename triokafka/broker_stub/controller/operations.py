@@ -211,7 +211,13 @@ class Operations:
         """Change levels of features; see `features.update_features`. As in Kafka, the time limit means nothing."""
         return await self._running().submit(
             "UpdateFeatures",
-            lambda image: features.update_features(image, request, self._kraft_version, version=version),
+            lambda image: features.update_features(
+                image,
+                request,
+                self._kraft_version,
+                version=version,
+                min_insync_replicas=self._config.text(features.MIN_INSYNC_REPLICAS) or "1",
+            ),
         )
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:

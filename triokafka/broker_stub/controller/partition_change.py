@@ -111,7 +111,7 @@ def partition_change(
     election: Election = Election.ONLINE,
 ) -> PartitionChangeRecord | None:
     """The record for one partition, with only what changes in it; None when nothing does."""
-    with_elr = image.features.get(features.ELIGIBLE_LEADER_REPLICAS, 0) > 0
+    with_elr = features.has_eligible_leader_replicas(image)
     isr = tuple(
         broker_id
         for broker_id in (partition.isr if wanted.isr is None else wanted.isr)

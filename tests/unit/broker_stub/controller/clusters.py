@@ -14,7 +14,7 @@ from triokafka.broker_stub.controller import Controller, EndpointImage, Metadata
 from triokafka.broker_stub.controller.cluster import BrokerRegistration
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.features import SUPPORTED, initial_records
+from triokafka.broker_stub.controller.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED, initial_records
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE
 from triokafka.broker_stub.controller.replication import ReplicationControl
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
@@ -26,7 +26,13 @@ from triokafka.protocol.api.create_topics import (
     CreateTopicsResponse,
 )
 from triokafka.protocol.message import Struct
-from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from triokafka.protocol.stored.cluster_metadata import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 from triokafka.world import RealWorld
 from triokafka.world_memory import MemoryStorage
 
@@ -98,11 +104,13 @@ def topic(
 
 
 def cluster(*records: Struct | Sequence[Struct], brokers: Sequence[int] = (1,)) -> MetadataImage:
-    """A cluster of brokers that are up, with more records on top."""
+    """A cluster of brokers that are up, without eligible leader replicas, and with more records on top."""
     flat: list[Struct] = []
     for record in records:
         flat += record if isinstance(record, list | tuple) else [record]  # type: ignore[list-item]
-    return replayed([*initial_records(), *(broker(broker_id) for broker_id in brokers), *flat])
+    without_elr = FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0)
+    levels = [record for record in initial_records() if isinstance(record, FeatureLevelRecord)]
+    return replayed([*levels, without_elr, *(broker(broker_id) for broker_id in brokers), *flat])
 
 
 def replication(config: BrokerConfig = CONFIG) -> ReplicationControl:

@@ -18,7 +18,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
     AlterConfigsResource as ChangedResource,
 )
 from triokafka.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
-from triokafka.protocol.stored.cluster_metadata import ConfigRecord
+from triokafka.protocol.stored.cluster_metadata import ConfigRecord, FeatureLevelRecord, PartitionRecord
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -255,3 +255,59 @@ class TestEffectiveConfiguration:
         request = changing((APPEND, "log.cleanup.policy", "compact"), resource_type=BROKER, name="1")
         outcome = done(control().incremental_alter_configs(IMAGE, request))
         assert replayed(outcome.records, IMAGE).broker_configs(1) == {"log.cleanup.policy": "delete,compact"}
+
+
+_NAME = "min.insync.replicas"
+ELR_ON = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
+WITH_ELR = cluster(
+    ELR_ON,
+    ConfigRecord(resource_type=BROKER, resource_name="", name=_NAME, value="1"),
+    topic("t", [1, 2], isr=[1]),
+    brokers=(1, 2),
+)
+
+
+def refusal(request: IncrementalAlterConfigsRequest | AlterConfigsRequest, image: MetadataImage) -> tuple[int, str]:
+    if isinstance(request, AlterConfigsRequest):
+        (replaced,) = done(control().alter_configs(image, request)).response.responses
+        return replaced.error_code, replaced.error_message or ""
+    (changed,) = done(control().incremental_alter_configs(image, request)).response.responses
+    return changed.error_code, changed.error_message or ""
+
+
+@pytest.mark.parametrize("change", [(SET, _NAME, "1"), (DELETE, _NAME, None)])
+def test_one_broker_has_no_min_insync_replicas_of_its_own_with_eligible_leaders(
+    change: tuple[int, str, str | None],
+) -> None:
+    """All brokers must agree on who may lead (KIP-966)."""
+    request = changing(change, resource_type=BROKER, name="1")
+    code, message = refusal(request, WITH_ELR)
+    assert code == errors.InvalidConfigurationError.code
+    assert message == "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+    assert refusal(request, IMAGE) == (0, "")
+
+
+def test_cluster_keeps_its_min_insync_replicas_with_eligible_leaders() -> None:
+    for request in (
+        changing((DELETE, _NAME, None), resource_type=BROKER, name=""),
+        replacing({}, resource_type=BROKER, name=""),
+    ):
+        code, message = refusal(request, WITH_ELR)
+        assert code == errors.InvalidConfigurationError.code
+        assert message == "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+    assert refusal(changing((SET, _NAME, "2"), resource_type=BROKER, name=""), WITH_ELR) == (0, "")
+
+
+@pytest.mark.parametrize(("kind", "name", "forgotten"), [(BROKER, "", True), (TOPIC, "t", True), (TOPIC, "u", False)])
+@pytest.mark.parametrize("isr", [[1], []])
+def test_another_min_insync_replicas_forgets_the_eligible_leaders_it_chose(
+    kind: int, name: str, forgotten: bool, isr: list[int]
+) -> None:
+    """Where nobody is in sync they stay: without them the partition could have no leader again."""
+    records = topic("t", [1, 2], isr=[1])
+    for record in records:
+        if isinstance(record, PartitionRecord):
+            record.isr, record.eligible_leader_replicas = isr, [2]
+    image = cluster(ELR_ON, records, topic("u", [1], number=8), brokers=(1, 2))
+    partition = after(changing((SET, _NAME, "2"), resource_type=kind, name=name), image).topics["t"].partitions[0]
+    assert partition.eligible_leader_replicas == (() if forgotten and isr else (2,))

@@ -78,7 +78,12 @@ class TestStart:
     async def test_new_cluster_has_features_and_a_registered_broker(self) -> None:
         """(`cluster/KRB-01`)"""
         async with running(MemoryWorld()) as controller:
-            assert controller.finalized_features == {"metadata.version": 25, "kraft.version": 1, "group.version": 1}
+            assert controller.finalized_features == {
+                "metadata.version": 25,
+                "kraft.version": 1,
+                "group.version": 1,
+                "eligible.leader.replicas.version": 1,
+            }
             broker = controller.image.brokers[1]
             assert not broker.fenced and broker.broker_epoch > 0
             assert broker.endpoints == (ENDPOINT,)
@@ -133,7 +138,8 @@ class TestStart:
             await life.leave()
             assert controller.image.brokers[1].fenced
             partition = controller.image.topics["t"].partitions[0]
-            assert (partition.leader, partition.isr) == (-1, (1,))
+            # It may lead again, being the last that was in sync (KIP-966).
+            assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (-1, (), (1,))
             await controller.close()
         async with running(world) as controller:
             assert controller.image.topics["t"].partitions[0].leader == 1

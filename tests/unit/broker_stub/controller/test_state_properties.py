@@ -15,6 +15,7 @@ from tests.unit.broker_stub.controller.clusters import CONFIG, creation, wanted
 from triokafka.broker_stub.controller import EndpointImage, MetadataImage
 from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.controller.features import SUPPORTED, initial_records
+from triokafka.broker_stub.controller.image import ResourceType
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.records import LogBatch, decode_batches, encode_records
 from triokafka.broker_stub.controller.replay import LogReplay
@@ -167,14 +168,16 @@ class ControllerMachine(RuleBasedStateMachine):
         assert {topic.topic_id: topic for topic in image.topics.values()} == image.topics_by_id
         for topic, partition in image.partitions():
             assert sorted(topic.partitions) == list(range(len(topic.partitions)))
-            assert partition.isr and set(partition.isr) <= set(partition.replicas)
+            assert partition.isr or partition.eligible_leader_replicas
+            assert set(partition.isr) <= set(partition.replicas)
             assert len(set(partition.replicas)) == len(partition.replicas) == len(partition.directories)
             assert partition.leader == -1 or partition.leader in partition.isr
             assert partition.leader == -1 or not image.brokers[partition.leader].fenced
 
     @invariant()
     def configuration_belongs_to_topics_that_exist(self) -> None:
-        assert all(name in self.image.topics for _, name in self.image.configs)
+        of_topics = [name for kind, name in self.image.configs if kind == ResourceType.TOPIC]
+        assert all(name in self.image.topics for name in of_topics)
         assert all(self.image.configs.values())
 
 
