@@ -253,7 +253,10 @@ class ClassicMembership(GroupMembership):
             await trio.sleep(max(0.0, first_look))
             while True:
                 # While the member waits for its assignment, the task that sends heartbeats asks.
-                answer = await self._ask_about_member(node_id) if wait.asks else RebalanceInProgressError
+                if wait.asks:
+                    answer = await self._ask_about_member(node_id)
+                else:
+                    answer = NodeNotReadyError if is_join else RebalanceInProgressError
                 now = self._world.now()
                 gone = not is_join and self.member.state is not State.SYNCING
                 if gone or (wait.is_lost(now, answer) and has_name):
