@@ -181,7 +181,8 @@ async def test_a_partition_whose_leader_came_back_during_a_fetch_is_no_stall() -
 
 
 @simulated
-async def test_a_join_that_is_not_answered_surfaces_after_the_promised_time() -> None:
+async def test_a_first_join_that_is_not_answered_shows_in_the_health_after_the_promised_time() -> None:
+    """The group's other members may hold it up, so that it ends no call."""
     _, broker, options = await started()
 
     async def wait_for_others(request: JoinGroupRequest) -> None:
@@ -191,9 +192,8 @@ async def test_a_join_that_is_not_answered_surfaces_after_the_promised_time() ->
     async with triokafka.Consumer("t", **options, group_id="g", default_api_timeout_ms=20_000) as consumer:
         assert await consumer.poll(timeout_ms=15_000) == {}
         assert consumer.health().healthy
-        with pytest.raises(KafkaTimeoutError, match=r"joining group 'g' has failed for 2\d s; last: the coordinator"):
-            await consumer.poll(timeout_ms=60_000)
-        assert "joining group 'g' has failed" in consumer.health().troubles[0]
+        assert await consumer.poll(timeout_ms=10_000) == {}
+        assert "joining group 'g' has failed for 2" in consumer.health().troubles[0]
 
 
 @simulated
