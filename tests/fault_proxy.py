@@ -1,4 +1,5 @@
-"""A TCP proxy on loopback that does harm: cuts after so many bytes, holds, delays or swallows, resets, closes halfway.
+"""A TCP proxy on loopback that does harm: cuts after so many bytes, holds, delays or swallows, resets, closes halfway,
+leaves connections half-open, swallows new ones, lets bytes drip.
 
 `ProxiedWorld` is the operating system, but every connection that a client makes in it goes through a `FaultProxy` of
 the broker's address. So any broker can be put behind proxies, whatever address it advertises.
@@ -64,6 +65,8 @@ class _Link:
         self.client = client
         self.broker = broker
         self.ended = False
+        self.lost: set[Direction] = set()
+        self.bytes_per_second: dict[Direction, float] = {}
         self.scope = trio.CancelScope()
 
     def reset(self) -> None:
@@ -86,6 +89,7 @@ class FaultProxy:
         self.count = 0
         self.address = ("", 0)
         self._links: list[_Link] = []
+        self._hole: set[Direction] = set()
 
     async def start(self, nursery: trio.Nursery) -> tuple[str, int]:
         """Listen on a free port of loopback; returns host and port."""
@@ -99,8 +103,30 @@ class FaultProxy:
         for link in self._links:
             link.reset()
 
+    def half_open(self, *directions: Direction) -> int:
+        """Lose for good what goes in these directions (both by default) over the connections that exist now.
+
+        Neither end hears of it, also when the other end closes. New connections are well. Returns how many there are.
+        """
+        for link in self._links:
+            link.lost.update(directions or (self.to_broker, self.to_client))
+        return len(self._links)
+
+    def black_hole(self, *directions: Direction) -> None:
+        """`half_open`, and the same for every new connection until `heal`; those stay half-open afterwards."""
+        self.half_open(*directions)
+        self._hole = set(directions or (self.to_broker, self.to_client))
+
+    def drip(self, bytes_per_second: float, *directions: Direction) -> None:
+        """Let the connections that exist now bring so little from now on, in these directions (both by default)."""
+        for link in self._links:
+            link.bytes_per_second.update(
+                dict.fromkeys(directions or (self.to_broker, self.to_client), bytes_per_second)
+            )
+
     def heal(self) -> None:
-        """No more harm, to connections that are there and to new ones."""
+        """No more harm to new connections; those that exist are well unless they are half-open or drip."""
+        self._hole = set()
         for direction in (self.to_broker, self.to_client):
             direction.delay = 0.0
             direction.swallows = False
@@ -121,6 +147,7 @@ class FaultProxy:
                 return
             async with broker:
                 link = _Link(client, broker)
+                link.lost |= self._hole
                 self._links.append(link)
                 try:
                     with link.scope:
@@ -138,7 +165,10 @@ class FaultProxy:
                 if direction.delay:
                     await trio.sleep(direction.delay)
                 await direction.opened()
-                if direction.swallows:
+                if direction.swallows or direction in link.lost:
+                    continue
+                if direction in link.bytes_per_second:
+                    await self._drip(link, sink, direction, data)
                     continue
                 limit = direction.cut_after if direction.cut_after is not None else direction.end_after
                 if limit is not None and len(data) >= limit:
@@ -155,9 +185,21 @@ class FaultProxy:
                     direction.end_after -= len(data)
                 await sink.send_all(data)
                 direction.bytes_passed += len(data)
+            if link.lost:
+                await trio.sleep_forever()  # the other end does not hear of it
             await sink.send_eof()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            if link.lost:
+                await trio.sleep_forever()
             link.reset()
+
+    async def _drip(self, link: _Link, sink: trio.SocketStream, direction: Direction, data: bytes) -> None:
+        for start in range(len(data)):
+            await trio.sleep(1 / link.bytes_per_second[direction])
+            if direction in link.lost:
+                return
+            await sink.send_all(data[start : start + 1])
+            direction.bytes_passed += 1
 
 
 class ProxiedWorld(RealWorld):

@@ -88,3 +88,44 @@ async def test_what_is_swallowed_never_comes() -> None:
         assert await stream.receive_some() == b""
         assert proxy.to_broker.bytes_passed == 5
         assert proxy.to_client.bytes_passed == 0
+
+
+async def test_half_open_connection_loses_everything_and_new_ones_are_well() -> None:
+    async with echo_through_a_proxy() as (proxy, stream):
+        await stream.send_all(b"first")
+        await receive_exactly(stream, 5)
+        assert proxy.half_open(proxy.to_client) == 1
+        await stream.send_all(b"second")
+        async with await trio.open_tcp_stream(*proxy.address) as another:
+            await another.send_all(b"third")
+            assert await receive_exactly(another, 5) == b"third"
+        assert proxy.to_client.bytes_passed == 10
+        with trio.move_on_after(0.05) as nothing_comes:
+            await stream.receive_some()
+        assert nothing_comes.cancelled_caught
+
+
+async def test_black_hole_takes_new_connections_until_it_heals() -> None:
+    async with echo_through_a_proxy() as (proxy, stream):
+        proxy.black_hole()
+        async with await trio.open_tcp_stream(*proxy.address) as taken:
+            for one in (stream, taken):
+                await one.send_all(b"lost")
+                with trio.move_on_after(0.05) as nothing_comes:
+                    await one.receive_some()
+                assert nothing_comes.cancelled_caught
+        proxy.heal()
+        async with await trio.open_tcp_stream(*proxy.address) as another:
+            await another.send_all(b"third")
+            assert await receive_exactly(another, 5) == b"third"
+
+
+async def test_dripping_connection_brings_one_byte_after_the_other() -> None:
+    async with echo_through_a_proxy() as (proxy, stream):
+        await stream.send_all(b"first")
+        await receive_exactly(stream, 5)
+        proxy.drip(1_000, proxy.to_client)
+        await stream.send_all(b"second")
+        pieces = [await stream.receive_some() for _ in range(2)]
+        assert len(pieces[0]) < 6
+        assert await receive_exactly(stream, 6 - len(b"".join(pieces))) is not None

@@ -28,7 +28,7 @@ from triokafka.network.in_flight import (
     ResponseWaiter,
 )
 from triokafka.network.receive_pool import ReceivePool
-from triokafka.network.silence import LEAST_PROGRESS_BYTES, SilenceWatch, Step, allowed_wait
+from triokafka.network.silence import LEAST_PROGRESS_BYTES, SilenceWatch, Step, allowed_wait, share_of_limit
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import decode_response, encode_request
@@ -117,6 +117,7 @@ class Connection:
         self._ping_after = self._first_look = self._silence.limit / 2
         self._progressed_at = self.heard_at
         self._progress = 0
+        self._is_dying = False
         self._next_correlation_id = 0
         # Requests that expect an answer, oldest first; bytes that are not written yet, with the request that is done
         # once they are; and such requests whose bytes are written.
@@ -247,7 +248,7 @@ class Connection:
             self._owner_may_wait = True
         due = deadline
         if expect_response and len(self._in_flight) == 1:
-            due = min(deadline, now + (self._first_look if kind is not ApiVersionsRequest else self._silence.recent))
+            due = min(deadline, now + self._first_look * share_of_limit(kind))
         if due < self._watched_until:
             self._watched_until = due
             self._watch.deadline = self._world.deadline(due)
@@ -418,13 +419,11 @@ class Connection:
             self._progressed_at = now
         self._progress = progress
         oldest = self._in_flight[0]
-        # Of a request that the broker may hold back, the wait counts from when its turn came.
-        since = max(oldest.started_at, self.heard_at) + oldest.may_wait
-        since = max(since, self._progressed_at)
+        since = self._silent_since(oldest)
         step, look_at = self._silence.look(
             since,
             now,
-            is_ping=oldest.request_type is ApiVersionsRequest,
+            share=share_of_limit(oldest.request_type),
             patience=self._patience.get(oldest.request_type, 1.0),
             has_others=self._has_others(),
         )
@@ -433,6 +432,19 @@ class Connection:
         elif step is Step.CLOSE:
             self._end_silent(oldest, now)
         return min(look_at, now + self._first_look)
+
+    def _silent_since(self, oldest: InFlightRequest) -> float:
+        # Of a request that the broker may hold back, the wait counts from when its turn came.
+        return max(max(oldest.started_at, self.heard_at) + oldest.may_wait, self._progressed_at)
+
+    def is_doubtful(self, since: float) -> bool:
+        """Whether this connection may have died with one to the same broker that has been silent since that time.
+
+        It has hardly been heard since, and has no request in flight, or one that is overdue by half the limit.
+        """
+        if self._is_dying or self._on_silent is None or self.heard_at > since + self._silence.recent:
+            return False
+        return not self._in_flight or self._world.now() - self._silent_since(self._in_flight[0]) >= self._first_look
 
     def _end_silent(self, oldest: InFlightRequest, now: float) -> None:
         silent = now - max(oldest.started_at, self.heard_at)
@@ -448,6 +460,7 @@ class Connection:
             since = self.heard_at
             if self._in_flight:
                 since = max(since, self._in_flight[0].started_at)
+            self._is_dying = True
             self._on_dead(since)
             self._end(KafkaConnectionError(why))
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 from triokafka.protocol.message import Request
 
 _NEVER: Final = float("inf")
-_PING_SHARE: Final = 2 / 9
-"""The share of the limit that an ApiVersions request may stay unanswered: no broker holds that answer back."""
+_QUICK: Final = {12: 1 / 3, 18: 2 / 9, 68: 1 / 3}
+"""The share of the limit that requests get whose answer no broker holds back: Heartbeat, ApiVersions,
+ConsumerGroupHeartbeat."""
 _SETTLING_SHARE: Final = 1 / 18
 """The share of the limit that a connection has to bring something after the broker answered elsewhere: after a pause of
 the whole broker, answers come on all connections, in any order."""
@@ -54,6 +55,11 @@ def needs_checked_connection(request_type: type[Request[Any]]) -> bool:
     return request_type.api_key in _WAITS_FOR_MEMBERS or request_type.api_key in _WAITS_FOR_CONTROLLER
 
 
+def share_of_limit(request_type: type[Request[Any]]) -> float:
+    """Return the share of the limit that an answer to this kind of request may take."""
+    return _QUICK.get(request_type.api_key, 1.0)
+
+
 class Step(enum.Enum):
     """What the owner of a silent connection does next."""
 
@@ -83,18 +89,18 @@ class SilenceWatch:
 
     @property
     def recent(self) -> float:
-        """How long after its last answer a connection needs no check, and how long a ping may take without a look."""
+        """How long after its last answer a connection needs no check, and how often probes follow each other."""
         return self.limit / 9
 
     def look(
-        self, silent_since: float, now: float, *, is_ping: bool, patience: float, has_others: bool
+        self, silent_since: float, now: float, *, share: float, patience: float, has_others: bool
     ) -> tuple[Step, float]:
         """Return what to do about an answer that is overdue since ``silent_since``, and when to look again.
 
         Args:
             silent_since: when the oldest answer became due, or the connection last brought something.
             now: the time.
-            is_ping: whether that answer is one that no broker holds back.
+            share: the share of the limit that this kind of request may take.
             patience: how many times the limit this kind of request may take, because the broker was slow before.
             has_others: whether another broker can be asked, so that giving this one up helps.
         """
@@ -103,7 +109,7 @@ class SilenceWatch:
         if silent_since != self._silent_since:
             self._silent_since, self._alive, self._probed_at = silent_since, False, -_NEVER
         limit = self.limit * patience
-        allowed = self.limit * _PING_SHARE if is_ping else limit
+        allowed = limit * share
         if now < silent_since + allowed / 2:
             return Step.WAIT, silent_since + allowed / 2
         if self._alive:

@@ -208,12 +208,10 @@ def test_fetch_may_be_held_back_as_long_as_it_asks_for() -> None:
 
 def test_answer_elsewhere_leaves_a_connection_a_moment_to_bring_something() -> None:
     watch = SilenceWatch(9)
-    look = {"is_ping": False, "patience": 1.0, "has_others": False}
-    assert watch.look(0, 4.5, **look)[0] is Step.PROBE
+    assert watch.look(0, 4.5, share=1, patience=1, has_others=False)[0] is Step.PROBE
     watch.probed(20, alive=True)
-    step, at = watch.look(0, 20, **look)
-    assert (step, at) == (Step.WAIT, 20.5)
-    assert watch.look(0, 20.5, **look)[0] is Step.CLOSE
+    assert watch.look(0, 20, share=1, patience=1, has_others=False) == (Step.WAIT, 20.5)
+    assert watch.look(0, 20.5, share=1, patience=1, has_others=False)[0] is Step.CLOSE
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no TCP_USER_TIMEOUT")

@@ -14,9 +14,12 @@ from tests.simulated import current_simulation, simulated
 from triokafka.errors import KafkaTimeoutError
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
-from triokafka.protocol.api.heartbeat import HeartbeatRequest
+from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from triokafka.protocol.api.join_group import JoinGroupRequest
+from triokafka.protocol.api.sync_group import SyncGroupRequest
 from triokafka.structs import TopicPartition
 
+REBALANCE_IN_PROGRESS = 27
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -175,3 +178,79 @@ async def test_a_partition_whose_leader_came_back_during_a_fetch_is_no_stall() -
             assert await consumer.poll(timeout_ms=100) == {}
             assert len(consumer.health().troubles) == troubles
         assert await consumer.poll(timeout_ms=300_000) == {}
+
+
+@simulated
+async def test_a_first_join_that_is_not_answered_shows_in_the_health_after_the_promised_time() -> None:
+    """The group's other members may hold it up, so that it ends no call."""
+    _, broker, options = await started()
+
+    async def wait_for_others(request: JoinGroupRequest) -> None:
+        await trio.sleep_forever()
+
+    broker.script(JoinGroupRequest, broker.join_group, *[wait_for_others] * 100)
+    async with triokafka.Consumer("t", **options, group_id="g", default_api_timeout_ms=20_000) as consumer:
+        assert await consumer.poll(timeout_ms=15_000) == {}
+        assert consumer.health().healthy
+        assert await consumer.poll(timeout_ms=10_000) == {}
+        assert "joining group 'g' has failed for 2" in consumer.health().troubles[0]
+
+
+@simulated
+async def test_a_rebalance_that_waits_for_other_members_shows_in_the_health_and_ends_no_call() -> None:
+    """The coordinator answers heartbeats: it waits for others, as it may."""
+    _, broker, options = await started()
+
+    async def wait_for_others(request: JoinGroupRequest) -> None:
+        await trio.sleep_forever()
+
+    async with triokafka.Consumer("t", **options, group_id="g", default_api_timeout_ms=20_000) as consumer:
+        await consumer.poll(timeout_ms=5_000)
+        broker.script(JoinGroupRequest, *[wait_for_others] * 100)
+        broker.script(HeartbeatRequest, *[HeartbeatResponse(error_code=REBALANCE_IN_PROGRESS)] * 1_000)
+        assert await consumer.poll(timeout_ms=60_000) == {}
+        assert any("the coordinator waits for other members" in trouble for trouble in consumer.health().troubles)
+        broker._scripts.clear()
+        await consumer.poll(timeout_ms=60_000)
+        assert consumer.health().healthy
+
+
+@simulated
+async def test_a_lost_join_is_sent_again_with_the_same_member_id() -> None:
+    _, broker, options = await started()
+    broker.script(JoinGroupRequest, broker.join_group, SILENCE)
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        began = trio.current_time()
+        await consumer.poll(timeout_ms=15_000)
+        assert consumer.assignment() == {T0}
+        assert trio.current_time() - began < 16
+        first, lost, again = broker.seen(JoinGroupRequest)
+        assert first.member_id == ""
+        assert lost.member_id == again.member_id != ""
+
+
+@simulated
+async def test_a_lost_answer_to_the_sync_does_not_begin_another_rebalance() -> None:
+    _, broker, options = await started()
+    broker.script(SyncGroupRequest, SILENCE)
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        await consumer.poll(timeout_ms=15_000)
+        assert consumer.assignment() == {T0}
+        assert len(broker.seen(JoinGroupRequest)) == 2  # the first for a member id
+        assert len(broker.seen(SyncGroupRequest)) == 2
+
+
+@simulated
+async def test_an_overdue_heartbeat_is_sent_again_over_a_new_connection_before_the_session_is_over() -> None:
+    _, broker, options = await started()
+    async with triokafka.Consumer("t", **options, group_id="g", session_timeout_ms=6_000) as consumer:
+        await consumer.poll(timeout_ms=5_000)
+        connections = broker.connection_count
+        broker.script(HeartbeatRequest, SILENCE)
+        count = len(broker.seen(HeartbeatRequest))
+        await broker.wait_for(HeartbeatRequest, count + 1)
+        silent_since = trio.current_time()
+        await broker.wait_for(HeartbeatRequest, count + 2)
+        assert trio.current_time() - silent_since < 3
+        assert broker.connection_count > connections
+        assert len(broker.seen(JoinGroupRequest)) == 2

@@ -253,7 +253,10 @@ class ClassicMembership(GroupMembership):
             await trio.sleep(max(0.0, first_look))
             while True:
                 # While the member waits for its assignment, the task that sends heartbeats asks.
-                answer = await self._ask_about_member(node_id) if wait.asks else RebalanceInProgressError
+                if wait.asks:
+                    answer = await self._ask_about_member(node_id)
+                else:
+                    answer = NodeNotReadyError if is_join else RebalanceInProgressError
                 now = self._world.now()
                 gone = not is_join and self.member.state is not State.SYNCING
                 if gone or (wait.is_lost(now, answer) and has_name):
@@ -277,9 +280,11 @@ class ClassicMembership(GroupMembership):
     def _note_long_wait(self, wait: Rendezvous, now: float) -> None:
         """Report a wait for the group that takes longer than calls should; one that is in order is no error."""
         if now - wait.began_at >= self._options.default_api_timeout_ms / 1000:
-            why = "waits for other members of the group" if wait.confirmed else "does not answer"
-            error = KafkaError(f"the coordinator {why}")
-            self._troubles.failed(self._what, error, now, quietly=wait.confirmed, since=wait.began_at)
+            why = "waits for other members of the group" if wait.confirmed else "has not answered yet"
+            quietly = wait.confirmed or not wait.asks  # a first join may be held up by others, too
+            self._troubles.failed(
+                self._what, KafkaError(f"the coordinator {why}"), now, quietly=quietly, since=wait.began_at
+            )
             self._on_change()
 
     async def _deal(self) -> Mapping[str, Assignment]:

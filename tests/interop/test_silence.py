@@ -1,0 +1,126 @@
+"""A producer and a group in front of three nodes of Apache Kafka, while their connections die in silence.
+
+Every connection goes through a proxy of its node. The proxies leave connections half-open, swallow everything for some
+seconds, or let bytes drip. Nothing acknowledged is lost, doubled or reordered, and no stall is longer than the limit.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+import triokafka
+from tests.fault_proxy import FaultProxy, ProxiedWorld, proxied_world
+from tests.interop.kafka_cluster import KafkaCluster, kafka_cluster
+from triokafka.errors import KafkaError
+
+pytestmark = pytest.mark.interop
+
+LIMIT = 15.0
+"""Seconds: those of the table, and a rebalance or an election that the fault may bring."""
+HOLE = 4.0
+PAUSE = 12.0
+FAULTS = ("half-open", "requests lost", "answers lost", "black hole", "drip")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with kafka_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+class Run:
+    """What was acknowledged and what was read, and the longest pause in either."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[int] = []
+        self.read: list[int] = []
+        self.stalls = {"acknowledgements": 0.0, "records": 0.0}
+        self._last: dict[str, float] = {}
+
+    def note(self, what: str) -> None:
+        now = trio.current_time()
+        self.stalls[what] = max(self.stalls[what], now - self._last.get(what, now))
+        self._last[what] = now
+
+
+async def produce(world: ProxiedWorld, cluster: KafkaCluster, topic: str, run: Run, done: trio.Event) -> None:
+    async with triokafka.Producer(world=world, bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
+        number = 0
+        while not done.is_set():
+            await (await producer.send(topic, str(number).encode(), partition=0))
+            run.acknowledged.append(number)
+            run.note("acknowledgements")
+            number += 1
+            await trio.sleep(0.02)
+
+
+async def consume(world: ProxiedWorld, cluster: KafkaCluster, topic: str, run: Run, joined: trio.Event) -> None:
+    async with triokafka.Consumer(
+        topic, world=world, bootstrap_servers=cluster.bootstrap, group_id=topic, auto_offset_reset="earliest"
+    ) as consumer:
+        while True:
+            try:
+                record = await anext(consumer)
+            except KafkaError:
+                continue
+            joined.set()
+            run.read.append(int(record.value or b"-1"))
+            run.note("records")
+
+
+async def strike(proxy: FaultProxy, fault: str) -> None:
+    match fault:
+        case "half-open":
+            proxy.half_open()
+        case "requests lost":
+            proxy.half_open(proxy.to_broker)
+        case "answers lost":
+            proxy.half_open(proxy.to_client)
+        case "black hole":
+            proxy.black_hole()
+            await trio.sleep(HOLE)
+            proxy.heal()
+        case _:
+            proxy.drip(3)
+
+
+async def run_through(cluster: KafkaCluster, topic: str, faults: list[str], chance: random.Random) -> None:
+    async with triokafka.AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+        await admin.create_topics([triokafka.NewTopic(topic, 1, 3)])
+    run, done, joined = Run(), trio.Event(), trio.Event()
+    async with proxied_world() as world, trio.open_nursery() as reading:
+        async with trio.open_nursery() as writing:
+            writing.start_soon(produce, world, cluster, topic, run, done)
+            reading.start_soon(consume, world, cluster, topic, run, joined)
+            with trio.fail_after(60):
+                await joined.wait()
+            for fault in faults:
+                hit = list(world.proxies.values())
+                for proxy in hit if fault == "half-open" else [chance.choice(hit)]:
+                    await strike(proxy, fault)
+                await trio.sleep(PAUSE)
+            done.set()
+        with trio.fail_after(60):
+            while len(run.read) < len(run.acknowledged):
+                await trio.sleep(0.1)
+        reading.cancel_scope.cancel()
+    stalls = ", ".join(f"{what}: {seconds:.1f} s" for what, seconds in run.stalls.items())
+    print(f"{len(run.acknowledged)} records through {len(faults)} faults; longest pause between {stalls}")
+    assert run.read == run.acknowledged
+    assert max(run.stalls.values()) < LIMIT, stalls
+
+
+async def test_nothing_is_lost_when_connections_die_in_silence(cluster: KafkaCluster) -> None:
+    await run_through(cluster, "short", ["half-open", "black hole", "drip"], random.Random(1))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("seed", range(5))
+async def test_nothing_is_lost_in_many_kinds_of_silence(cluster: KafkaCluster, seed: int) -> None:
+    chance = random.Random(seed)
+    await run_through(cluster, f"long-{seed}", chance.choices(FAULTS, k=20), chance)
