@@ -1,6 +1,6 @@
 """What every command that talks to a broker shares: where the brokers are, how long to wait, options of the client.
 
-The brokers are those of ``--bootstrap-server``; else of ``--profile``, of a properties file or ``-X``, of
+The brokers are those of ``--bootstrap-server``; else of a properties file or ``-X``, of ``--profile``, of
 TRIOKAFKA_BOOTSTRAP_SERVERS, of TRIOKAFKA_PROFILE, of the default profile; else localhost:9092.
 """
 

@@ -332,12 +332,13 @@ class _Run:
         import trio
 
         announced = self._ends_when_idle
-        reported_at = trio.current_time()
+        reported_at = began_at = trio.current_time()
         while True:
             await trio.sleep(min(SILENCE, _PATIENCE))
-            if not announced and not self._printed and consumer.assignment():
+            late = trio.current_time() - began_at >= _PATIENCE
+            if not announced and not self._printed and (consumer.assignment() or late):
                 announced = True
-                click.echo(self._waiting(), err=True)
+                click.echo(self._waiting(assigned=bool(consumer.assignment())), err=True)
             if trio.current_time() - reported_at < _PATIENCE:
                 continue
             reported_at = trio.current_time()
@@ -345,9 +346,13 @@ class _Run:
             for trouble in health.troubles[:1]:
                 click.echo(f"triokafka: {trouble.removesuffix('.')}; still trying", err=True)
 
-    def _waiting(self) -> str:
+    def _waiting(self, *, assigned: bool) -> str:
         start = self._start
         what = f"topics that match {start.include}" if start.topic is None else start.topic
+        if not assigned:
+            group = self._options.get("group_id")
+            why = f"; group {group} has not assigned any to this consumer yet" if group else ""
+            return f"waiting for partitions of {what} …{why}"
         if start.partition is not None:
             what = f"{what}, partition {start.partition}"
         if self._options["auto_offset_reset"] == "latest" and start.offset == "latest":

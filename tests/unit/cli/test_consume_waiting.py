@@ -1,0 +1,49 @@
+"""What ``triokafka consume`` prints when no record has come."""
+
+from __future__ import annotations
+
+import pytest
+
+from triokafka.cli.consume import _Run, _Start
+from triokafka.cli.formatters import make_formatter
+
+
+@pytest.mark.parametrize(
+    ("start", "more", "assigned", "expected"),
+    [
+        (
+            _Start("orders", None, None, "latest", waits=False),
+            {},
+            True,
+            "waiting for new records of orders …; --from-beginning prints those that are there already",
+        ),
+        (
+            _Start("orders", None, 2, "earliest", waits=False),
+            {},
+            True,
+            "waiting for records of orders, partition 2 …",
+        ),
+        (
+            _Start("orders", None, None, "latest", waits=False),
+            {"group_id": "audit"},
+            True,
+            "waiting for new records of orders …",
+        ),
+        (
+            _Start(None, "ord.*", None, "latest", waits=False),
+            {},
+            False,
+            "waiting for partitions of topics that match ord.* …",
+        ),
+        (
+            _Start("orders", None, None, "latest", waits=False),
+            {"group_id": "audit"},
+            False,
+            "waiting for partitions of orders …; group audit has not assigned any to this consumer yet",
+        ),
+    ],
+)
+def test_line_names_what_the_run_waits_for(start: _Start, more: dict[str, str], assigned: bool, expected: str) -> None:
+    options = {"default_api_timeout_ms": 5_000, "auto_offset_reset": "latest", **more}
+    run = _Run(start, options, make_formatter("default", {}), skips_errors=False)
+    assert run._waiting(assigned=assigned) == expected
