@@ -152,7 +152,7 @@ def test_a_schema_of_the_users_is_refused(spark: Any, bootstrap: str):
 
 def test_an_unknown_topic_is_a_sentence(spark: Any, bootstrap: str):
     message = failure(spark, options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}))
-    assert f"there is no topic 'nowhere' at {bootstrap}" in message
+    assert f"topic 'nowhere' does not exist at {bootstrap}" in message
     assert "site-packages/trio" not in message, "Spark shows the whole traceback, so the loop's frames are left out"
 
 

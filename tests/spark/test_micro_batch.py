@@ -288,7 +288,7 @@ def test_trigger_available_now_with_what_got_unavailable(
         asked.process_all()
     loss = fails == "true" and partitions == 5
     # Ours knows that it is another topic before any offset shows it.
-    assert ("have been deleted and made again" if loss else sentence) in str(refused.value)
+    assert ("have been deleted and recreated" if loss else sentence) in str(refused.value)
 
 
 def test_trigger_available_now_reads_a_planned_batch_again_though_partitions_came(query: Start, bootstrap: str):

@@ -278,7 +278,7 @@ def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstr
 
 
 def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstrap: str, load: Values):
-    with pytest.raises(Exception, match="there is no topic 'nowhere'"):
+    with pytest.raises(Exception, match="topic 'nowhere' does not exist"):
         load(options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"})).values()
 
 

@@ -181,7 +181,7 @@ def test_a_refusal_says_what_to_do(bootstrap: str):
 @pytest.mark.parametrize(
     ("headers", "sentence"),
     [
-        ([None], "a record's headers have a null among them: leave it out of the array"),
+        ([None], "a record's headers contain a null: remove it from the array"),
         ([{"key": "a", "value": b"b"}, {"key": None, "value": b"b"}], "a header has no name: its key is null"),
     ],
 )

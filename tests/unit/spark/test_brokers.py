@@ -121,7 +121,9 @@ def test_a_question_that_hangs_ends_with_a_sentence(monkeypatch: pytest.MonkeyPa
         await trio.sleep_forever()
 
     monkeypatch.setattr(brokers, "_GRACE", 0.0)
-    with pytest.raises(KafkaTimeoutError, match=r"127\.0\.0\.1:1 gave no offsets of Subscribe\[orders\] within 0 s"):
+    with pytest.raises(
+        KafkaTimeoutError, match=r"127\.0\.0\.1:1 returned no offsets of Subscribe\[orders\] within 0 s"
+    ):
         ask_brokers(options(**{"kafka.default.api.timeout.ms": "50"}), hang)
 
 
