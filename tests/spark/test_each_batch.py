@@ -57,7 +57,6 @@ def committed(bootstrap: str, group: str) -> dict[TopicPartition, int]:
 def test_a_function_knows_its_batch_and_does_its_work_once(
     spark: Any, bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    """`spark/5.8`"""
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 2) for n in range(30)], partitions=2)
     out = make_topic(bootstrap)
     ledger, group = f"{topic}-ledger", f"{topic}-group"
@@ -175,7 +174,7 @@ class Log:
 
 
 def test_a_new_partition_begins_where_its_log_does(bootstrap: str):
-    """`spark/5.8`: with failOnDataLoss=false a query reads partitions whose first records were gone before."""
+    """With failOnDataLoss=false a query reads partitions whose first records were gone before."""
     topic = make_topic(bootstrap, [Record(b"x", partition=n % 4) for n in range(40)], partitions=4)
     delete_before(bootstrap, topic, 3, partition=1)
     delete_before(bootstrap, topic, 10, partition=3)

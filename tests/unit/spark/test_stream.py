@@ -363,7 +363,7 @@ def test_a_commit_that_fails_ends_no_query(monkeypatch: pytest.MonkeyPatch, capl
 
     monkeypatch.setattr(listener, "commit_to_group", fail)
     reader(commitGroupId="watchers").commit(at(a=5))
-    assert "was not committed to group 'watchers'" in caplog.text
+    assert "group 'watchers': the end of a batch was not committed" in caplog.text
 
 
 def test_without_a_group_nothing_is_committed(monkeypatch: pytest.MonkeyPatch):
