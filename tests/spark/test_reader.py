@@ -162,7 +162,7 @@ def test_a_topic_that_is_deleted_after_planning_fails_the_task(bootstrap: str):
 def test_an_unknown_topic_is_a_sentence_and_is_not_created(bootstrap: str):
     for _ in range(2):
         with pytest.raises(
-            UnknownTopicOrPartitionError, match=f"no topic 'nowhere' at {bootstrap}: create it, or check"
+            UnknownTopicOrPartitionError, match=f"topic 'nowhere' does not exist at {bootstrap}: create it, or check"
         ):
             reader(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}).partitions()
 
