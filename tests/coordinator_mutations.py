@@ -258,14 +258,14 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "cooperative members keep what they claim",
             "consumer_group/migration.py",
-            "_not_taken(claimed[member_id], taken).items()",
+            "_unclaimed(claimed[member_id], taken).items()",
             "()",
             _MIGRATION + "test_owned_partitions_of_a_cooperative_member_stay_held_after_a_failed_rebalance",
         ),
         (
             "a group that owed a round is dealt anew",
             "consumer_group/migration.py",
-            "hash_of_topics(names, topics) if is_dealt else _DEALS_ANEW",
+            "hash_of_topics(names, topics) if is_dealt else _FORCES_ASSIGNMENT",
             "hash_of_topics(names, topics)",
             _MIGRATION + "test_upgrade_by_a_static_member_assigns_unowned_partitions",
         ),
@@ -286,7 +286,7 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "a downgraded group rebalances",
             "consumer_group/migration.py",
-            "        if classic.state_timestamp_ms == OWES_A_ROUND:\n",
+            "        if classic.state_timestamp_ms == NEEDS_REBALANCE:\n",
             "        if False:\n",
             _MIXED,
         ),

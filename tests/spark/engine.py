@@ -1,7 +1,7 @@
 """Two ways to run a streaming query: Spark itself, and a stand-in that makes the calls that Spark makes to the source.
 
-The stand-in keeps a checkpoint in Spark's files and calls the source in the order that was measured with Spark 4.3
-(`spark/2.1`), so a case costs milliseconds. The same cases run in Spark itself in the long profile.
+The stand-in keeps a checkpoint in Spark's files and calls the source in the order that was measured with Spark 4.3, so
+a case costs milliseconds. The same cases run in Spark itself in the long profile.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def failure(spark: Any, given: dict[str, str]) -> str:
 
 
 def test_columns_and_types_are_the_connectors(spark: Any, bootstrap: str):
-    """`spark/3.1` (`spark/5.10`: install)"""
+    """Promised: install"""
     plain = read(spark, bootstrap, "any").schema
     assert plain.simpleString() == CONNECTOR
     assert all(field.nullable for field in plain)
@@ -34,7 +34,7 @@ def test_columns_and_types_are_the_connectors(spark: Any, bootstrap: str):
 
 
 def test_every_value_arrives_as_it_was_written(spark: Any, bootstrap: str):
-    """`spark/3.1`: no headers are NULL, header keys may repeat and keep their order. (`spark/5.10`: headers)"""
+    """No headers are NULL, header keys may repeat and keep their order. (Promised: headers)"""
     written = [
         Record(b"value", b"key", timestamp_ms=1_357_020_900_123),
         Record(None, b"tombstone"),
@@ -70,7 +70,7 @@ def test_instants_do_not_depend_on_the_sessions_time_zone(spark: Any, bootstrap:
 
 
 def test_every_record_of_every_partition_is_counted_once(spark: Any, bootstrap: str):
-    """`spark/5.10`: Spark batch"""
+    """Promised: Spark batch"""
     sizes = [7_000, 0, 12_345, 1]
     topics = [
         make_topic(
@@ -92,7 +92,6 @@ def test_every_record_of_every_partition_is_counted_once(spark: Any, bootstrap: 
 
 
 def test_a_limit_ends_the_read_and_the_next_read_is_whole(spark: Any, bootstrap: str):
-    """`spark/2.4`"""
     topic = make_topic(bootstrap, (Record(b"v" * 200, partition=n % 2) for n in range(60_000)), partitions=2)
     frame = read(spark, bootstrap, topic)
     assert [row["offset"] for row in frame.where("partition = 0").limit(3).collect()] == [0, 1, 2]
@@ -152,7 +151,7 @@ def test_a_schema_of_the_users_is_refused(spark: Any, bootstrap: str):
 
 def test_an_unknown_topic_is_a_sentence(spark: Any, bootstrap: str):
     message = failure(spark, options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}))
-    assert f"there is no topic 'nowhere' at {bootstrap}" in message
+    assert f"topic 'nowhere' does not exist at {bootstrap}" in message
     assert "site-packages/trio" not in message, "Spark shows the whole traceback, so the loop's frames are left out"
 
 

@@ -59,7 +59,7 @@ def rows(given: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def test_avro_values_come_as_columns_of_the_newest_schema(bootstrap: str, stub: StubRegistry):
-    """`spark/5.10`: Avro and Protobuf without jars"""
+    """Promised: Avro and Protobuf without jars"""
     topic = make_topic(bootstrap)
     number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
     value = {"n": 1, "tags": ["a", None], "counts": {"x": 1}, "at": None}

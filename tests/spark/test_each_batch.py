@@ -57,7 +57,6 @@ def committed(bootstrap: str, group: str) -> dict[TopicPartition, int]:
 def test_a_function_knows_its_batch_and_does_its_work_once(
     spark: Any, bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    """`spark/5.8`"""
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 2) for n in range(30)], partitions=2)
     out = make_topic(bootstrap)
     ledger, group = f"{topic}-ledger", f"{topic}-group"
@@ -175,7 +174,7 @@ class Log:
 
 
 def test_a_new_partition_begins_where_its_log_does(bootstrap: str):
-    """`spark/5.8`: with failOnDataLoss=false a query reads partitions whose first records were gone before."""
+    """With failOnDataLoss=false a query reads partitions whose first records were gone before."""
     topic = make_topic(bootstrap, [Record(b"x", partition=n % 4) for n in range(40)], partitions=4)
     delete_before(bootstrap, topic, 3, partition=1)
     delete_before(bootstrap, topic, 10, partition=3)
@@ -200,7 +199,7 @@ def test_ends_are_committed_also_where_brokers_do_not_say_where_partitions_begin
         raise trio.TooSlowError
 
     monkeypatch.setattr(each_batch, "ask_admin", never)
-    with pytest.raises(KafkaTimeoutError, match="the brokers gave no offsets within 30 s"):
+    with pytest.raises(KafkaTimeoutError, match="the brokers returned no offsets within 30 s"):
         _ = context.ranges
     assert context.commit_offsets()
     assert committed(bootstrap, f"{topic}-group") == {TopicPartition(topic, 1): 9}
@@ -270,14 +269,14 @@ def test_what_cannot_be_known_or_was_not_named_is_a_sentence():
     for ask, sentence in (
         (lambda: context.ranges, "the frame has no column offset, partition, topic"),
         (context.commit_offsets, "name a group"),
-        (context.once("x").__enter__, "name a topic for what was done"),
+        (context.once("x").__enter__, "needs a ledger topic"),
     ):
         with pytest.raises(ConfigurationError, match=sentence):
             ask()  # type: ignore[operator]
     kafka_batch(bootstrap_servers="localhost:1", ledger="l")(lambda frame, context: contexts.append(context))(
         Frame(), 3
     )
-    with pytest.raises(ConfigurationError, match="query's id is not known"):
+    with pytest.raises(ConfigurationError, match="needs the query's id"):
         contexts[1].once().__enter__()
 
 
@@ -290,7 +289,9 @@ def test_what_is_written_goes_to_the_decorators_brokers(monkeypatch: pytest.Monk
 
 
 def test_a_wrong_option_is_refused_before_there_is_a_batch():
-    with pytest.raises(ConfigurationError, match=r"'linger_ms' is not an option of kafka_batch.* about connections"):
+    with pytest.raises(
+        ConfigurationError, match=r"'linger_ms' is not an option of kafka_batch.* connection options only"
+    ):
         kafka_batch(bootstrap_servers="localhost:1", linger_ms=5)
     with pytest.raises(ConfigurationError, match=r"'group' is not an option.* did you mean 'group_id'"):
         kafka_batch(bootstrap_servers="localhost:1", group="g")

@@ -20,7 +20,7 @@ def ledger(bootstrap: str, topic: str) -> Ledger:
 
 
 def test_what_was_done_is_known_to_whoever_comes_later(bootstrap: str):
-    """`spark/5.8`: a driver that starts again"""
+    """A driver that starts again"""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     assert one.last_done(b"q/mail") is None
     one.note(b"q/mail", 0)

@@ -1,4 +1,4 @@
-"""The connector's suite for streaming queries, case by case (`spark/3.5`, KafkaMicroBatchSourceSuite).
+"""The connector's suite for streaming queries, case by case (KafkaMicroBatchSourceSuite).
 
 Each runs against a stand-in that makes Spark's calls; in the long profile in Spark as well.
 """
@@ -288,7 +288,7 @@ def test_trigger_available_now_with_what_got_unavailable(
         asked.process_all()
     loss = fails == "true" and partitions == 5
     # Ours knows that it is another topic before any offset shows it.
-    assert ("have been deleted and made again" if loss else sentence) in str(refused.value)
+    assert ("have been deleted and recreated" if loss else sentence) in str(refused.value)
 
 
 def test_trigger_available_now_reads_a_planned_batch_again_though_partitions_came(query: Start, bootstrap: str):
@@ -643,7 +643,7 @@ def test_min_partitions(query: Start, bootstrap: str):
 
 
 def test_max_partitions(query: Start, bootstrap: str):
-    """Ours: small partitions share tasks (`spark/5.10`: merge small partitions)"""
+    """Ours: small partitions share tasks (Promised: merge small partitions)"""
     topic = Topic(bootstrap, 12)
     topic.add(range(48))
     asked = query(topic, startingOffsets="earliest", maxPartitions="2")
@@ -655,7 +655,7 @@ def test_max_partitions(query: Start, bootstrap: str):
 
 
 def test_bytes_limit_batches(query: Start, bootstrap: str):
-    """Ours: maxBytesPerTrigger, by samples (`spark/5.10`: byte-based limits)"""
+    """Ours: maxBytesPerTrigger, by samples (Promised: byte-based limits)"""
     topic = Topic(bootstrap, 2)
     topic.write(Record(b"%01000d" % number, partition=number % 2) for number in range(40))
     asked = query(topic, startingOffsets="earliest", maxBytesPerTrigger="10000")
@@ -667,7 +667,7 @@ def test_bytes_limit_batches(query: Start, bootstrap: str):
 
 
 def test_offsets_are_always_written_in_the_same_order(query: Start, bootstrap: str, tmp_path: Path):
-    """KafkaSourceOffsetSuite: topics by name, partitions by number (`spark/5.10`: offsets JSON)"""
+    """KafkaSourceOffsetSuite: topics by name, partitions by number (Promised: offsets JSON)"""
     topic = Topic(bootstrap, 12)
     other = Topic(bootstrap, 1)
     topic.add([1])
@@ -768,7 +768,7 @@ def test_a_record_timestamp_that_spark_cannot_have(query: Start, bootstrap: str)
 
 
 def test_ends_of_batches_are_committed_to_a_group_one_batch_late(query: Start, bootstrap: str):
-    """Ours: commitGroupId (`spark/0`, fact 8) (`spark/5.10`: group commits for lag)"""
+    """Ours: commitGroupId (fact 8) (Promised: group commits for lag)"""
     topic = Topic(bootstrap, 2)
     topic.add(range(5))
     asked = query(topic, startingOffsets="earliest", commitGroupId=f"late-{topic.name}")

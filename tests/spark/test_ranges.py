@@ -1,4 +1,4 @@
-"""The range reader in ``mapInArrow``, for Spark without Python data sources (`spark/5.9`)."""
+"""The range reader in ``mapInArrow``, for Spark without Python data sources."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_a_task_is_small_and_survives_pickling(bootstrap: str):
 
 @pytest.mark.parametrize("headers", ["false", "true"])
 def test_batches_have_exactly_the_schema_that_spark_compares_with(bootstrap: str, headers: str):
-    """`spark/2.4`: only the first batch is compared, so every one must be right by construction."""
+    """Only the first batch is compared, so every one must be right by construction."""
     written = [Record(b"v", headers=(("h", b"1"),) if number % 3 else ()) for number in range(25_000)]
     made = reader(bootstrap, make_topic(bootstrap, written), includeHeaders=headers)
     (task,) = made.partitions()
@@ -71,7 +71,7 @@ def test_batches_have_exactly_the_schema_that_spark_compares_with(bootstrap: str
 
 
 def test_a_plan_without_ranges_comes_back_as_a_partition_without_a_value(bootstrap: str):
-    """`spark/2.1`: Spark makes a partition of its own out of an empty list."""
+    """Spark makes a partition of its own out of an empty list."""
     from pyspark.sql.datasource import InputPartition
 
     made = reader(bootstrap, make_topic(bootstrap))
@@ -81,7 +81,7 @@ def test_a_plan_without_ranges_comes_back_as_a_partition_without_a_value(bootstr
 
 
 def test_large_records_make_small_batches(bootstrap: str):
-    """`spark/2.3`: batches far above a megabyte halve the rate. One ends with the record that makes it large enough."""
+    """Batches far above a megabyte halve the rate. One ends with the record that makes it large enough."""
     written = [Record(bytes([number]) * 300_000) for number in range(12)]
     made = reader(bootstrap, make_topic(bootstrap, written))
     (task,) = made.partitions()
@@ -94,7 +94,7 @@ def test_large_records_make_small_batches(bootstrap: str):
 
 
 def test_small_records_make_batches_of_about_a_megabyte(bootstrap: str):
-    """`spark/2.3`: several are decoded in one go, which Spark does not see."""
+    """Several are decoded in one go, which Spark does not see."""
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"%01000d" % number) for number in range(7_000)]))
     (task,) = made.partitions()
     batches = list(made.read(task))
@@ -134,7 +134,6 @@ def test_what_retention_took_is_not_part_of_a_read_from_the_earliest(bootstrap: 
 
 
 def test_offsets_that_were_deleted_fail_the_plan(bootstrap: str):
-    """`spark/3.4`"""
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     delete_before(bootstrap, topic, 4)
     with pytest.raises(KafkaDataLossError, match=r"asks for offset 1, and the log starts at 4"):
@@ -142,7 +141,7 @@ def test_offsets_that_were_deleted_fail_the_plan(bootstrap: str):
 
 
 def test_offsets_that_are_deleted_after_planning_fail_the_task(bootstrap: str):
-    """A bounded read never ends early without an error (`spark/3.4`)."""
+    """A bounded read never ends early without an error."""
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     made = reader(bootstrap, topic)
     (task,) = made.partitions()
@@ -163,7 +162,7 @@ def test_a_topic_that_is_deleted_after_planning_fails_the_task(bootstrap: str):
 def test_an_unknown_topic_is_a_sentence_and_is_not_created(bootstrap: str):
     for _ in range(2):
         with pytest.raises(
-            UnknownTopicOrPartitionError, match=f"no topic 'nowhere' at {bootstrap}: create it, or check"
+            UnknownTopicOrPartitionError, match=f"topic 'nowhere' does not exist at {bootstrap}: create it, or check"
         ):
             reader(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}).partitions()
 
@@ -185,7 +184,7 @@ def test_partitions_left_out_are_refused(bootstrap: str):
 
 
 def test_an_unreachable_broker_is_a_sentence_in_time():
-    """`spark/5.4`: Spark itself sets no deadline."""
+    """Spark itself sets no deadline."""
     made = reader("127.0.0.1:1", "orders", **{"kafka.default.api.timeout.ms": "500"})
     with pytest.raises(KafkaTimeoutError, match=r"no broker can be reached: .*127\.0\.0\.1:1"):
         made.partitions()
@@ -194,7 +193,7 @@ def test_an_unreachable_broker_is_a_sentence_in_time():
 def test_tasks_of_one_worker_share_connections_and_given_up_ones_leave_theirs(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """`spark/5.4`: Spark keeps a Python worker for many tasks."""
+    """Spark keeps a Python worker for many tasks."""
     made: list[RangeSession] = []
     begin = RangeSession.__aenter__
 
@@ -216,7 +215,7 @@ def test_tasks_of_one_worker_share_connections_and_given_up_ones_leave_theirs(
 
 
 def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str):
-    """`spark/2.4`: LIMIT closes the generator in the middle."""
+    """LIMIT closes the generator in the middle."""
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"v" * 1_000) for _ in range(40_000)]))
     (task,) = made.partitions()
     for _ in range(3):

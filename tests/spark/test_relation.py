@@ -1,4 +1,4 @@
-"""The cases of KafkaRelationSuite, one test for each, by its name there (`spark/3.5`).
+"""The cases of KafkaRelationSuite, one test for each, by its name there.
 
 Each is read as Spark's driver and workers do it, without a JVM; in ``make long`` also in a real session.
 """
@@ -39,7 +39,7 @@ class Frame:
             self._reader = None
         else:
             self._reader = TopicReader(ReadOptions.parse(given))
-            # Since Spark 4.1 the plan belongs to the frame (`spark/0`, fact 7).
+            # Since Spark 4.1 the plan belongs to the frame (fact 7).
             self._plan = self._reader.partitions()
 
     def values(self) -> list[str]:
@@ -83,7 +83,7 @@ def by_partition(topic: str, *offsets: int) -> str:
 def test_explicit_earliest_to_latest_offsets(bootstrap: str, load: Values):
     """And "latest" binds late: with ``offsetsBinding=late`` a second action sees what came since.
 
-    `spark/5.10`: late binding of latest
+    Promised: late binding of latest
     """
     topic = make_topic(bootstrap, spread(), partitions=3)
     given = options(bootstrap, topic, startingOffsets="earliest", endingOffsets="latest")
@@ -231,7 +231,7 @@ def times(topic: str, *times_ms: int) -> str:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_times(bootstrap: str, timed: str, load: Values, case: str, given: dict[str, Any], expected: list[str]):
-    """`spark/5.10`: timestamps"""
+    """Promised: timestamps"""
     told = {name: times(timed, *value) if isinstance(value, tuple) else str(value) for name, value in given.items()}
     assert load(options(bootstrap, timed, **told)).values() == expected
 
@@ -267,7 +267,7 @@ def test_a_start_after_the_end_is_refused_resolved_and_unresolved(bootstrap: str
 
 
 def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstrap: str, load: Values):
-    """`spark/5.10`: assign, subscribe, pattern"""
+    """Promised: assign, subscribe, pattern"""
     topic = make_topic(bootstrap, spread(), partitions=3)
     servers = {"kafka.bootstrap.servers": bootstrap}
     assert load({**servers, "assign": f'{{"{topic}": [2, 0]}}'}).values() == numbers(range(10), range(20, 21))
@@ -278,7 +278,7 @@ def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstr
 
 
 def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstrap: str, load: Values):
-    with pytest.raises(Exception, match="there is no topic 'nowhere'"):
+    with pytest.raises(Exception, match="topic 'nowhere' does not exist"):
         load(options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"})).values()
 
 
@@ -286,7 +286,7 @@ def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstra
 
 
 def test_min_partitions_and_most_records_split_and_max_partitions_puts_together(bootstrap: str, load: Values):
-    """minPartitions: every record once, however it is cut. (`spark/5.10`: minPartitions, maxRecordsPerPartition)"""
+    """minPartitions: every record once, however it is cut. (Promised: minPartitions, maxRecordsPerPartition)"""
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 3) for n in range(3_000)], partitions=3)
     for cut, tasks in (
         ({"minPartitions": "7"}, 6),
@@ -373,7 +373,7 @@ def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_all_the_sa
 
 
 def test_only_the_columns_asked_for_are_there(bootstrap: str, spark: Any):
-    """`spark/5.10`: pruning"""
+    """Promised: pruning"""
     topic = make_topic(bootstrap, [Record(b"v%d" % n, b"k") for n in range(3)])
     frame = spark.read.format("triokafka").options(**options(bootstrap, topic, columns="offset,value")).load()
     assert frame.schema.simpleString() == "struct<value:binary,offset:bigint>"
@@ -421,7 +421,7 @@ def test_read_kafka_transactional_messages_read_uncommitted(logs: LogWriter, loa
 
 
 def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Values):
-    """The connector would sit out its poll timeout there (`spark/5.3`). (`spark/5.10`: read_committed)"""
+    """The connector would sit out its poll timeout there. (Promised: read_committed)"""
     topic = logs.topic()
     topic.write([1], producer=7)
     topic.commit(7)  # offset 1
@@ -462,7 +462,7 @@ def test_interleaved_transactions_are_told_apart_in_every_range(logs: LogWriter)
 
 
 def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load: Values):
-    """First, in the middle, last; and a range that is nothing but a gap (`spark/3.4`)."""
+    """First, in the middle, last; and a range that is nothing but a gap."""
     topic = logs.topic()
     topic.write_at(5, [5, 6])
     topic.write_at(10, [10])
@@ -511,7 +511,7 @@ def old_message(offset: int, value: bytes | None, *, magic: int, time_ms: int = 
 def test_records_in_the_formats_of_old_logs(
     logs: LogWriter, magic: int, attributes: int, expected: tuple[list[int], int], wrapped: bool
 ):
-    """Times and their kinds as the connector has them (`spark/3.1`): -1 where a format has none."""
+    """Times and their kinds as the connector has them: -1 where a format has none."""
     if attributes and not wrapped:
         times = [5555] * 4
     else:
@@ -675,9 +675,9 @@ def test_a_log_that_ends_within_a_range_has_lost_the_rest(bootstrap: str, fails:
 
 
 def test_a_range_that_does_not_come_in_time_is_an_error_and_no_short_result():
-    """Two well-known readers return what they have with a warning (`spark/4`).
+    """Two well-known readers return what they have with a warning.
 
-    `spark/5.10`: bounded read on a slow broker
+    Promised: bounded read on a slow broker
     """
     broker = BrokerProcess(None)
     try:

@@ -53,9 +53,9 @@ class Ended(OffsetCommitListener):
 
 
 def test_available_now_in_batches_with_lag_and_commits_of_the_last_one(spark: Any, bootstrap: str, tmp_path: Path):
-    """`spark/5.6`, and the metrics behind latest with a rate limit: 15 records, at most 5 in a batch.
+    """Metrics of the offsets behind the latest one, with a rate limit: 15 records, at most 5 in a batch.
 
-    `spark/5.10`: Spark micro-batch
+    Promised: Spark micro-batch
     """
     topic = Topic(bootstrap, 5)
     topic.add(range(15))
@@ -102,10 +102,10 @@ _CONFS_2_4_3 = json.dumps(
 
 @pytest.mark.parametrize("kept", ["{}", pytest.param(_CONFS_2_4_3, marks=pytest.mark.long)], ids=["4", "2.4.3"])
 def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tmp_path: Path, kept: str):
-    """`spark/3.2`: compact JSON and sources/0/0, as the connector leaves them after its first batch; and, by what Spark
+    """Compact JSON and sources/0/0, as the connector leaves them after its first batch; and, by what Spark
     keeps beside them, "Kafka connector should be able to resume from a checkpoint of Spark 2.4.3".
 
-    `spark/5.10`: resume the other's checkpoint
+    Promised: resume the other's checkpoint
     """
     topic = Topic(bootstrap, 2)
     topic.add(range(10))
@@ -201,8 +201,8 @@ def test_a_query_goes_on_from_where_it_was_stopped(spark: Any, bootstrap: str, t
 def test_continuous_and_real_time_triggers_are_closed_to_python_sources(
     spark: Any, bootstrap: str, tmp_path: Path, trigger: dict[str, str]
 ):
-    """`spark/5.10`: continuous and real-time mode. When this fails, Spark has opened them, and `spark/5.12` asks what
-    to do with it."""
+    """Promised: continuous and real-time mode. When this fails, Spark has opened them, and docs/spark.md must state
+    how to use them."""
     writer = stream(spark, Topic(bootstrap, 1)).writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     with pytest.raises(Exception, match=r"(?i)continuous|real.?time|unexpected keyword"):
         writer.outputMode("update").trigger(**trigger).start().awaitTermination(_PATIENCE)

@@ -1,4 +1,4 @@
-"""``write.format("triokafka")`` in a real Spark session: the cases of KafkaSinkSuite (`spark/3.5`), by their names."""
+"""``write.format("triokafka")`` in a real Spark session: the cases of KafkaSinkSuite, by their names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(writer: Any, checkpoint: Path, *, mode: str = "append") -> Any:
 
 
 def test_batch_write_to_kafka(spark: Any, bootstrap: str):
-    """`spark/5.10`: sink"""
+    """Promised: sink"""
     topic = make_topic(bootstrap, partitions=3)
     given = spark.sql(
         "SELECT 'ignored' AS topic, string(id) AS value, string(id) AS key, double(id) AS another,"
@@ -75,7 +75,7 @@ def test_batch_null_topic_field_value_and_no_topic_option(spark: Any, bootstrap:
 
 @pytest.mark.parametrize("mode", ["overwrite", "ignore", "errorifexists"])
 def test_batch_unsupported_save_modes(spark: Any, bootstrap: str, mode: str):
-    """Spark itself refuses its default mode for every Python source; the connector takes it (`spark/2.1`)."""
+    """Spark itself refuses its default mode for every Python source; the connector takes it."""
     topic = make_topic(bootstrap)
     with pytest.raises(Exception) as refused:
         sink(spark.sql("SELECT '1' AS value"), bootstrap, topic).mode(mode).save()

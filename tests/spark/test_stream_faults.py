@@ -1,4 +1,4 @@
-"""Streaming queries through faults: no row is lost or doubled in a sink that knows batches by number (`spark/3.4`).
+"""Streaming queries through faults: no row is lost or doubled in a sink that knows batches by number.
 
 Brokers are killed with SIGKILL here, so each test that does has one of its own. `test_spark_faults` does it in Spark.
 """

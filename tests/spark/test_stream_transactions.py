@@ -1,4 +1,4 @@
-"""Streaming queries over transactions (`spark/3.5`): control records count as offsets, and batches may show nothing."""
+"""Streaming queries over transactions: control records count as offsets, and batches may show nothing."""
 
 from __future__ import annotations
 

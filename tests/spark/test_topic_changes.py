@@ -1,5 +1,5 @@
 """Topics that change under a read: every change, at every place, in a batch and in a query, where loss is an error and
-where it is let pass (`spark/3.4`). No row comes twice, and none is lost that is there.
+where it is let pass. No row comes twice, and none is lost that is there.
 
 Read as Spark's workers do it; `test_spark_faults` does some of it in Spark.
 """

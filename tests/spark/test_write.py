@@ -1,4 +1,4 @@
-"""Writing as Spark's Python workers do it, against a real broker and without a JVM (`spark/3.1`, `spark/5.7`)."""
+"""Writing as Spark's Python workers do it, against a real broker and without a JVM."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_refusal_says_what_to_do(bootstrap: str):
 @pytest.mark.parametrize(
     ("headers", "sentence"),
     [
-        ([None], "a record's headers have a null among them: leave it out of the array"),
+        ([None], "a record's headers contain a null: remove it from the array"),
         ([{"key": "a", "value": b"b"}, {"key": None, "value": b"b"}], "a header has no name: its key is null"),
     ],
 )
@@ -251,7 +251,7 @@ def test_rows_that_cannot_be_had_end_the_write_with_their_error(bootstrap: str):
 
 
 def test_spark_4_0_writes_streams_row_by_row(bootstrap: str):
-    """`spark/2.1`: it has no Arrow writer for streams."""
+    """It has no Arrow writer for streams."""
     topic = make_topic(bootstrap)
     writer = RowStreamWriter(options(bootstrap, topic), ALL)
     header = Row(key="h", value=bytearray(b"1"))
@@ -280,7 +280,6 @@ def test_row_by_row_other_columns_are_left_alone(bootstrap: str):
 
 
 def test_a_stream_in_complete_mode_is_written_again(bootstrap: str):
-    """`spark/3.1`"""
     import pyspark_triokafka
 
     given = {"kafka.bootstrap.servers": bootstrap, "topic": make_topic(bootstrap)}

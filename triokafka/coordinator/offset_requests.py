@@ -8,7 +8,7 @@ from triokafka.coordinator.group.append_errors import coordinator_error, offsets
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
-from triokafka.coordinator.requests import GroupRequests, check_group_id, in_turns
+from triokafka.coordinator.requests import GroupRequests, check_group_id, run_steps
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import GroupTurn
 from triokafka.coordinator.topics import TopicFilter, any_topic
@@ -40,7 +40,7 @@ class OffsetRequests(GroupRequests):
             return response
         topics_at = self.topics.version
         try:
-            prepared = await in_turns(
+            prepared = await run_steps(
                 commits.prepare(
                     request,
                     known,
@@ -98,7 +98,7 @@ class OffsetRequests(GroupRequests):
     @staticmethod
     async def _settled(asked: OffsetFetchRequestGroup, reply: Reply[fetches.FetchSteps]) -> OffsetFetchResponseGroup:
         try:
-            return await in_turns(await reply.wait())
+            return await run_steps(await reply.wait())
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
 
@@ -112,7 +112,7 @@ class OffsetRequests(GroupRequests):
             )
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
-        return await in_turns(steps)
+        return await run_steps(steps)
 
     async def delete_offsets(
         self, request: OffsetDeleteRequest, *, may_read: TopicFilter = any_topic

@@ -72,7 +72,7 @@ class GroupRequests:
         return await reply.wait()
 
 
-async def in_turns(steps: Generator[None, None, T]) -> T:
+async def run_steps(steps: Generator[None, None, T]) -> T:
     """Run all steps, with a checkpoint after each, and return the generator's result. Cancelling skips the remaining
     steps."""
     while True:
@@ -90,6 +90,6 @@ def check_group_id(group_id: str) -> None:
         raise InvalidGroupIdError("the group id is empty")
 
 
-def told(error: KafkaError) -> str:
+def client_message(error: KafkaError) -> str:
     """Return the error message for a client, cut to `_LONGEST_MESSAGE` characters: it may quote the client's input."""
     return str(error)[:_LONGEST_MESSAGE]

@@ -23,7 +23,7 @@ from triokafka.coordinator.log import CoordinatorLog
 from triokafka.coordinator.metrics import GroupCounts, count_groups
 from triokafka.coordinator.offset_requests import OffsetRequests
 from triokafka.coordinator.offsets import deleted_topics
-from triokafka.coordinator.requests import check_group_id, told
+from triokafka.coordinator.requests import check_group_id, client_message
 from triokafka.coordinator.tool_requests import ToolRequests
 from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.coordinator.turn import Reply
@@ -223,5 +223,5 @@ class GroupCoordinator(OffsetRequests, ToolRequests):
             return await self.ask(request.group_id, operation, reply)
         except KafkaError as error:
             code = coordinator_error(error)
-            message = told(error) if code == getattr(error, "code", None) else None
+            message = client_message(error) if code == getattr(error, "code", None) else None
             return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)

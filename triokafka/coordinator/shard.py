@@ -16,7 +16,7 @@ from triokafka.coordinator.config import GroupCoordinatorConfig, GroupSettings, 
 from triokafka.coordinator.consumer_group import leaving, sessions
 from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange, EpochChange
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.consumer_group.migration import OWES_A_ROUND
+from triokafka.coordinator.consumer_group.migration import NEEDS_REBALANCE
 from triokafka.coordinator.group import liveness, rounds
 from triokafka.coordinator.group.append_errors import group_append_error
 from triokafka.coordinator.group.classic import ClassicGroup
@@ -67,7 +67,7 @@ class GroupShard:
         self._stored: dict[str, str] = {}
         """Protocol type of each group with metadata in the log, committed or not."""
         self._journal: Journal[str, str] = Journal()
-        self.not_looked_at: list[str] = []
+        self.unscanned_groups: list[str] = []
         """Soft: the groups that the expiry scan in progress has still to visit."""
         self._loading: dict[str, GroupMetadataValue] | None = {}
 
@@ -89,9 +89,9 @@ class GroupShard:
             if self._loading is not None:
                 pass
             elif change.value is not None:
-                self._keep_place(group_id)
+                self._ensure_group(group_id)
             else:
-                self._drop_if_hollow(group_id)
+                self._drop_if_unused(group_id)
             return
         if not isinstance(change, GroupChange):
             self._replay_consumer_group(change, offset, committed=committed)
@@ -99,7 +99,7 @@ class GroupShard:
         group_id, value = change
         self._note_stored(group_id, None if value is None else value.protocol_type, offset, committed=committed)
         if self._loading is None:
-            self._drop_if_hollow(group_id)
+            self._drop_if_unused(group_id)
         elif value is None:
             self._loading.pop(group_id, None)
         else:
@@ -113,7 +113,7 @@ class GroupShard:
         if isinstance(change, OffsetChange) and change.value is not None:
             self.offsets.pending.put(producer_id, change.key, change.value, offset)
             if self._loading is None:
-                self._keep_place(change.key.group_id)
+                self._ensure_group(change.key.group_id)
         else:
             self.replay(change, offset, committed=False)
 
@@ -121,7 +121,7 @@ class GroupShard:
         """Apply a transaction's end marker."""
         for group_id in self.offsets.end_transaction(producer_id, offset, commits=commits, committed=committed):
             if self._loading is None:
-                self._drop_if_hollow(group_id)
+                self._drop_if_unused(group_id)
 
     def _replay_consumer_group(self, change: ConsumerGroupChange, offset: int, *, committed: bool) -> None:
         group_id = change.group_id
@@ -137,7 +137,7 @@ class GroupShard:
         if group.is_gone:
             self.consumer_groups.pop(group_id, None)
             if self._loading is None and self.offsets.has(group_id):
-                self._keep_place(group_id)
+                self._ensure_group(group_id)
         else:
             self.consumer_groups[group_id] = group
             if isinstance(change, EpochChange) and self._loading is None:
@@ -151,7 +151,7 @@ class GroupShard:
         else:
             self._stored[group_id] = protocol_type
 
-    def _keep_place(self, group_id: str) -> None:
+    def _ensure_group(self, group_id: str) -> None:
         """Create the group's object if it does not exist: a group with committed offsets exists without metadata."""
         if group_id not in self.groups and group_id not in self.consumer_groups:
             self.groups[group_id] = ClassicGroup(group_id)
@@ -169,13 +169,13 @@ class GroupShard:
             for member in group.members.values():
                 rounds.start_session(group, member, turn)
         for group_id in self.offsets.groups():
-            self._keep_place(group_id)
+            self._ensure_group(group_id)
         for consumer_group in self.consumer_groups.values():
             sessions.start_all(consumer_group, self.session_timeout_ms(consumer_group.group_id), turn)
         for group in list(self.groups.values()):
             if len(group.members) > self.config.group_max_size:
                 rounds.prepare_rebalance(group, "the group has more members than group_max_size", self.config, turn)
-            elif group.members and group.state_timestamp_ms == OWES_A_ROUND:
+            elif group.members and group.state_timestamp_ms == NEEDS_REBALANCE:
                 rounds.prepare_rebalance(group, "the group was a consumer group", self.config, turn)
         expiry.schedule(turn, self.config)
 
@@ -283,9 +283,9 @@ class GroupShard:
         turn.timers.cancel(rounds.sync_timer(group))
         del self.groups[group.group_id]
         if self.offsets.has(group.group_id):
-            self._keep_place(group.group_id)
+            self._ensure_group(group.group_id)
 
-    def _drop_if_hollow(self, group_id: str) -> None:
+    def _drop_if_unused(self, group_id: str) -> None:
         """Remove a group that has no metadata, no offsets, no members and no pending members."""
         group = self.groups.get(group_id)
         if group is None or group_id in self._stored or self.offsets.has(group_id):

@@ -10,7 +10,7 @@ import trio
 from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.append_errors import coordinator_error
-from triokafka.coordinator.requests import GroupRequests, told
+from triokafka.coordinator.requests import GroupRequests, client_message
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import GroupTurn
 from triokafka.coordinator.turn import Reply
@@ -78,15 +78,15 @@ class ToolRequests(GroupRequests):
             self.runtime.check_running()
         except KafkaError as error:
             response.error_code = coordinator_error(error)
-        told_of = 0
+        last_checkpoint_at = 0
         for partition in self.runtime.active_partitions():
             try:
                 found = self.runtime.read(partition, lambda shard: admin.list_groups(shard, states, types))
             except KafkaError:
                 continue  # the shard moved away meanwhile
             response.groups.extend(found)
-            if len(response.groups) - told_of >= _GROUPS_AT_ONCE:
-                told_of = len(response.groups)
+            if len(response.groups) - last_checkpoint_at >= _GROUPS_AT_ONCE:
+                last_checkpoint_at = len(response.groups)
                 await trio.lowlevel.checkpoint()
         if self.runtime.is_loading:
             response.error_code = CoordinatorLoadInProgressError.code
@@ -129,4 +129,6 @@ class ToolRequests(GroupRequests):
 
 
 def _not_described(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
-    return DescribedConsumerGroup(group_id=group_id, error_code=coordinator_error(error), error_message=told(error))
+    return DescribedConsumerGroup(
+        group_id=group_id, error_code=coordinator_error(error), error_message=client_message(error)
+    )

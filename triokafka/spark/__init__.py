@@ -1,8 +1,8 @@
-"""Kafka topics in Spark, without a connector jar: ``spark.read.format("triokafka")``, and the same to write.
+"""Kafka as a data source and sink of Spark, without a connector jar: ``spark.read.format("triokafka")``.
 
-`options` reads what the user told Spark, `schema` holds the columns, `reader` plans and reads ranges, `writer` sends,
-`java` finds a Java, `home` lets Spark's Pythons begin sooner, `doctor` says what is missing. Spark finds the format by
-itself through the top-level module ``pyspark_triokafka``.
+`options` parses the read options, `schema` defines the columns, `reader` plans and reads ranges, `writer` writes,
+`java` finds a Java, `home` speeds up the start of Spark's Python processes, `doctor` diagnoses the setup. Spark finds
+the format by itself through the top-level module ``pyspark_triokafka``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from triokafka.spark.ranges import read_ranges
     from triokafka.spark.waiting import wait_for_query
 
-# Imported when they are first used: the doctor has to work where the clients' packages do not.
+# Imported on first use: the doctor must work without the clients' packages.
 _HOMES: Final = {
     "BatchContext": "triokafka.spark.each_batch",
     "BatchRange": "triokafka.spark.each_batch",
@@ -58,9 +58,9 @@ __all__ = [
 
 
 def session_conf() -> dict[str, str]:
-    """Session settings that make the source faster: Unix sockets between JVM and Python workers, and worker reuse.
+    """Return session settings that make the source faster: Unix sockets between JVM and Python workers, worker reuse.
 
-    Both are known to Spark 4.1 and newer, and harmless before.
+    Spark 4.1 and newer knows both; older versions ignore them.
     """
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.worker.reuse": "true"}
 

@@ -1,6 +1,6 @@
-"""How much of what is there one micro-batch takes: the shares of partitions, and when to wait for more. No I/O.
+"""Admission control: how many of the available offsets one micro-batch takes, and when to wait for more. No I/O.
 
-The rules and their rounding are the connector's, so that a query that moves here makes the same batches.
+Rules and rounding are those of Spark's Kafka connector, so that a migrated query plans the same batches.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from triokafka.spark.offsets import MAX_OFFSET, Offsets
 from triokafka.structs import TopicPartition
 
 UNSAMPLED_OFFSETS: Final = 100
-"""What a batch that is limited in bytes takes of a partition of which it is not known how large its records are."""
+"""Offsets that a batch limited in bytes takes from a partition whose record sizes are unknown."""
 
 
 def backlog(start: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
-    """How many offsets there are between the two, for partitions that have any and whose start is known."""
+    """Return the number of unread offsets per partition, for partitions with a known start and a backlog."""
     return {one: end - start[one] for one, end in latest.items() if one in start and end > start[one]}
 
 
 def prorate(start: Offsets, latest: Offsets, limit: int) -> dict[TopicPartition, int]:
-    """The ends of a batch of about ``limit`` offsets, shared out in proportion to what each partition has.
+    """Return the ends of a batch of about ``limit`` offsets, shared out in proportion to each partition's backlog.
 
     A share below one is rounded up, so that no partition starves, others down; so a batch may exceed the limit by less
-    than the number of partitions. A partition whose start is not known is taken whole, and one that lies before its
-    start is left as it is: the checks of the plan speak of them.
+    than the number of partitions. A partition with an unknown start is taken whole. One whose end lies before its start
+    is unchanged; the plan's checks report it.
     """
     sizes = backlog(start, latest)
-    # In floats and in this order, as the connector reckons: 29 of a hundred offsets are 28 under a limit of a hundred,
-    # and whole numbers would make other batches than it makes from the same checkpoint.
+    # In floats and in this order, like the connector: of 100 offsets under a limit of 100, 29 become 28. Integer
+    # arithmetic would plan other batches from the same checkpoint.
     total = float(sum(sizes.values()))
     ends = dict(latest)
     for one, size in sizes.items():
@@ -48,11 +48,11 @@ def limit_bytes(
     total: int | None = None,
     each: int | None = None,
 ) -> dict[TopicPartition, int]:
-    """Draw ``ends`` in until a batch has about ``total`` bytes, and each partition at most about ``each``.
+    """Reduce ``ends`` until a batch has about ``total`` bytes, and each partition at most about ``each``.
 
-    ``bytes_per_offset`` are samples; of a partition without one `UNSAMPLED_OFFSETS` are taken, so that bytes limit a
-    batch also where nothing could be looked at. One that is not behind, or has no bytes, stays as it is. At least one
-    offset of each partition is taken, whatever its size.
+    ``bytes_per_offset`` are samples. A partition without a sample gets `UNSAMPLED_OFFSETS`, so that the limit holds
+    even when sampling failed. A partition without a backlog or without bytes is unchanged. Each partition takes at
+    least one offset, whatever its size.
     """
     sizes = backlog(start, ends)
     weights = {one: size * bytes_per_offset[one] for one, size in sizes.items() if bytes_per_offset.get(one, 0) > 0}
@@ -69,13 +69,13 @@ def limit_bytes(
 
 
 class Admission:
-    """Decides on the end of each micro-batch. Times are milliseconds on whatever clock the caller has.
+    """Decides the end of each micro-batch. Times are milliseconds on the caller's clock.
 
     Args:
-        max_offsets: most offsets of one batch, shared out by `prorate`; None for all there are.
-        min_offsets: fewer than that wait for more; None for batches as soon as there is anything.
-        max_delay_ms: how long they wait at most.
-        max_bytes, max_partition_bytes: about how many bytes a batch, or a partition of a batch, may have.
+        max_offsets: the maximum number of offsets per batch, shared out by `prorate`; None for no limit.
+        min_offsets: a smaller backlog waits for more offsets; None starts a batch as soon as there is any.
+        max_delay_ms: the maximum time that a backlog waits.
+        max_bytes, max_partition_bytes: approximate limits in bytes per batch, and per partition of a batch.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class Admission:
         self.max_delay_ms = max_delay_ms
         self.max_bytes = max_bytes
         self.max_partition_bytes = max_partition_bytes
-        # None until the first batch, which always runs.
+        # None until the first batch, which never waits.
         self._last_batch_ms: float | None = None
 
     @property
     def limits_bytes(self) -> bool:
-        """Whether `admit` wants samples of the bytes per offset."""
+        """Whether `admit` needs samples of the bytes per offset."""
         return self.max_bytes is not None or self.max_partition_bytes is not None
 
     def admit(
@@ -108,7 +108,7 @@ class Admission:
         now_ms: float,
         bytes_per_offset: Mapping[TopicPartition, float] | None = None,
     ) -> dict[TopicPartition, int]:
-        """The end of the next batch; ``start`` itself when it is not time for one."""
+        """Return the end of the next batch, or ``start`` if no batch is due."""
         if self._waits(start, latest, now_ms):
             return dict(start)
         ends = dict(latest) if self.max_offsets is None else prorate(start, latest, self.max_offsets)
@@ -117,14 +117,14 @@ class Admission:
         return ends
 
     def note_batch(self, now_ms: float) -> None:
-        """A batch was made without being asked for here: the next one waits for enough, as after any other."""
+        """Record a batch that was planned without `admit`; the delay of the next batch counts from it."""
         self._last_batch_ms = now_ms
 
     def _waits(self, start: Offsets, latest: Offsets, now_ms: float) -> bool:
         if self.min_offsets is None:
             return False
         due = self._last_batch_ms is None or now_ms - self._last_batch_ms >= self.max_delay_ms
-        # A new partition counts from its beginning.
+        # A new partition counts from offset 0.
         if not due and sum(end - start.get(one, 0) for one, end in latest.items()) < self.min_offsets:
             return True
         self._last_batch_ms = now_ms

@@ -1,6 +1,6 @@
-"""The driver's half of a batch read: which offsets it covers, checked against what the brokers have. No I/O but theirs.
+"""Planning of a batch read on the driver: the offset ranges, checked against the logs. Its only I/O is to brokers.
 
-With ``offsetsBinding=late`` the beginning and the end of partitions are not put into the plan: tasks look them up.
+With ``offsetsBinding=late`` the plan omits the beginning and end of partitions; the tasks look them up.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from triokafka.structs import TopicPartition
 
 
 async def plan_batch(brokers: Brokers, options: ReadOptions) -> list[Task]:
-    """The tasks of a batch read, of ranges in the order of topics and partitions.
+    """Plan the tasks of a batch read, with ranges in the order of topics and partitions.
 
     Raises:
-        ConfigurationError: offsets or times are given by partition, but not for exactly the partitions that there are;
-            or a range ends before it starts.
-        KafkaDataLossError: offsets are asked for that were deleted, or that do not exist yet.
+        ConfigurationError: offsets or times are given by partition and do not match the existing partitions; or a
+            range ends before it starts.
+        KafkaDataLossError: the requested offsets were deleted, or do not exist yet.
     """
     partitions = await brokers.partitions()
     starts = await resolve(brokers, options, options.starting, partitions, side="start")
     ends = await resolve(brokers, options, options.ending, partitions, side="end")
-    # Beginnings first: while data is written and deleted, an end read later is never before them.
+    # Beginnings first: an end that is read later is never before them, even while records are written and deleted.
     earliest = await brokers.earliest(partitions)
     latest = await brokers.latest(partitions)
     first = await settle(brokers, starts, earliest=earliest, latest=latest)
@@ -43,14 +43,14 @@ async def plan_batch(brokers: Brokers, options: ReadOptions) -> list[Task]:
 def _checked(
     options: ReadOptions, first: Offsets, last: Offsets, earliest: Offsets, latest: Offsets
 ) -> Iterator[OffsetRange]:
-    """The ranges, cut to what the logs have where losses are let pass."""
+    """Yield the ranges; with ``failOnDataLoss=false``, cut to the offsets that the logs have."""
     for one, start in first.items():
         end = last[one]
         if start > end:
             raise ConfigurationError(
                 f"[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] The resolved start offset {start} is greater than the"
                 f" resolved end offset {end} for topic {one.topic} partition {one.partition}: the start is set too"
-                " high, or the partition was made anew"
+                " high, or the partition was recreated"
             )
         for option, offset in (("startingOffsets", start), ("endingOffsets", end)):
             if not earliest[one] <= offset <= latest[one]:

@@ -1,6 +1,6 @@
-"""The options that say where a read starts and ends, in the connector's order of precedence.
+"""The options for the start and the end of a read, with the connector's precedence.
 
-A time for all partitions goes before times by partition, and these before offsets.
+A timestamp for all partitions takes precedence over timestamps by partition, and these over offsets.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ T = TypeVar("T")
 
 
 def starting_bound(given: Mapping[str, str], *, streaming: bool, group_id: str | None) -> Bound:
-    """Where a query starts: at the latest in a streaming query, at the earliest in a batch, unless it is told.
+    """Return where a query starts. The default is the latest offset for a streaming query, the earliest for a batch.
 
     Raises:
-        ConfigurationError: an option cannot be read, or a batch would start at the latest.
+        ConfigurationError: an option is invalid, or a batch would start at the latest offset.
     """
     found = _bound(given, "starting", LATEST if streaming else EARLIEST, group_id)
     if streaming:
@@ -47,10 +47,10 @@ def starting_bound(given: Mapping[str, str], *, streaming: bool, group_id: str |
 
 
 def ending_bound(given: Mapping[str, str]) -> Bound:
-    """Where a batch ends: at the latest unless it is told.
+    """Return where a batch ends. The default is the latest offset.
 
     Raises:
-        ConfigurationError: an option cannot be read, or the batch would end at the earliest.
+        ConfigurationError: an option is invalid, or the batch would end at the earliest offset.
     """
     found = _bound(given, "ending", LATEST, None)
     if found == Everywhere(EARLIEST):
@@ -61,13 +61,13 @@ def ending_bound(given: Mapping[str, str]) -> Bound:
 
 
 def check_bounds(starting: Bound, ending: Bound, *, missing_ok: bool = False) -> None:
-    """Compare what can be compared without a broker.
+    """Check start and end against each other as far as possible without a broker.
 
     Args:
-        missing_ok: whether either may leave out partitions that the other names (``onMissingPartitions``).
+        missing_ok: whether either may omit partitions that the other names (``onMissingPartitions``).
 
     Raises:
-        ConfigurationError: the two name different partitions, or a start lies after its end.
+        ConfigurationError: the two name different partitions, or a start is after its end.
     """
     if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
         starts, ends, what = starting.offsets, ending.offsets, "offset"
@@ -115,7 +115,7 @@ def _bound(given: Mapping[str, str], side: str, default: int, group_id: str | No
         chosen = group_id or given.get("commitgroupid")
         if not chosen:
             raise ConfigurationError(
-                "startingOffsets=group starts where a consumer group stands: name it with 'kafka.group.id' or"
+                "startingOffsets=group starts at a consumer group's offsets: name the group with 'kafka.group.id' or"
                 " 'commitGroupId'"
             )
         return AtGroup(chosen)
@@ -123,7 +123,7 @@ def _bound(given: Mapping[str, str], side: str, default: int, group_id: str | No
 
 
 def _read(parse: Callable[[str], T], text: str, option: str) -> T:
-    """What ``text`` stands for; a refusal names the option."""
+    """Parse ``text``; an error names the option."""
     try:
         return parse(text)
     except ConfigurationError as error:
@@ -133,7 +133,7 @@ def _read(parse: Callable[[str], T], text: str, option: str) -> T:
 def _checked(offsets: dict[TopicPartition, int], option: str) -> dict[TopicPartition, int]:
     for partition, offset in offsets.items():
         if offset < EARLIEST:
-            raise ConfigurationError(f"{option} for {partition} is {offset}, which is no offset")
+            raise ConfigurationError(f"{option} for {partition} is {offset}, which is not a valid offset")
     return offsets
 
 
@@ -151,11 +151,11 @@ def _times(text: str) -> dict[TopicPartition, int]:
 
 
 def _since_1970(time_ms: int) -> int:
-    # In the request for offsets -1 and less are no times: brokers answer with the end, the beginning and others.
+    # In ListOffsets, negative timestamps have special meanings (-1 latest, -2 earliest, and others).
     if time_ms < 0:
         raise ConfigurationError(
-            f"Expected milliseconds since 1970, got {time_ms}, which is no time: for the beginning or the end of"
-            " partitions use startingOffsets and endingOffsets"
+            f"Expected milliseconds since 1970, got {time_ms}: for the beginning or the end of partitions use"
+            " startingOffsets and endingOffsets"
         )
     return time_ms
 

@@ -1,4 +1,4 @@
-"""What the driver asks the brokers: which partitions there are, where they begin and end, what a group has committed.
+"""The driver's requests to brokers: existing partitions, their first and last offsets, and a group's offsets.
 
 One client serves all calls of a process. Every call has a deadline, because Spark sets none.
 """
@@ -28,40 +28,40 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("triokafka.spark")
 
-_SILENCE: Final = 5.0  # seconds without an answer after which the log says what is waited for
-_GRACE: Final = 5.0  # seconds that closing and pausing may take after a call's own deadline
+_SILENCE: Final = 5.0  # seconds without an answer before a warning
+_GRACE: Final = 5.0  # seconds for closing and retry delays after a call's own deadline
 
 
 class NoSuchTopicError(UnknownTopicOrPartitionError):
-    """A topic or partition that the options name is not there."""
+    """A topic or partition that the options name does not exist."""
 
 
 _FINAL: Final = (KafkaTimeoutError, KafkaConnectionError)
 
 
 class Brokers:
-    """The brokers of one query, asked through one client. Methods are to be awaited in the loop of the process."""
+    """The brokers of one query, through one client. The methods run in the process's Trio loop."""
 
     def __init__(self, options: ReadOptions, admin: triokafka.AdminClient) -> None:
         self._options = options
         self._admin = admin
         self.topic_ids: dict[str, UUID] = {}
-        """Of the topics that `partitions` has found; without those of brokers that give none (before Kafka 2.8)."""
+        """Ids of the topics that `partitions` has found; brokers before Kafka 2.8 have none."""
         self._isolation = str(options.client.values.get("isolation_level", "read_uncommitted"))
 
     async def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
-        """The partitions that there are now, of those that the query is about, in order.
+        """Return the query's partitions that exist now, in order.
 
         Args:
-            missing_ok: whether topics and partitions that are named may be absent; they are left out then.
+            missing_ok: whether named topics and partitions may be absent; they are omitted then.
 
         Raises:
-            NoSuchTopicError: a topic or partition that is named is not there.
+            NoSuchTopicError: a named topic or partition does not exist.
         """
         wanted = self._options.topics
         asked = wanted.topics
         if asked is None:
-            # Only what matches: another topic without a leader would be asked about until the time is over.
+            # Only matching topics: waiting for the leader of another topic could use up the deadline.
             there = [topic.name for topic in await self._admin.list_topics()]
             asked = tuple(one.topic for one in wanted.choose(dict.fromkeys(there, (0,))))
         found = await self._admin.describe_topics(asked)
@@ -75,48 +75,48 @@ class Brokers:
             elif not isinstance(error, UnknownTopicOrPartitionError):
                 raise error
             elif wanted.topics is not None and not missing_ok:
-                # A topic that matched a pattern a moment ago was just deleted.
+                # A topic that matched the pattern was deleted meanwhile; that is not an error.
                 raise NoSuchTopicError(
-                    f"there is no topic {topic!r} at {self._options.client.bootstrap_servers}: create it, or check the"
-                    f" name in option {type(wanted).__name__.lower()!r}{await self._meant(topic)}"
+                    f"topic {topic!r} does not exist at {self._options.client.bootstrap_servers}: create it, or check"
+                    f" the name in option {type(wanted).__name__.lower()!r}{await self._meant(topic)}"
                 )
         chosen = wanted.choose(known)
         if isinstance(wanted, Assign) and len(chosen) < len(wanted.partitions) and not missing_ok:
             missing = next(one for one in wanted.partitions if one not in set(chosen))
             raise NoSuchTopicError(
-                f"option 'assign' names {missing}, and {missing.topic} has {len(known[missing.topic])} partitions"
+                f"option 'assign' names {missing}, but {missing.topic} has {len(known[missing.topic])} partitions"
             )
         return chosen
 
     async def _meant(self, topic: str) -> str:
-        """A topic that is there and has nearly the same name, for a sentence."""
+        """Return a hint that names an existing topic with a similar name; empty if there is none."""
         try:
             there = [each.name for each in await self._admin.list_topics() if each.name != topic]
-        except KafkaError:  # it was only a kindness
+        except KafkaError:  # the hint is optional
             return ""
         near = difflib.get_close_matches(topic, there, n=1, cutoff=0.75)
         return f"; did you mean {near[0]!r}?" if near else ""
 
     async def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offsets that are still there."""
+        """Return the first available offsets."""
         return await self._look_up(dict.fromkeys(partitions, "earliest"))
 
     async def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that the next records will get; under ``read_committed`` where open transactions begin."""
+        """Return the end offsets; under ``read_committed`` the last stable offsets."""
         return await self._look_up(dict.fromkeys(partitions, "latest"))
 
     async def at_timestamps(self, timestamps_ms: Offsets) -> dict[TopicPartition, int | None]:
-        """The offsets of the first records at or after the times; None where there is none."""
+        """Return the offsets of the first records at or after the timestamps; None without such a record."""
         found = await self._look_up(timestamps_ms)
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     async def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What a group has committed; partitions without a committed offset are left out."""
+        """Return a group's committed offsets; partitions without one are omitted."""
         found = await self._admin.list_group_offsets(group_id, list(partitions))
         return {partition: position.offset for partition, position in found.items()}
 
     async def commit(self, group_id: str, offsets: Offsets) -> None:
-        """Commit offsets to a group without being a member of it; fails while it has members."""
+        """Commit offsets to a group without joining it; fails while the group has members."""
         await self._admin.alter_group_offsets(
             group_id, {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
         )
@@ -129,14 +129,13 @@ class Brokers:
 
 
 def ask_brokers(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -> T:
-    """Have ``work`` ask the brokers in the loop of the process, and wait for what it returns. Blocks.
+    """Run ``work`` in the process's Trio loop and return its result. Blocks.
 
-    Tried ``fetchOffset.numRetries`` times when something changed in the middle, as when a topic is deleted, or when a
-    topic is not there: not all brokers know yet of one that was just made. All tries together take at most
-    ``default.api.timeout.ms`` for each.
+    Retries up to ``fetchOffset.numRetries`` times when metadata changed meanwhile, or when a topic does not exist: some
+    brokers may not know a new topic yet. Each try takes at most ``default.api.timeout.ms``.
 
     Raises:
-        KafkaError: what the last try raised, without the frames of the loop: Spark shows its users the whole traceback.
+        KafkaError: the error of the last try, without the frames of the loop: Spark prints the whole traceback.
     """
     try:
         return loop_thread().call(lambda: _ask(options, work))
@@ -145,9 +144,9 @@ def ask_brokers(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
 
 
 def without_frames(error: KafkaError) -> KafkaError:
-    """The error without the frames of the loop: it has a sentence, and Spark shows its users the whole traceback.
+    """Return the error without the frames of the loop: its message suffices, and Spark prints the whole traceback.
 
-    What to do about it follows as a note, which Spark shows too. Both name options as they are given to Spark.
+    The advice is added as a note, which Spark prints too. Both use the names of Spark's options.
     """
     if error.args and isinstance(error.args[0], str):
         error.args = (in_option_names(error.args[0]), *error.args[1:])
@@ -164,10 +163,10 @@ async def _ask(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) ->
             return await _once(options, work)
         except KafkaError as error:
             tries -= 1
-            # The client has retried for all its time already where time is over.
+            # After a timeout the client has already retried for the whole time.
             if not tries or not error.retriable or isinstance(error, _FINAL):
                 raise
-            _log.warning("asking for offsets failed, and is tried again: %s", in_option_names(str(error)))
+            _log.warning("request for offsets failed and is retried: %s", in_option_names(str(error)))
         await trio.sleep(options.fetch_offset_retry_interval_ms / 1000)
 
 
@@ -180,7 +179,7 @@ async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
         return triokafka.AdminClient(**settings)
 
     seconds = settings.get("default_api_timeout_ms", 60_000) / 1000
-    # The calls have deadlines of their own, with better sentences. This one holds whatever else may hang.
+    # The calls have deadlines of their own, with better messages. This deadline covers everything else.
     waiting = trio.CancelScope()
     loop_thread().nursery.start_soon(_tell_of_waiting, waiting, options, seconds)
     try:
@@ -189,7 +188,7 @@ async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
                 return await work(Brokers(options, admin))
     except trio.TooSlowError:
         raise KafkaTimeoutError(
-            f"the brokers at {options.client.bootstrap_servers} gave no offsets of {options.topics} within"
+            f"the brokers at {options.client.bootstrap_servers} returned no offsets of {options.topics} within"
             f" {seconds:.0f} s"
         ) from None
     finally:
@@ -197,11 +196,11 @@ async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
 
 
 async def _tell_of_waiting(scope: trio.CancelScope, options: ReadOptions, seconds: float) -> None:
-    """A minute is long for whoever looks at a screen: a wrong address is to be seen sooner."""
+    """Log a warning after `_SILENCE` seconds, so that a user sees a wrong address before the deadline."""
     with scope:
         await trio.sleep(_SILENCE)
         _log.warning(
-            "no answer from the brokers at %s for %.0f s; they are asked for at most %.0f s (option"
+            "brokers at %s: no answer for %.0f s; the request ends after %.0f s at the latest (option"
             " kafka.default.api.timeout.ms)",
             options.client.bootstrap_servers,
             _SILENCE,

@@ -1,7 +1,7 @@
-"""Options that begin with ``kafka.``: settings of Java's consumer, turned into those of the client here. No I/O.
+"""Options with the prefix ``kafka.``: settings of Java's consumer, mapped to the settings of this client. No I/O.
 
-What changes what is read, and cannot be done, is refused: serializers, interceptors, securing of connections. What only
-tunes Java's clients is left out, what is misspelt is refused, and what nobody knows is left out with one warning.
+Settings that change what is read and cannot be supported are refused: serializers, interceptors, security. Settings
+that only tune Java's clients are ignored, misspelt ones are refused, and unknown ones are ignored with one warning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REFUSED: Final = {
     " 'commitGroupId' commits them to a group as well",
     "interceptor.classes": "Kafka option '{name}' is not supported: interceptors may change what is read",
 }
-# Objects and functions, which text cannot stand for, and what Spark decides.
+# Objects and functions, which have no text form, and settings that Spark controls.
 _NOT_FROM_TEXT: Final = frozenset((
     "bootstrap_servers", "group_id", "hooks", "stream_factory", "plugin_options", "interceptors", "key_deserializer",
     "value_deserializer", "deserialization_error_policy", "auto_offset_reset", "enable_auto_commit", "defaults",
@@ -43,9 +43,9 @@ _NOT_FROM_TEXT: Final = frozenset((
 
 
 class HiddenValues(dict[str, Any]):
-    """Options by name, whose values no repr shows: some are passwords.
+    """Options by name. Their repr omits the values, because some are passwords.
 
-    Spark can print all local variables of a failed call (``tracebackWithLocals``), so options are kept in these.
+    Spark can print the local variables of a failed call (``tracebackWithLocals``), so options are kept in these dicts.
     """
 
     def __repr__(self) -> str:
@@ -54,38 +54,37 @@ class HiddenValues(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Settings for clients under the names that they have here, of one set of brokers.
+    """Client settings under this package's names, for one set of brokers.
 
-    The values may be passwords. Spark can print the local variables of a failed task, so no repr shows them.
+    The repr omits the values: some are passwords, and Spark can print the local variables of a failed task.
     """
 
     bootstrap_servers: str
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def keywords(self, *names: str) -> dict[str, Any]:
-        """What to give to a client: only the settings that it knows when their ``names`` are given."""
+        """Return keyword arguments for a client, limited to ``names`` if any are given."""
         chosen = HiddenValues(client_id="triokafka-spark")
         chosen.update((name, value) for name, value in self.values.items() if not names or name in names)
         chosen["bootstrap_servers"] = self.bootstrap_servers
         return chosen
 
     def connection(self) -> dict[str, Any]:
-        """What is about connections alone: what every kind of client can be given."""
+        """Return the settings about connections, which every kind of client accepts."""
         return self.keywords(*ClientOptions.__dataclass_fields__)
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for settings with which one client can serve for all; it does not tell what they are."""
+        """A key that is equal for settings with which clients can be shared; it does not reveal the values."""
         told = repr(sorted((name, value) for name, value in self.values.items()))
         return (self.bootstrap_servers, hashlib.sha256(told.encode()).hexdigest())
 
 
 def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]]:
-    """The settings in ``given`` options, whose names are in lower case, and warnings about those left out.
+    """Parse the settings in ``given`` (lower-case names), and return warnings about ignored ones.
 
     Raises:
-        ConfigurationError: there are no bootstrap servers, or a setting is refused, misspelt, or has an impossible
-            value.
+        ConfigurationError: there are no bootstrap servers, or a setting is refused, misspelt, or has an invalid value.
     """
     for name, why in _REFUSED.items():
         if PREFIX + name in given:
@@ -95,7 +94,7 @@ def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]
         raise ConfigurationError(f"Option '{SERVERS}' must be specified for configuring Kafka consumer")
     values = HiddenValues()
     unknown: list[str] = []
-    # By name: no variable holds a value when something is refused.
+    # By name, so that no local variable holds a value when a setting is refused.
     for name in _names(given):
         setting = name.replace(".", "_")
         if is_passed_over(name, OF_PRODUCERS):
@@ -118,14 +117,14 @@ def _fields() -> Mapping[str, Any]:
 
 
 def settable(options: type[ClientOptions] = ConsumerOptions) -> set[str]:
-    """What a text can set of a client, the readers' by default, under the names that it has here."""
+    """Return the settings of a client (by default the readers') that have a text form, under this package's names."""
     return {name for name in options.__dataclass_fields__ if name.islower()} - _NOT_FROM_TEXT
 
 
 def in_option_names(sentence: str) -> str:
-    """A client's sentence with its settings as options of Spark: ``kafka.max.request.size``, not ``max_request_size``.
+    """Replace client settings in a message with Spark's option names: ``kafka.max.request.size``.
 
-    What stands in quotes or in a path is left alone: a topic may be called ``client_id``.
+    Names in quotes or paths stay: a topic may be called ``client_id``.
     """
     return _named().sub(lambda found: PREFIX + found[0].replace("_", "."), sentence)
 
@@ -133,15 +132,15 @@ def in_option_names(sentence: str) -> str:
 @cache
 def _named() -> re.Pattern[str]:
     settings = {"bootstrap_servers", *settable(), *settable(ProducerOptions)}
-    # What is a word as well is only meant where a value follows: acks=0.
+    # A name that is also a word counts only before a value: acks=0.
     names = (name if "_" in name else f"{name}(?==)" for name in sorted(settings, key=len, reverse=True))
     return re.compile(rf"(?<![\w.'\"/-])(?:{'|'.join(names)})(?![\w'\"/-])")
 
 
 def typed(kind: str, text: str) -> Any:
-    """The value that ``text`` stands for, by the type of the setting: a password of digits stays text.
+    """Parse ``text`` by the type of the setting; for a text setting, digits stay text (a password, say).
 
-    What is no value of that type stays text as well, which the client refuses. Numbers are Java's: digits.
+    A value of the wrong type also stays text, which the client refuses. Numbers have Java's syntax: digits.
     """
     if kind.startswith("bool"):
         return {"true": True, "false": False}.get(text.strip().lower(), text)
@@ -154,7 +153,7 @@ def typed(kind: str, text: str) -> Any:
 
 
 def _check(servers: str, values: Mapping[str, Any]) -> None:
-    """Look at the values now, so that a wrong one fails where the options are given and not in the first query."""
+    """Validate the values now, so that a wrong one fails where the options are given, not in the first query."""
     check_protection(values)
     try:
         ConsumerOptions.parse(HiddenValues(values, bootstrap_servers=servers))
@@ -163,10 +162,10 @@ def _check(servers: str, values: Mapping[str, Any]) -> None:
 
 
 def check_protection(values: Mapping[str, Any]) -> None:
-    """Refuse protection that there is not yet, where the options are given. ``values`` are those of a client.
+    """Refuse unsupported security settings where the options are given. ``values`` are client settings.
 
     Raises:
-        ConfigurationError: connections are to be secured.
+        ConfigurationError: the security protocol is not PLAINTEXT.
     """
     asked = str(values.get("security_protocol", "PLAINTEXT"))
     if asked.upper() != "PLAINTEXT":

@@ -1,7 +1,6 @@
-"""Lost records, as errors and warnings, in the error classes of Spark's own Kafka connector.
+"""Data loss as errors or warnings, with the error classes of Spark's own Kafka connector.
 
-Whether a loss ends the query says ``failOnDataLoss``. Gaps that compaction, aborted transactions and control records
-leave are no loss.
+Option ``failOnDataLoss`` decides which. Gaps from compaction, aborted transactions and control records are not losses.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ KINDS: Final = (
 
 
 class KafkaDataLossError(KafkaError):
-    """Records that a query has to read are not there any more. ``error_class`` says how that was found out."""
+    """Records that a query must read no longer exist. ``error_class`` is the connector's error class."""
 
     advice = "Set the source option failOnDataLoss to false to go on without them."
 
@@ -34,15 +33,15 @@ class KafkaDataLossError(KafkaError):
 
 
 def report_loss(fails: bool, kind: str, sentence: str) -> None:
-    """Records were lost: raise when that ``fails`` the query, else warn and go on.
+    """Raise for a data loss if it ``fails`` the query; otherwise log a warning.
 
     Args:
-        fails: what option ``failOnDataLoss`` says.
+        fails: the value of option ``failOnDataLoss``.
         kind: one of `KINDS`.
-        sentence: what was found.
+        sentence: the finding.
 
     Raises:
-        KafkaDataLossError: with the class and the sentence.
+        KafkaDataLossError: with the error class and the finding.
     """
     if fails:
         raise KafkaDataLossError(

@@ -1,7 +1,7 @@
-"""Options about what keys and values are: ``valueFormat``, ``keyFormat`` and those beside them.
+"""The options for decoding keys and values: ``valueFormat``, ``keyFormat`` and related ones.
 
-A schema that a registry has to be asked for is asked for once, on the driver, and travels with the tasks: a query
-reads all with the same one.
+A schema from a registry is fetched once, on the driver, and pickled with the tasks, so that the whole query uses the
+same one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES: Final = (
     "valueFormat", "keyFormat", "valueSchema", "keySchema", "valueSubject", "keySubject", "valueMessage", "keyMessage",
     "onDecodeError", "schemaRegistry", "schemaRegistry.user", "schemaRegistry.password", "schemaRegistry.token",
 )  # fmt: skip
-"""The options, as the documentation writes them."""
+"""The options, spelt as in the documentation."""
 
 _SIDES: Final = ("key", "value")
 _FORMATS: Final = ("raw", "json", "avro", "protobuf")
@@ -33,7 +33,7 @@ _PLACE: Final = ("topic", "partition", "offset")
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What the options say of keys, or of values."""
+    """The decoding options of keys, or of values."""
 
     form: str
     schema: str | None
@@ -43,7 +43,7 @@ class _Side:
 
 @dataclass(slots=True)
 class DecodingOptions:
-    """What keys and values are. `formats` asks the registry once; what it learned is pickled with it."""
+    """The decoding of keys and values. `formats` queries the registry once; the answers are pickled with it."""
 
     sides: Mapping[str, _Side] = field(default_factory=dict)
     registry: SchemaRegistry | None = None
@@ -52,10 +52,10 @@ class DecodingOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], topics: Topics, columns: Sequence[str]) -> DecodingOptions:
-        """Check the options, whose names are in lower case. Asks nobody.
+        """Parse the options, which have lower-case names. Does no I/O.
 
         Raises:
-            ConfigurationError: one is missing, stands alone, or cannot be used.
+            ConfigurationError: an option is missing, invalid, or useless without another one.
         """
         registry = _registry(given) if given.get("schemaregistry", "").strip() else None
         sides = {
@@ -72,11 +72,11 @@ class DecodingOptions:
         return cls(sides, registry, "null" if on_error == "null" else "fail")
 
     def formats(self) -> Mapping[str, Format]:
-        """The formats, by ``key`` and ``value``; those that have one.
+        """Return the formats of ``key`` and ``value``, where decoded.
 
         Raises:
-            ConfigurationError: a schema cannot be used.
-            SchemaRegistryError: it cannot be had.
+            ConfigurationError: a schema is invalid.
+            SchemaRegistryError: the registry cannot provide a schema.
         """
         if self._formats is None:
             self._formats = {name: self._format(name, side) for name, side in self.sides.items()}
@@ -89,16 +89,16 @@ class DecodingOptions:
             raise ConfigurationError(f"Option '{name}Format' is {side.form}: {error}") from None
 
     def learn(self, other: DecodingOptions) -> None:
-        """Take what ``other``, which was parsed from the same options, learned from the registry."""
+        """Take over the formats of ``other``, which was parsed from the same options and has queried the registry."""
         self._formats = other._formats
 
     def read_columns(self, columns: Sequence[str]) -> list[str]:
-        """The columns to read: with where a record is, so that an error can say it."""
+        """Return the columns to read: with topic, partition and offset, so that an error can name the record."""
         more = [name for name in _PLACE if name not in columns] if self.sides else []
         return [*columns, *more]
 
     def apply(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-        """A batch with `read_columns`, decoded, and with ``columns`` (and those for errors) alone."""
+        """Decode a batch of `read_columns`, and return only ``columns`` and the error columns."""
         if not self.sides:
             return batch
         from triokafka.formats import Decoding
@@ -107,11 +107,11 @@ class DecodingOptions:
         return decoding.apply(batch).select([*columns, *self.error_columns()])
 
     def error_columns(self) -> list[str]:
-        """The names of columns for what could not be decoded."""
+        """Return the names of the error columns."""
         return [f"{name}_error" for name in self.sides] if self.on_error == "null" else []
 
     def fields(self, fields: Sequence[StructField]) -> list[StructField]:
-        """The fields of a frame, with those that are decoded, and those for errors."""
+        """Return a frame's fields with the decoded types, and the fields of the error columns."""
         from pyspark.sql import types
         from pyspark.sql.pandas.types import from_arrow_type
 
@@ -140,7 +140,7 @@ def _registry(given: Mapping[str, str]) -> SchemaRegistry:
             token=given.get("schemaregistry.token"),
         )
     except ConfigurationError as error:
-        # Without the frames that have the address and the password, which Spark can show.
+        # Without frames that hold the address or the password, which Spark could print.
         raise error.with_traceback(None) from None
 
 
@@ -182,7 +182,7 @@ def _format(name: str, side: _Side, registry: SchemaRegistry | None) -> Format:
         schema = to_arrow(types.StructType.fromJson(json.loads(side.schema or "")))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigurationError(
-            f"Option '{name}Schema' is not the JSON of a Spark schema, as frame.schema.json() has it, or not of one"
-            f" that JSON can be read as: {error}"
+            f"Option '{name}Schema' is not the JSON of a Spark schema (frame.schema.json()), or has a type that JSON"
+            f" cannot be read as: {error}"
         ) from None
     return JsonFormat(schema, enveloped=registry is not None)

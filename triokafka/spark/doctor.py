@@ -1,6 +1,6 @@
-"""``triokafka spark doctor``: what stands between a user and a first result, each with what to do about it.
+"""``triokafka spark doctor``: checks of the Spark setup, each with a remedy.
 
-Nothing is started: Java is asked for its version, and everything else is looked up.
+It starts no session: it asks Java and the workers' Python for their versions and looks up everything else.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _REUSE: Final = "spark.python.worker.reuse"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Args:
-        what: its name.
-        verdict: ``ok``; ``advice``, which works, but not as well as it could; ``problem``, which will not work.
-        found: what there is.
-        fix: what to do; empty when there is nothing to do.
+        what: the name of the check.
+        verdict: ``ok``; ``advice`` for a setup that works but could be better; ``problem`` for one that does not work.
+        found: the finding.
+        fix: the remedy; empty if none is needed.
     """
 
     what: str
@@ -47,18 +47,18 @@ class Finding:
     fix: str = ""
 
     def as_dict(self) -> dict[str, str]:
-        """For JSON."""
+        """Return the finding as a dictionary for JSON."""
         return asdict(self)
 
 
 def diagnose(session: Mapping[str, str] | None = None) -> list[Finding]:
-    """Look at Java, the Pythons of driver and workers, the packages, and the settings of a session.
+    """Check Java, the Pythons of driver and workers, the packages, and the session settings.
 
     Args:
-        session: settings of a running session, ``dict(spark.sparkContext.getConf().getAll())``; without it only what
-            is in the ``spark-defaults.conf`` of ``SPARK_CONF_DIR``, ``SPARK_HOME``, or else of the installed pyspark.
+        session: settings of a running session, ``dict(spark.sparkContext.getConf().getAll())``. None reads
+            ``spark-defaults.conf`` from ``SPARK_CONF_DIR``, ``SPARK_HOME``, or else the installed pyspark.
 
-    Waits for ``java -version`` and, where workers have another Python, for that one, each at most half a minute.
+    Waits for ``java -version``, and for the workers' Python if it is another one, each at most half a minute.
     """
     spark = _version("pyspark")
     settings = dict(session) if session is not None else _defaults()
@@ -84,11 +84,11 @@ def _java() -> Finding:
     wrong = os.environ.get("JAVA_HOME") if java.source != "JAVA_HOME" else None
     prepare = "call triokafka.spark.prepare_java() before the session starts"
     if wrong:
-        # Spark looks nowhere else then.
+        # Spark uses JAVA_HOME only.
         return Finding(
             "Java",
             "problem",
-            f"JAVA_HOME={wrong}, which Spark takes, is no Java {MINIMUM_JAVA} or newer; there is {found}",
+            f"JAVA_HOME={wrong}, which Spark uses, is not a Java {MINIMUM_JAVA} or newer; there is {found}",
             f"JAVA_HOME={java.home}, or {prepare}",
         )
     if java.source in ("JAVA_HOME", "the path"):
@@ -109,7 +109,7 @@ def _pyspark(version: str | None) -> Finding:
         )
     if numbers > _PYSPARK_TESTED:
         return Finding(
-            "pyspark", "advice", f"{version}, newer than what triokafka was tested with", "pip install 'pyspark<4.4'"
+            "pyspark", "advice", f"{version}, newer than any version tested with triokafka", "pip install 'pyspark<4.4'"
         )
     return Finding("pyspark", "ok", version)
 
@@ -139,7 +139,7 @@ def _pandas(spark: str | None) -> Finding:
 
 
 def _python(settings: Mapping[str, str]) -> Finding:
-    """Driver and workers need the same minor version, or every task fails."""
+    """Check the workers' Python: if its minor version differs from the driver's, every task fails."""
     driver = f"{sys.version_info[0]}.{sys.version_info[1]}"
     worker = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or "python3"
     if os.path.realpath(shutil.which(worker) or worker) == os.path.realpath(sys.executable) and _same_environment(
@@ -158,7 +158,7 @@ def _python(settings: Mapping[str, str]) -> Finding:
 
 
 def _same_environment(worker: str) -> bool:
-    """Whether the worker's Python is not only the same program: environments link to one interpreter."""
+    """Whether the worker's Python is in the driver's environment: several environments may link to one interpreter."""
     return os.path.dirname(os.path.abspath(shutil.which(worker) or worker)) == os.path.dirname(sys.executable)
 
 
@@ -194,7 +194,7 @@ def _reuse(settings: Mapping[str, str]) -> Finding:
 
 
 def _zip() -> Finding:
-    """A session's Pythons compile all that they import from there."""
+    """Check for ``pyspark.zip``: a session's Python processes import from it and compile everything."""
     home = os.environ.get("SPARK_HOME") or installed_spark()
     if home is None or not has_zip(home):
         return Finding("pyspark.zip", "ok", "Spark's Pythons import the pyspark that is installed")
@@ -220,14 +220,14 @@ def _numbers(version: str) -> tuple[int, int]:
 
 
 def _defaults() -> dict[str, str]:
-    """What ``spark-defaults.conf`` says, where there is one."""
+    """Return the settings in ``spark-defaults.conf``, if the file exists."""
     home = os.environ.get("SPARK_HOME") or installed_spark()
     directory = os.environ.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))
     if not directory:
         return {}
     try:
         with open(os.path.join(directory, "spark-defaults.conf"), encoding="utf-8") as file:
-            # As Java reads properties: a space, an equals sign or a colon is between name and value.
+            # Java's properties format: a space, an equals sign or a colon separates name and value.
             lines = [
                 re.split(r"\s*[=:\s]\s*", line.strip(), maxsplit=1) for line in file if line.strip()[:1] not in "#!"
             ]
@@ -238,7 +238,7 @@ def _defaults() -> dict[str, str]:
 
 def _asked(python: str, program: str) -> str | None:
     try:
-        # Not from here: what lies in this directory is not what workers on other machines have.
+        # Not in this directory: its modules are not on the workers of other machines.
         done = subprocess.run(
             [python, "-c", program],
             capture_output=True,
@@ -257,7 +257,7 @@ def _python_version(python: str) -> str | None:
 
 
 def _missing(python: str) -> str:
-    """The first package that a task needs and this Python has not; empty where it has all."""
+    """Return the first package that tasks need and this Python lacks; empty if it has all."""
     wanted = "'triokafka', 'trio', 'pyarrow'"
     answer = _asked(
         python, f"import importlib.util as u; print(*(n for n in ({wanted}) if u.find_spec(n) is None), 'none')"

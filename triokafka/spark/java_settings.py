@@ -1,8 +1,8 @@
-"""Names of options that begin with ``kafka.``: what Java's clients know, and what is said of a name that nobody knows.
+"""Option names with the prefix ``kafka.``: the settings of Java's clients, and errors for unknown names.
 
-Java's clients only log a line about unknown settings. What looks like a slip of the pen is refused here: a misspelt
-isolation level reads aborted records, and nobody looks into the log of a driver. What Java's consumer or producer
-knows, and these clients have no use for, is passed over, so that a program moves from the connector as it is.
+Java's clients only log unknown settings. Here a probable typo is refused: with a misspelt isolation level a query reads
+aborted records, and a line in the driver's log goes unnoticed. Settings of Java's consumer or producer without use here
+are ignored, so that a program can migrate from the connector unchanged.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ WITHOUT_EFFECT: Final = frozenset((
     "metrics.sample.window.ms", "partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode",
     "share.acquire.mode", "transaction.timeout.ms",
 ))  # fmt: skip
-"""Settings of Java's clients, without the prefix, that change nothing of what is read or written here: they belong to
-members of a group, to records handed out one by one, or to Java's own workings."""
+"""Settings of Java's clients, without the prefix, that do not affect reads or writes here: they concern group
+membership, record-wise consumption, or Java's internals."""
 
 OF_CONSUMERS: Final = frozenset((
     "auto.offset.reset", "check.crcs", "client.rack", "default.api.timeout.ms", "enable.auto.commit", "fetch.max.bytes",
     "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "interceptor.classes", "isolation.level", "key.deserializer",
     "max.partition.fetch.bytes", "value.deserializer",
 ))  # fmt: skip
-"""Settings of Java's consumer alone."""
+"""Settings of Java's consumer only."""
 
 OF_PRODUCERS: Final = frozenset((
     "acks", "batch.size", "buffer.memory", "compression.gzip.level", "compression.lz4.level", "compression.type",
@@ -44,39 +44,38 @@ OF_PRODUCERS: Final = frozenset((
     "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "partitioner.class",
     "partitioner.ignore.keys", "retries", "transaction.two.phase.commit.enable", "transactional.id", "value.serializer",
 ))  # fmt: skip
-"""Settings of Java's producer alone."""
+"""Settings of Java's producer only."""
 
-_PREFIXES: Final = ("config.providers.", "metrics.context.")  # of settings that name plug-ins of Java's
+_PREFIXES: Final = ("config.providers.", "metrics.context.")  # settings of Java plug-ins
 _PROTECTION: Final = ("sasl.", "ssl.", "security.")
 
 
 def is_passed_over(name: str, other_side: frozenset[str]) -> bool:
-    """Whether a setting, named without the prefix, is known to Java's clients and does nothing here.
+    """Whether a setting, named without the prefix, is known to Java's clients and has no effect here.
 
     Args:
-        name: of a setting that the client here does not have.
-        other_side: what belongs to readers when something is written, and the other way round: one set of options is
-            often given to both.
+        name: a setting that the client here does not have.
+        other_side: the settings of readers for a write, and of writers for a read: users often pass one set of options
+            to both.
     """
     return name in WITHOUT_EFFECT or name in other_side or name.startswith(_PREFIXES)
 
 
 def refuse_misspelt(name: str, side: str, known: Iterable[str]) -> None:
-    """Say what was probably meant by a setting that neither this package's clients nor Java's have; nothing, when that
-    cannot be guessed.
+    """Refuse a setting that neither this client nor Java's has and that resembles a known one. Does nothing otherwise.
 
     Args:
-        name: without the prefix.
+        name: the setting without the prefix.
         side: ``read`` or ``write``.
-        known: settings that can be given there, as they are called in Python.
+        known: the settings that are valid there, under their Python names.
 
     Raises:
-        ConfigurationError: it is nearly the name of another one. Tells the name, and never the value.
+        ConfigurationError: the name resembles a known one. The message has the name and never the value.
     """
     settings = {each: each.replace("_", ".") for each in known}
     setting = name.replace(".", "_").replace("-", "_")
     if name.startswith(_PROTECTION):
-        # Left out, it would be read without the protection that was asked for.
+        # Ignoring it would read without the requested security.
         raise ConfigurationError(f"Kafka option '{name}' is not supported: {NO_PROTECTION}")
     if setting in settings:
         hint = f"did you mean '{PREFIX}{settings[setting]}'?"
@@ -92,16 +91,16 @@ def refuse_misspelt(name: str, side: str, known: Iterable[str]) -> None:
 
 
 def refuse_without_prefix(name: str, side: str, known: Iterable[str]) -> None:
-    """Say that a setting of a client lacks its prefix; nothing, when it is none.
+    """Refuse a client setting without its prefix. Does nothing for any other name.
 
     Args:
-        name: of an option that neither the source nor Spark knows.
+        name: an option that neither the source nor Spark knows.
         side: ``read`` or ``write``.
-        known: settings that can be given there, as they are called in Python.
+        known: the settings that are valid there, under their Python names.
 
     Raises:
-        ConfigurationError: with the prefix it is one. Left out, aborted records would be read, say, or without the
-            protection that was asked for.
+        ConfigurationError: with the prefix, the name is a setting. Ignoring it could read aborted records, or read
+            without the requested security.
     """
     setting = name.replace(".", "_").replace("-", "_")
     if setting in known or name.startswith(_PROTECTION):
@@ -111,7 +110,7 @@ def refuse_without_prefix(name: str, side: str, known: Iterable[str]) -> None:
 
 
 def left_out(unknown: Iterable[str]) -> list[str]:
-    """A warning about settings of which nobody knows what was meant, named without the prefix; none without them."""
+    """Return a warning about ignored unknown settings, named without the prefix; an empty list without any."""
     listed = ", ".join(f"'{PREFIX}{name}'" for name in sorted(unknown))
     return [f"options that no Kafka client knows are left out: {listed}"] if listed else []
 

@@ -1,7 +1,7 @@
-"""Clients that outlive the calls that use them: connections and fetch sessions are made once in the life of a process.
+"""Cached clients: connections and fetch sessions outlive the calls that use them.
 
-Spark keeps a Python worker for many tasks, and the process that asks for offsets for a whole query, and never says when
-it is done with either. So nothing kept here needs closing, and there are bounds on how much is kept and for how long.
+Spark reuses a Python worker for many tasks, and the process that plans offsets for a whole query, and never tells when
+it has finished with either. So cached clients need no explicit closing; their number and idle time are bounded.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from triokafka.loop_thread import LoopThread, loop_thread
 T = TypeVar("T")
 
 IDLE_LIMIT: Final = 8
-"""Clients that nobody uses now, above which the one that was used longest ago is closed."""
+"""The maximum number of idle clients; beyond it the least recently used is closed."""
 IDLE_SECONDS: Final = 300.0
-"""How long a client that nobody uses is kept, as long as Spark's own connector keeps one: connections go, and a broker
-that has gone for good is not looked for as long as the process lives."""
+"""How long an idle client is kept, as in Spark's own connector. Its connections close then, and it stops reconnecting
+to brokers that are gone for good."""
 
 _kept: Final[dict[LoopThread, Kept]] = {}
 _log: Final = logging.getLogger("triokafka.spark")
@@ -38,30 +38,30 @@ class _Entry:
 
 
 def kept() -> Kept:
-    """What is kept in the loop of this process. A forked child begins with nothing."""
+    """Return the cache of this process's loop. A forked child starts with an empty one."""
     loop = loop_thread()
     return _kept.setdefault(loop, Kept(loop.nursery))
 
 
 class Kept:
-    """Open clients by key, each in a task of its own. To be used within one Trio loop."""
+    """Open clients by key, each in a task of its own. Use it within one Trio loop only."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self._entries: list[_Entry] = []  # the one used last comes last
+        self._entries: list[_Entry] = []  # least recently used first
 
     @asynccontextmanager
     async def shared(self, key: Hashable, make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
-        """The client of ``key``, opened with ``make`` when there is none; others may use it at the same time.
+        """Yield the client of ``key``, opened with ``make`` if there is none. Others may use it at the same time.
 
-        One whose use ends with an exception is closed: the next use begins with new connections.
+        If a use ends with an exception, the client is closed, and the next use opens new connections.
         """
         async with self._use(key, make, lambda entry: True) as value:
             yield value
 
     @asynccontextmanager
     async def alone(self, key: Hashable, make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
-        """A client of ``key`` that nobody else uses; otherwise as `shared`."""
+        """Yield a client of ``key`` that has no other user; otherwise like `shared`."""
         async with self._use(key, make, lambda entry: not entry.users) as value:
             yield value
 
@@ -74,7 +74,7 @@ class Kept:
     ) -> AsyncIterator[T]:
         entry = next((known for known in self._entries if known.key == key and suits(known)), None)
         if entry is None:
-            # In use from the start: while this task is woken, another one could take it for idle.
+            # Counted as in use from the start: otherwise another task could close it as idle before this one runs.
             entry = _Entry(key, None, users=1)
             try:
                 await self._nursery.start(self._hold, entry, make)
@@ -122,12 +122,12 @@ class Kept:
         except Exception:
             if not is_open:
                 raise
-            # Nobody waits for it any more, and one client must not end the loop of all.
-            _log.debug("a client failed to close", exc_info=True)
+            # Its user has left, and one client must not end the loop of all.
+            _log.debug("closing a client failed", exc_info=True)
 
 
 async def _disuse(entry: _Entry) -> None:
-    """Wait until nobody has used a client for long."""
+    """Wait until the client has been idle for `IDLE_SECONDS`."""
     left = IDLE_SECONDS
     while left > 0:
         await trio.sleep(left)

@@ -1,6 +1,6 @@
-"""What functions of ``foreachBatch`` have done, in a compacted topic: for each piece of work the last batch.
+"""The ledger of ``foreachBatch`` functions: a compacted topic with the last completed batch of each piece of work.
 
-The topic is read whole once, and later on only what came since. It runs in the loop of the process, and blocks.
+The topic is read whole once, then incrementally. Runs in the process's Trio loop; the methods block.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from triokafka.structs import TopicPartition
 
 
 class Ledger:
-    """One topic of such entries.
+    """One ledger topic.
 
     Args:
-        topic: its name; it is made when it is not there, with one partition.
-        options: of the clients, which fit `AdminClient`, `Producer` and `RangeReader`. Not shown in the repr.
+        topic: its name; created with one partition if it does not exist.
+        options: client options that `AdminClient`, `Producer` and `RangeReader` all accept. Omitted from the repr.
     """
 
     def __init__(self, topic: str, options: Mapping[str, Any]) -> None:
         self.topic = topic
         self._options = HiddenValues(options)
-        self._turn = trio.Lock()  # batches of two queries with one function may ask at the same time
+        self._turn = trio.Lock()  # two queries with one function may use the ledger at the same time
         self._topic_id: UUID | None = None
         self._done: dict[bytes, int] = {}
-        self._read: dict[TopicPartition, int] = {}  # up to where
+        self._read: dict[TopicPartition, int] = {}  # the next offset to read
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.topic!r})"
 
     def last_done(self, work: bytes) -> int | None:
-        """The last batch for which ``work`` is known to be done; None for none.
+        """Return the last batch for which ``work`` is recorded as done; None without any.
 
         Raises:
-            ConfigurationError: there is something else in the topic.
-            KafkaError: it cannot be read, or made.
+            ConfigurationError: the topic contains other records.
+            KafkaError: the topic cannot be read or created.
         """
         loop_thread().call(self._catch_up)
         return self._done.get(work)
 
     def note(self, work: bytes, batch_id: int) -> None:
-        """Enter that ``work`` is done for a batch. Returns when all in-sync replicas have it.
+        """Record that ``work`` is done for a batch. Returns when all in-sync replicas have acknowledged it.
 
         Raises:
-            KafkaError: it cannot be written.
+            KafkaError: the record cannot be written.
         """
 
         async def write() -> None:
@@ -67,9 +67,9 @@ class Ledger:
         async with self._turn:
             topic_id = await self._find_or_make()
             ranges, topic_ids = await resolve_ranges([self.topic], "earliest", "latest", **self._options)
-            # The second is for brokers that give topics no ids.
+            # The second condition serves brokers without topic ids.
             if topic_id != self._topic_id or any(end < self._read.get(one, 0) for one, (_, end) in ranges.items()):
-                self._topic_id, self._read, self._done = topic_id, {}, {}  # the topic was made anew
+                self._topic_id, self._read, self._done = topic_id, {}, {}  # the topic was recreated
             left = {one: (min(max(start, self._read.get(one, 0)), end), end) for one, (start, end) in ranges.items()}
             async with triokafka.RangeReader(left, topic_ids=topic_ids, **self._options) as reader:
                 while records := await reader.next_records():
@@ -79,10 +79,10 @@ class Ledger:
             self._read = {one: end for one, (_, end) in ranges.items()}
 
     async def _find_or_make(self) -> UUID | None:
-        """The topic's id; None when it was made just now. It may go at any time: somebody may have deleted it."""
+        """Return the topic's id, or None if it was created just now. Called each time: the topic may be deleted."""
         async with triokafka.AdminClient(**self._options) as admin:
             found = await admin.describe_topics([self.topic])
-            # Asked for first: who may write to a topic that is there need not be allowed to make one.
+            # Describe first: a user with write access to the topic may lack the right to create it.
             if not isinstance(found.errors.get(self.topic), UnknownTopicOrPartitionError):
                 return found[self.topic].topic_id
             new = triokafka.NewTopic(self.topic, 1, configs={"cleanup.policy": "compact"})
@@ -97,6 +97,6 @@ class Ledger:
             return int(json.loads(bytes(record.value or b""))["batch"])
         except (ValueError, KeyError, TypeError):
             raise ConfigurationError(
-                f"topic {self.topic!r} has something else than what was done, at offset {record.offset} of partition"
+                f"topic {self.topic!r} has a record that is not a ledger entry, at offset {record.offset} of partition"
                 f" {record.partition}: give the ledger a topic of its own"
             ) from None

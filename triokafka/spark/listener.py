@@ -1,7 +1,7 @@
-"""Committing a query's offsets to a consumer group, for the tools that show lag, and telling exporters how far it is.
+"""Commits of a query's offsets to a consumer group, for tools that show lag; and the feed of lag exporters.
 
-A query keeps its offsets in its checkpoint, where no tool of Kafka's sees them. The reader's own commits come one batch
-late, and never for the last one; Spark tells listeners of every batch.
+A query keeps its offsets in its checkpoint, which Kafka's tools do not see. The reader's own commits are one batch late
+and omit the last batch; Spark notifies listeners of every batch.
 """
 
 from __future__ import annotations
@@ -26,30 +26,29 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("triokafka.spark")
 
-_GRACE: Final = 5.0  # seconds that closing may take after the deadline of a commit
+_GRACE: Final = 5.0  # seconds for closing after the deadline of a commit
 
 Commit = Callable[[str, Offsets], None]
-"""Commits offsets to a group: the group's name, and the offsets."""
+"""Commits offsets to a group: group id and offsets."""
 
 
 class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pyspark has no types here
-    """Commits the end of every micro-batch to a consumer group, the last one too, and feeds exporters.
+    """Commits the end of every micro-batch, including the last, to a consumer group, and feeds exporters.
 
     Add it with ``spark.streams.addListener(listener)`` before the query starts. One listener can serve several queries.
-    A batch is known to Spark's listeners a moment after it is done, so a query that has just ended may still be
-    committing.
+    Spark notifies listeners shortly after a batch, so a commit may still run when a query has just ended.
 
     Args:
-        group_id: the group; nobody may be a member of it. None commits nothing, for the exporters alone.
-        topics: only sources that read one of these topics, and of them only these; None for all.
-        description: only sources whose description in the progress contains this text; None for all.
-        queries: only queries of these names or ids; None for all.
-        exporters: are given the lag of each of these sources after each batch.
-        timeout_ms: how long a commit may take. Spark's listeners wait for each other meanwhile, its queries do not.
-        options: of the client: ``bootstrap_servers`` and others of `AdminOptions`. Not shown in the repr.
+        group_id: the group, which must have no members. None commits nothing and only feeds exporters.
+        topics: limits commits and lag to sources that read one of these topics, and to these topics; None for all.
+        description: limits them to sources whose description in the progress contains this text; None for all.
+        queries: limits them to queries with these names or ids; None for all.
+        exporters: receive the lag of each of these sources after each batch.
+        timeout_ms: the time limit of a commit. It delays Spark's other listeners, but no queries.
+        options: client options: ``bootstrap_servers`` and others of `AdminOptions`. Omitted from the repr.
 
     Raises:
-        ConfigurationError: an option is unknown, or cannot be used.
+        ConfigurationError: an option is unknown or invalid.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pysp
         **options: Any,
     ) -> None:
         super().__init__()
-        AdminOptions.parse(options)  # a slip of the pen would be a warning for each batch
+        AdminOptions.parse(options)  # fail here: later an invalid option would be a warning per batch
         self.group_id = group_id
         self._topics = None if topics is None else frozenset(topics)
         self._description = description
@@ -76,27 +75,27 @@ class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pysp
         return f"{type(self).__name__}({self.group_id!r})"
 
     def onQueryStarted(self, event: Any) -> None:
-        """Spark tells that a query has started: nothing is known of its offsets yet."""
+        """Handle the start of a query; does nothing, because its offsets are unknown."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Spark tells of a micro-batch. What fails here is only logged: no query may end because of it."""
+        """Handle a completed micro-batch. Errors are only logged: they must not end a query."""
         try:
             self.take(event.progress)
         except Exception:
-            _log.exception("the offsets of a micro-batch were not committed to group %r", self.group_id)
+            _log.exception("group %r: the offsets of a micro-batch were not committed", self.group_id)
 
     def onQueryIdle(self, event: Any) -> None:
-        """Spark tells that a query had nothing to do: its offsets are where they were."""
+        """Handle an idle query; does nothing, because its offsets are unchanged."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Spark tells that a query has ended; it told of its last batch before. Exporters forget the query."""
+        """Handle the end of a query, after its last progress. Exporters drop the query."""
         for exporter in self._exporters:
             forget = getattr(exporter, "forget", None)
             if forget is not None:
                 forget(str(event.id))
 
     def take(self, progress: Mapping[str, Any]) -> None:
-        """Commit the offsets of one progress, and hand the lag to the exporters."""
+        """Commit the offsets of one progress, and pass the lag to the exporters."""
         if self._queries is not None and self._queries.isdisjoint((progress["name"], str(progress["id"]))):
             return
         committed: dict[Any, int] = {}
@@ -105,7 +104,7 @@ class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pysp
                 continue
             for one, offset in found.end.items():
                 if self._topics is None or one.topic in self._topics:
-                    # Of several sources of one partition the one that is behind: a group is never ahead of the query.
+                    # Of several sources of one partition the lowest: a group is never ahead of the query.
                     committed[one] = min(offset, committed.get(one, offset))
             for exporter in self._exporters:
                 self._export(exporter, found)
@@ -113,11 +112,11 @@ class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pysp
             self._commit(self.group_id, committed)
 
     def _export(self, exporter: Exporter, found: SourceLag) -> None:
-        """What fails in one keeps nothing from the others, nor from the group."""
+        """Call one exporter; its errors affect neither other exporters nor the commit."""
         try:
             exporter(found)
         except Exception:
-            _log.exception("the exporter %r failed", exporter)
+            _log.exception("exporter %r failed", exporter)
 
     def _is_meant(self, found: SourceLag) -> bool:
         if self._description is not None and self._description not in found.description:
@@ -126,7 +125,7 @@ class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pysp
 
 
 class _GroupCommits:
-    """Commits with one client, whose options no repr shows."""
+    """Commits through one client, whose options no repr shows."""
 
     def __init__(self, options: Mapping[str, Any], timeout_ms: float) -> None:
         self._options = HiddenValues(options)
@@ -137,9 +136,9 @@ class _GroupCommits:
 
 
 def commit_to_group(options: Mapping[str, Any], group_id: str, offsets: Offsets, timeout_ms: float) -> bool:
-    """Commit offsets to a group that nobody is a member of, and tell whether that worked. A failure is only logged.
+    """Commit offsets to a group without members; returns whether that worked. A failure is only logged.
 
-    Waits at most ``timeout_ms``. ``options`` are a client's; the client is kept for the next call.
+    Waits at most ``timeout_ms``. ``options`` are client options; the client is cached for the next call.
     """
 
     async def commit(admin: triokafka.AdminClient) -> None:
@@ -149,7 +148,7 @@ def commit_to_group(options: Mapping[str, Any], group_id: str, offsets: Offsets,
         ask_admin(options, commit, timeout_ms)
     except (KafkaError, trio.TooSlowError, ExceptionGroup) as failed:
         failures = failed.exceptions if isinstance(failed, ExceptionGroup) else (failed,)
-        # Of many partitions that fail for one reason it is told once.
+        # A reason that many partitions share is logged once.
         said = "; ".join(dict.fromkeys(_why(one) or f"no answer within {timeout_ms / 1000:.0f} s" for one in failures))
         _log.warning("offsets %s were not committed to group %r: %s", format_offsets(offsets), group_id, said)
         return False
@@ -157,7 +156,7 @@ def commit_to_group(options: Mapping[str, Any], group_id: str, offsets: Offsets,
 
 
 def _why(failure: Exception) -> str:
-    """A sentence; the client's own is for members of the group."""
+    """Return the error message; the client's own message for UnknownMemberIdError addresses group members."""
     if isinstance(failure, UnknownMemberIdError):
         return "it has members, and only they may commit to it: name a group that no consumer uses"
     return str(failure)
@@ -166,10 +165,10 @@ def _why(failure: Exception) -> str:
 def ask_admin(
     options: Mapping[str, Any], work: Callable[[triokafka.AdminClient], Awaitable[T]], timeout_ms: float
 ) -> T:
-    """Have ``work`` use the client of these options, which is kept for the next call, and wait for what it returns.
+    """Run ``work`` with the client of these options, which is cached for the next call, and return its result.
 
     Raises:
-        trio.TooSlowError: it took longer than ``timeout_ms`` and a while: ``work`` has a deadline of its own.
+        trio.TooSlowError: ``work``, which has a deadline of its own, took longer than ``timeout_ms`` and a grace time.
     """
     key = ("commits", ClientSettings(str(options.get("bootstrap_servers")), options).key)
 
@@ -177,7 +176,7 @@ def ask_admin(
         return triokafka.AdminClient(**{"client_id": "triokafka-spark", **options})
 
     async def use() -> T:
-        # The client's own deadline has a better sentence. This one holds whatever else may hang.
+        # The client's own deadline has a better message. This deadline covers everything else.
         with trio.fail_after(timeout_ms / 1000 + _GRACE):
             async with kept().shared(key, make) as admin:
                 return await work(admin)

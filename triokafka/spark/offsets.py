@@ -1,7 +1,7 @@
-"""Where a read starts and ends, and offsets as JSON: the forms of Spark's own Kafka connector. No I/O.
+"""The bounds of a read, and offsets as JSON, in the forms of Spark's own Kafka connector. No I/O.
 
-The JSON of offsets is what Spark writes into checkpoints and compares as text, so it always comes out in the same
-order: topics by name, partitions by number.
+Spark writes the JSON of offsets into checkpoints and compares it as text, so its order is fixed: topics by name,
+partitions by number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LATEST: Final = -1
 MAX_OFFSET: Final = 2**63 - 1
 
 Offsets = Mapping[TopicPartition, int]
-"""An offset for each partition: the next one to be read."""
+"""The next offset to read, by partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Everywhere:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for each partition, or `EARLIEST` or `LATEST`."""
+    """An offset by partition; `EARLIEST` and `LATEST` are allowed."""
 
     offsets: Offsets
 
@@ -40,8 +40,8 @@ class AtOffsets:
 class AtTimestamp:
     """The first record at or after ``timestamp_ms`` in every partition.
 
-    ``otherwise_latest``: what holds for a start without such a record. True stands for the end of the partition, False
-    for an error. An end without such a record is always the end of the partition.
+    ``otherwise_latest`` applies to a start without such a record: True means the end of the partition, False an error.
+    An end without such a record is always the end of the partition.
     """
 
     timestamp_ms: int
@@ -50,7 +50,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The same with a time for each partition."""
+    """The first record at or after a timestamp by partition; see `AtTimestamp`."""
 
     timestamps_ms: Offsets
     otherwise_latest: bool = False
@@ -58,17 +58,17 @@ class AtTimestamps:
 
 @dataclass(frozen=True, slots=True)
 class AtGroup:
-    """What a consumer group has committed, in every partition."""
+    """The committed offsets of a consumer group, in every partition."""
 
     group_id: str
 
 
 Bound = Everywhere | AtOffsets | AtTimestamp | AtTimestamps | AtGroup
-"""One end of a read: where it starts, or where it ends."""
+"""One bound of a read: its start or its end."""
 
 
 def offsets_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Offsets as Spark keeps them: ``{"topic": {"0": 23}}``, always in the same order."""
+    """Return offsets in Spark's form, ``{"topic": {"0": 23}}``, in the fixed order."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(number)] = offset
@@ -76,24 +76,24 @@ def offsets_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def format_offsets(offsets: Offsets) -> str:
-    """Offsets as the connector writes them into checkpoints: JSON without spaces, always in the same order."""
+    """Return offsets as the connector writes them into checkpoints: JSON without spaces, in the fixed order."""
     return json.dumps(offsets_json(offsets), separators=(",", ":"), ensure_ascii=False)
 
 
 def parse_offsets(text: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Offsets from JSON, as text or parsed already, from a checkpoint or an option. They come out in order.
+    """Parse offsets from JSON, as text or already parsed, from a checkpoint or an option. The result is sorted.
 
     Raises:
-        ConfigurationError: it is not of that form.
+        ConfigurationError: it does not have this form.
     """
     return _by_partition(text, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got ')
 
 
 def parse_timestamps(text: str) -> dict[TopicPartition, int]:
-    """Times in milliseconds since 1970 for partitions, from the same form of JSON.
+    """Parse timestamps by partition, in milliseconds since 1970, from the same form of JSON.
 
     Raises:
-        ConfigurationError: it is not of that form.
+        ConfigurationError: it does not have this form.
     """
     return _by_partition(
         text,
@@ -102,10 +102,10 @@ def parse_timestamps(text: str) -> dict[TopicPartition, int]:
 
 
 def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
-    """Partitions from ``{"topicA":[0,1]}``, in order and each once.
+    """Parse partitions from ``{"topicA":[0,1]}``; the result is sorted and without duplicates.
 
     Raises:
-        ConfigurationError: it is not of that form.
+        ConfigurationError: it does not have this form.
     """
     try:
         parsed = _strict_json(text)
@@ -122,7 +122,7 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
 
 
 def format_partitions(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions as ``{"topicA":[0,1]}``, in order."""
+    """Return partitions as ``{"topicA":[0,1]}``, sorted."""
     nested: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         nested.setdefault(topic, []).append(number)
@@ -130,7 +130,7 @@ def format_partitions(partitions: Iterable[TopicPartition]) -> str:
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions for a sentence: ``orders-0, orders-1``."""
+    """Return partitions for a message: ``orders-0, orders-1``."""
     return ", ".join(str(partition) for partition in sorted(partitions))
 
 
@@ -150,7 +150,7 @@ def _by_partition(given: str | Mapping[str, Any], expected: str) -> dict[TopicPa
 
 
 def _strict_json(text: str) -> Any:
-    """JSON in which no name comes twice: of two offsets for one partition neither can be meant."""
+    """Parse JSON and refuse duplicate names: two offsets for one partition are ambiguous."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

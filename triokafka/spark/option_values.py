@@ -1,4 +1,4 @@
-"""How texts of options become values: numbers, flags, choices, times. Names are those of the documentation."""
+"""Parsing of option values: numbers, flags, choices, durations. Option names are spelt as in the documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS: Final = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "
 
 
 def whole(given: Mapping[str, str], name: str, *, at_least: int, largest: int = 2**63 - 1) -> int | None:
-    """A whole number of at least ``at_least``; None when the option is not given."""
+    """Return a whole number of at least ``at_least``; None when the option is not given."""
     text = given.get(name.lower())
     if text is None:
         return None
@@ -28,12 +28,12 @@ def whole(given: Mapping[str, str], name: str, *, at_least: int, largest: int = 
 
 
 def flag(given: Mapping[str, str], name: str, default: bool) -> bool:
-    """``true`` or ``false``."""
+    """Return the value of a ``true`` or ``false`` option."""
     return choice(given, name, str(default).lower(), {"true": True, "false": False})
 
 
 def choice(given: Mapping[str, str], name: str, default: str, values: Mapping[str, T]) -> T:
-    """What one of a few words stands for."""
+    """Return the value that one of a few words stands for."""
     text = given.get(name.lower(), default)
     if text.strip().lower() not in values:
         words = [f"'{word}'" for word in values]
@@ -42,7 +42,7 @@ def choice(given: Mapping[str, str], name: str, default: str, values: Mapping[st
 
 
 def duration_ms(given: Mapping[str, str], name: str) -> int | None:
-    """Milliseconds of a time such as ``15m``, ``10s`` or ``500`` (milliseconds); None when the option is not given."""
+    """Return a duration such as ``15m``, ``10s`` or ``500`` (ms) in milliseconds; None when the option is not given."""
     text = given.get(name.lower())
     if text is None:
         return None
@@ -54,7 +54,7 @@ def duration_ms(given: Mapping[str, str], name: str) -> int | None:
 
 
 def column_names(given: Mapping[str, str], headers: bool) -> tuple[str, ...]:
-    """The columns asked for, always in the order of the schema."""
+    """Return the requested columns, in the order of the schema."""
     there = (*COLUMNS, HEADERS) if headers else COLUMNS
     text = given.get("columns")
     if text is None:
@@ -63,7 +63,7 @@ def column_names(given: Mapping[str, str], headers: bool) -> tuple[str, ...]:
     asked = [name.strip() for name in text.split(",") if name.strip()]
     for name in asked:
         if name.lower() == HEADERS and not headers:
-            raise ConfigurationError("Option 'columns' names 'headers', which is there only with includeHeaders")
+            raise ConfigurationError("Option 'columns' names 'headers', which exists only with includeHeaders")
         if name.lower() not in spelled:
             raise ConfigurationError(f"Option 'columns' names '{name}': there are {', '.join(there)}")
     if not asked:

@@ -1,7 +1,7 @@
-"""What ``format("triokafka")`` can be told when it reads: names, defaults and refusals of Spark's own Kafka connector.
+"""The read options of ``format("triokafka")``: names, defaults and errors of Spark's own Kafka connector.
 
-`ReadOptions.parse` reads the options of a batch or of a streaming query; what is not the connector's has a comment that
-says so. Nothing here asks a broker.
+`ReadOptions.parse` parses the options of a batch or of a streaming query. Comments mark the options that the connector
+does not have. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -25,66 +25,67 @@ from triokafka.spark.topics import Assign, Subscribe, SubscribePattern, Topics
 _log: Final = logging.getLogger("triokafka.spark")
 
 NAMES: Final = (
-    # The connector's
+    # Options of the connector
     "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
     "startingOffsetsByTimestampStrategy", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
     "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
     "groupIdPrefix", "includeHeaders",
-    # Ours
+    # Additional options
     "offsetsBinding", "maxPartitions", "maxBytesPerTrigger", "maxBytesPerPartition", "batchRows", "batchBytes",
     "fetchAhead", "columns", "commitGroupId", "onMissingPartitions", "dataLossPolicy", "latestOffsetRegressionTimeout",
     *DECODING_NAMES,
     "initialOffsetsPath",
 )  # fmt: skip
-"""Every option besides those that begin with ``kafka.``, as the documentation writes it."""
+"""Every option without the prefix ``kafka.``, spelt as in the documentation."""
 
 _STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
-# Gaps that compaction leaves are no loss under any of them: the third says so for those who want to read it.
+# Gaps from compaction are not a loss under any policy; the third only states that explicitly.
 _POLICIES: Final = {"fail": True, "skip": False, "fail-but-tolerate-compaction": True}
 _STREAM_ONLY: Final = (
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "maxBytesPerPartition",
 )  # fmt: skip
-# Options of Spark itself, and of the sink, that may stand beside ours.
+# Options of Spark itself, and of the sink, that may be present as well.
 _SPARKS: Final = frozenset(("path", "topic", "checkpointlocation", "queryname"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The options of one read, checked. Frozen, small when pickled, and without a secret in its repr.
+    """The validated options of one read. Frozen, small when pickled, and without secrets in its repr.
 
     Args:
-        streaming: whether it is a streaming query.
-        client: brokers and further settings of the clients.
-        topics: which partitions it is about.
-        starting: where a batch, or a new streaming query, starts.
-        ending: where a batch ends; always the end of the log in a streaming query.
-        on_missing_partitions: what partitions get that offsets or times given by partition leave out: None is an error,
-            else `EARLIEST` or `LATEST`; as an end always the latest. Also for partitions without a committed offset.
-        late_binding: batch only: whether the beginning and the end of partitions are looked up by the tasks.
-        fail_on_data_loss: whether lost records end the query with an error; otherwise with a warning.
-        latest_offset_regression_ms: how long ends of partitions that went back may take to come again, before it counts
-            as loss; None for the connector's retries alone.
+        streaming: whether this is a streaming query.
+        client: brokers and further client settings.
+        topics: the partitions to read.
+        starting: the start of a batch or of a new streaming query.
+        ending: the end of a batch; a streaming query always reads to the end of the log.
+        on_missing_partitions: the start of partitions that offsets or timestamps by partition omit, and of partitions
+            without a committed offset: `EARLIEST` or `LATEST`, or None for an error. As an end it is always `LATEST`.
+        late_binding: batch only: whether tasks look up the beginning and the end of partitions.
+        fail_on_data_loss: whether data loss fails the query; otherwise it is a warning.
+        latest_offset_regression_ms: how long to wait for end offsets that moved back, before that counts as data loss;
+            None waits for the connector's retries only.
         poll_timeout_ms: a task without progress for this long fails.
-        fetch_offset_retries: how often driver calls are tried.
-        fetch_offset_retry_interval_ms: the time between such tries.
-        max_offsets_per_trigger: most offsets of one micro-batch.
-        min_offsets_per_trigger: a micro-batch waits for so many offsets, at most ``max_trigger_delay_ms``.
-        max_bytes_per_trigger: most bytes, estimated, of one micro-batch.
-        max_bytes_per_partition: most bytes, estimated, of one partition in one micro-batch.
-        min_partitions: large ranges are split until there are about so many tasks.
-        max_records_per_partition: most offsets of one task.
-        max_partitions: ranges are put together until there are no more than so many tasks.
-        group_id: ``kafka.group.id``, which nothing joins: it names the group in ``startingOffsets=group``.
-        group_id_prefix: the connector's prefix of group names; nothing is done with it.
-        commit_group_id: the group to which end offsets are committed for lag tools.
-        initial_offsets_path: streaming only: a file that keeps where the query started.
+        fetch_offset_retries: the maximum number of tries of a driver request.
+        fetch_offset_retry_interval_ms: the delay between tries.
+        max_offsets_per_trigger: the maximum number of offsets per micro-batch.
+        min_offsets_per_trigger: a micro-batch waits for this many offsets, at most ``max_trigger_delay_ms``.
+        max_bytes_per_trigger: the maximum number of bytes per micro-batch, estimated.
+        max_bytes_per_partition: the maximum number of bytes per partition of a micro-batch, estimated.
+        min_partitions: large ranges are split until there are about this many tasks.
+        max_records_per_partition: the maximum number of offsets per task.
+        max_partitions: ranges are merged until there are at most this many tasks.
+        group_id: ``kafka.group.id``. No consumer joins it; it names the group of ``startingOffsets=group``.
+        group_id_prefix: the connector's prefix of group ids; unused.
+        commit_group_id: the group to which end offsets are committed, for lag tools.
+        initial_offsets_path: streaming only: a file that keeps the query's initial offsets.
         include_headers: whether there is a column ``headers``.
         columns: the columns, in the order of the schema.
-        batch_rows, batch_bytes: where an Arrow batch for Spark ends, whichever comes first; about.
-        fetch_ahead: Arrow batches that may wait for Spark; rounded up to as many as are decoded in one go.
-        decoding: what keys and values are, where they are not just bytes.
-        warnings: sentences about options that were given and do nothing.
+        batch_rows, batch_bytes: approximate limits of an Arrow batch for Spark; the first one reached applies.
+        fetch_ahead: the number of Arrow batches that may wait for Spark; rounded up to a multiple of those decoded at
+            once.
+        decoding: the decoding of keys and values.
+        warnings: messages about options that have no effect.
     """
 
     streaming: bool
@@ -121,10 +122,10 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
-        """Check the options that the user gave to Spark, which compares their names without regard to case.
+        """Parse the options that the user passed to Spark. Names are case-insensitive, as in Spark.
 
         Raises:
-            ConfigurationError: one is missing or cannot be used; the message names it.
+            ConfigurationError: an option is missing or invalid; the message names it.
         """
         given = HiddenValues((name.lower(), value) for name, value in options.items())
         warnings = _unknown_names(given)
@@ -193,9 +194,9 @@ class ReadOptions:
 
     @classmethod
     def parse_either(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Check options of which it is not known yet whether a batch or a streaming query reads with them.
+        """Parse options for a batch or a streaming query, whichever they are valid for.
 
-        Spark asks for the schema before it tells. What is wrong in both kinds of query is refused then.
+        Spark asks for the schema before it tells the kind of query. Options that are invalid for both kinds fail here.
         """
         try:
             return cls.parse(options)
@@ -206,7 +207,7 @@ class ReadOptions:
                 raise in_batch from None
 
     def log_warnings(self) -> None:
-        """Tell the log about options that were given and do nothing."""
+        """Log the warnings about options that have no effect."""
         for warning in self.warnings:
             _log.warning("format 'triokafka': %s", warning)
 
@@ -263,7 +264,7 @@ def _fail_on_data_loss(given: Mapping[str, str]) -> bool:
 
 
 def _poll_timeout(given: Mapping[str, str], client: ClientSettings) -> int:
-    """The connector's default is Spark's network timeout; a shorter patience of the client is meant for tasks too."""
+    """Return the poll timeout. A client's API timeout applies to tasks too; the default is Spark's network timeout."""
     patience = whole(given, "kafkaConsumer.pollTimeoutMs", at_least=1)
     return patience or int(client.values.get("default_api_timeout_ms", 0)) or 120_000
 
@@ -287,7 +288,7 @@ def _group_id_warning(has_prefix: bool) -> str:
 
 
 def _unknown_names(given: Mapping[str, str]) -> list[str]:
-    """Warnings about names that nobody knows; what is nearly right is refused, as it must be a mistake."""
+    """Return warnings about unknown names; refuses a name that resembles a known one, as a probable typo."""
     known = {name.lower(): name for name in NAMES}
     unknown = []
     for name in given:
@@ -298,4 +299,4 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
         if near:
             raise ConfigurationError(f"Unknown option '{name}'; did you mean '{known.get(near[0], near[0])}'?")
         unknown.append(f"'{name}'")
-    return [f"options that the source does not know are left out: {', '.join(unknown)}"] if unknown else []
+    return [f"options that the source does not know are ignored: {', '.join(unknown)}"] if unknown else []

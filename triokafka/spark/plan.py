@@ -1,7 +1,7 @@
-"""How ranges of offsets become Spark tasks: empty ones dropped, large ones split, small ones put together. No I/O.
+"""Planning of Spark tasks from offset ranges: drop empty ranges, split large ones, merge small ones. No I/O.
 
-Splitting is the connector's, to the number: by ``maxRecordsPerPartition`` first, then by ``minPartitions`` where that
-is not enough. Putting together (``maxPartitions``) is ours: a task costs Spark about 20 ms however little it reads.
+Splitting equals the connector's: first by ``maxRecordsPerPartition``, then by ``minPartitions`` if that gives too few
+tasks. Merging (``maxPartitions``) is an addition: a task costs Spark about 20 ms however little it reads.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from triokafka.structs import TopicPartition
 
 
 class OffsetRange(NamedTuple):
-    """The offsets from ``start`` up to, and without, ``end`` of one partition."""
+    """The offsets of one partition from ``start`` (inclusive) to ``end`` (exclusive)."""
 
     topic: str
     partition: int
     start: int
     end: int
     topic_id: UUID | None = None
-    """Of the topic that the offsets are of (KIP-516); None where brokers give none, or any topic of that name does."""
+    """The id of the offsets' topic (KIP-516); None where brokers have no ids, or where any topic of that name will
+    do."""
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition it lies in."""
+        """The range's partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
-        """How many offsets it has; there may be fewer records, because of compaction and transactions."""
+        """The number of offsets; compaction and transactions may leave fewer records."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -41,11 +42,11 @@ class OffsetRange(NamedTuple):
 
 
 Task = tuple[OffsetRange, ...]
-"""What one Spark task reads."""
+"""The ranges that one Spark task reads."""
 
 
 def tasks(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[Task]:
-    """The tasks for the given ranges; empty ranges get none."""
+    """Return the tasks for the given ranges; empty ranges get none."""
     return merge(
         split(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition),
         options.max_partitions,
@@ -55,7 +56,7 @@ def tasks(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[Task]:
 def split(
     ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Cut ranges of more than ``max_records`` offsets, and large ones until there are about ``min_partitions``."""
+    """Split ranges of more than ``max_records`` offsets, and large ones until there are about ``min_partitions``."""
     found = [one for one in ranges if one.size > 0]
     if max_records is not None:
         found = [piece for one in found for piece in _cut(one, -(-one.size // max_records))]
@@ -65,9 +66,9 @@ def split(
 
 
 def _parts(ranges: Sequence[OffsetRange], min_partitions: int) -> Iterator[tuple[OffsetRange, int]]:
-    """Each range with the number of its pieces: in proportion to its size, and small ranges stay whole."""
+    """Yield each range with its number of pieces: in proportion to its size; small ranges stay whole."""
     total = sum(one.size for one in ranges)
-    # What stays whole is left out of the proportion, so that it takes nothing from the large ones.
+    # Ranges that stay whole are left out of the proportion, so that they do not reduce the pieces of large ones.
     whole = {one for one in ranges if _share(one.size, total, min_partitions) == 1}
     left = total - sum(one.size for one in whole)
     wanted = max(min_partitions - len(whole), 1)
@@ -76,12 +77,12 @@ def _parts(ranges: Sequence[OffsetRange], min_partitions: int) -> Iterator[tuple
 
 
 def _share(size: int, total: int, parts: int) -> int:
-    # Java rounds halves up, where Python's round takes the even neighbour.
+    # Java rounds halves up; Python's round() rounds them to even.
     return max(math.floor(size / total * parts + 0.5), 1)
 
 
 def _cut(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
-    """Pieces of about the same size; what does not divide evenly goes to the last ones."""
+    """Yield pieces of about equal size; the last ones get the remainder."""
     start, parts = one.start, min(parts, one.size)  # at most one piece per offset
     for part in range(parts):
         end = start + (one.end - start) // (parts - part)
@@ -91,10 +92,9 @@ def _cut(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
 
 
 def merge(ranges: Sequence[OffsetRange], max_tasks: int | None) -> list[Task]:
-    """Put ranges together until there are at most ``max_tasks`` tasks of about the same size.
+    """Merge ranges until there are at most ``max_tasks`` tasks of about equal size.
 
-    The largest range goes to the emptiest task, one after the other. Pieces of one partition that meet again in a task
-    and touch become one.
+    Assigns the largest range first, each to the smallest task. Adjacent pieces of one partition in a task are joined.
     """
     if max_tasks is None or len(ranges) <= max_tasks:
         return [(one,) for one in ranges]

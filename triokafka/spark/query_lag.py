@@ -1,6 +1,6 @@
-"""How far a streaming query is behind its topics, from its progress: the connector's three numbers, and exporters.
+"""The lag of a streaming query behind its topics, from its progress: the connector's three metrics, and exporters.
 
-Spark gives Python sources no way to put metrics into their progress, so they are worked out from the offsets in it.
+Spark does not let Python sources add metrics to their progress, so the lag is computed from the offsets in it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from triokafka.structs import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """One source of one query after one micro-batch.
+    """The lag of one source of one query after one micro-batch.
 
     Args:
-        query_id: the same over restarts of the query.
-        query_name: None for a query without a name.
-        batch_id: the micro-batch's number.
-        description: what Spark calls the source.
+        query_id: the query's id, which survives restarts.
+        query_name: the query's name; None for an unnamed query.
+        batch_id: the number of the micro-batch.
+        description: Spark's description of the source.
         end: the next offset that the query will read, by partition.
-        latest: where the partitions ended when the batch was planned; empty before Spark 4.2, which does not tell.
+        latest: the end offsets of the partitions when the batch was planned; empty before Spark 4.2, which does not
+            report them.
     """
 
     query_id: str
@@ -37,16 +38,16 @@ class SourceLag:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that it reads, by name."""
+        """The source's topics, sorted by name."""
         return tuple(sorted({one.topic for one in self.end}))
 
     @property
     def behind(self) -> dict[TopicPartition, int]:
-        """How many offsets of each partition are still to be read."""
+        """The number of unread offsets by partition."""
         return {one: offset - self.end.get(one, 0) for one, offset in self.latest.items()}
 
     def metrics(self) -> dict[str, str]:
-        """``min``, ``max`` and ``avgOffsetsBehindLatest`` as the connector gives them; empty when it is not known."""
+        """Return ``min``, ``max`` and ``avgOffsetsBehindLatest`` as the connector does; empty when unknown."""
         behind = self.behind.values()
         if not behind:
             return {}
@@ -58,11 +59,11 @@ class SourceLag:
 
 
 Exporter = Callable[[SourceLag], None]
-"""Is given the lag of every source after every micro-batch."""
+"""Receives the lag of every source after every micro-batch."""
 
 
 def lag(query: Any) -> list[SourceLag]:
-    """How far a running query is behind, by its last progress: one for each source of Kafka offsets. Asks no broker.
+    """Return the lag of a running query by its last progress, one entry per source of Kafka offsets. Asks no broker.
 
     Empty before the first progress.
     """
@@ -71,7 +72,7 @@ def lag(query: Any) -> list[SourceLag]:
 
 
 def progress_lag(progress: Mapping[str, Any]) -> list[SourceLag]:
-    """The same from a progress, or from its JSON when parsed: ``event.progress`` of a listener."""
+    """Return the lag from a progress, or from its parsed JSON: ``event.progress`` of a listener."""
     found = []
     for source in progress["sources"]:
         end = kafka_offsets(source["endOffset"])
@@ -90,7 +91,7 @@ def progress_lag(progress: Mapping[str, Any]) -> list[SourceLag]:
 
 
 def kafka_offsets(text: Any) -> dict[TopicPartition, int] | None:
-    """The offsets in an offset of a progress; None when it is no offset of Kafka partitions."""
+    """Return the offsets in a progress; None for a source that is not Kafka."""
     try:
         return parse_offsets(text) or None
     except ConfigurationError:
@@ -98,14 +99,14 @@ def kafka_offsets(text: Any) -> dict[TopicPartition, int] | None:
 
 
 class LogExporter:
-    """Writes one line to a logger for each source after each micro-batch."""
+    """Logs one line per source after each micro-batch."""
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
         self._logger = logger if logger is not None else logging.getLogger("triokafka.spark.lag")
         self._level = level
 
     def __call__(self, found: SourceLag) -> None:
-        """Write the line."""
+        """Log the line."""
         numbers = " ".join(f"{name}={value}" for name, value in found.metrics().items())
         self._logger.log(
             self._level,
@@ -118,15 +119,15 @@ class LogExporter:
 
 
 class PrometheusExporter:
-    """Keeps the last numbers, and gives them in the text format that Prometheus reads; needs no package.
+    """Holds the latest numbers and formats them for Prometheus; needs no further package.
 
     Serve `text` under a path of your own, or write it to a file that a node exporter collects.
     """
 
     _HELP: Final = {
-        "min": "Offsets that the partition of a source that is least behind lacks",
-        "max": "Offsets that the partition of a source that is furthest behind lacks",
-        "avg": "Offsets that the partitions of a source lack on average",
+        "min": "Lag in offsets of the least lagging partition of a source",
+        "max": "Lag in offsets of the most lagging partition of a source",
+        "avg": "Average lag in offsets of the partitions of a source",
     }
 
     def __init__(self, prefix: str = "triokafka_spark") -> None:
@@ -134,22 +135,22 @@ class PrometheusExporter:
         self._found: dict[tuple[str, tuple[str, ...]], SourceLag] = {}
 
     def __call__(self, found: SourceLag) -> None:
-        """Keep the numbers, in place of those of the query's batches before."""
-        # By batch: with a pattern the topics of a source change, and nothing else tells it from others.
+        """Replace the numbers of the query's earlier batches."""
+        # By batch: under a pattern a source's topics change, and nothing else identifies the source.
         others = {
             key: one
             for key, one in self._found.items()
             if one.query_id != found.query_id or one.batch_id == found.batch_id
         }
-        # Replaced as a whole: it is read in another thread.
+        # Replaced as a whole, because another thread reads it.
         self._found = {**others, (found.query_id, found.topics): found}
 
     def forget(self, query_id: str) -> None:
-        """Leave out a query from now on, because it has ended."""
+        """Drop a query that has ended."""
         self._found = {key: found for key, found in self._found.items() if key[0] != query_id}
 
     def text(self) -> str:
-        """The numbers as one page."""
+        """Return the numbers as one page."""
         lines = []
         sources = list(self._found.values())
         for kind, what in self._HELP.items():
@@ -168,7 +169,7 @@ class PrometheusExporter:
             for (topic, number), behind in sorted(one.behind.items())
         ]
         if samples:
-            lines += [f"# HELP {name} Offsets that a partition is behind its end", f"# TYPE {name} gauge", *samples]
+            lines += [f"# HELP {name} Lag in offsets of a partition", f"# TYPE {name} gauge", *samples]
         return "".join(f"{line}\n" for line in lines)
 
 

@@ -1,6 +1,6 @@
-"""A topic as a DataFrame without the Python data source API: for Spark 3.3 to 3.5, by ``mapInArrow``.
+"""A topic as a DataFrame without the Python data source API, by ``mapInArrow``: for Spark 3.3 to 3.5.
 
-The ranges are planned on the driver and read by the tasks as ``format("triokafka")`` does it, with the same options.
+The driver plans the ranges and the tasks read them as in ``format("triokafka")``, with the same options.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 
 def read_ranges(spark: Any, options: Mapping[str, str]) -> Any:
-    """The records that a batch read with these options has, as a DataFrame with the same columns.
+    """Return the records of a batch read with these options as a DataFrame with the same columns.
 
-    Offsets are resolved now, and every action on the frame reads them again; what comes later is not read. Waits at
-    most ``default.api.timeout.ms`` for brokers. Nothing is read before an action.
+    Offsets are resolved now, and later records are not read. Waits for brokers at most ``default.api.timeout.ms``.
+    Records are read by an action on the frame, and again by every further action.
 
     Args:
-        spark: the session, also of Spark 3.3 and newer, which has no data sources in Python.
-        options: as of ``spark.read.format("triokafka")``.
+        spark: a session; Spark 3.3 and newer.
+        options: the options of ``spark.read.format("triokafka")``.
 
     Raises:
-        UnknownTopicOrPartitionError: there is no such topic.
-        ConfigurationError: an option is missing or cannot be used.
-        KafkaDataLossError: offsets are asked for that were deleted, or that do not exist yet.
+        UnknownTopicOrPartitionError: a topic does not exist.
+        ConfigurationError: an option is missing or invalid.
+        KafkaDataLossError: the requested offsets were deleted, or do not exist yet.
         KafkaTimeoutError: no broker answered in time.
     """
     parsed = ReadOptions.parse(HiddenValues(options))
     parsed.log_warnings()
     tasks = ask_brokers(parsed, lambda brokers: plan_batch(brokers, parsed))
-    # One row for each task: its number, which is all that Spark has to bring there.
+    # One row per task with its number, which is all that Spark needs to pass on.
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     return numbers.mapInArrow(_ReadTasks(parsed, tasks), spark_schema(parsed))
 
 
 class _ReadTasks:
-    """What ``mapInArrow`` calls in a worker; pickled with the plan."""
+    """The function of ``mapInArrow`` in a worker; pickled with the plan."""
 
     def __init__(self, options: ReadOptions, tasks: list[Task]) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""One batch read: tasks are planned on the driver, and each is read by a Python worker as Arrow record batches."""
+"""One batch read: the driver plans tasks, and Python workers read them as Arrow record batches."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark has no types here
-    """What one Spark task reads. Spark pickles one for each task, so it holds nothing else."""
+    """The ranges of one Spark task. Spark pickles one for each task, so it holds nothing else."""
 
     ranges: Task
 
 
 def as_partitions(tasks: Iterable[Task]) -> list[RangePartition]:
-    """An input partition for each task."""
+    """Return an input partition for each task."""
     return [RangePartition(task) for task in tasks]
 
 
 class TopicReader(DataSourceReader):  # type: ignore[misc] # pyspark has no types here
-    """Reads the ranges that ``options`` ask for. Every range is read to its end, or an error says why not."""
+    """Reads the ranges that ``options`` request. Every range is read to its end, or the read fails."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
 
     def partitions(self) -> list[RangePartition]:
-        """Resolve offsets now, and give an input partition for each task. Waits at most ``default.api.timeout.ms``.
+        """Resolve offsets and return an input partition for each task. Waits at most ``default.api.timeout.ms``.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
-            KafkaDataLossError: offsets are asked for that were deleted, or that do not exist yet.
-            ConfigurationError: the offsets given do not fit the topics' partitions.
+            UnknownTopicOrPartitionError: a topic does not exist.
+            KafkaDataLossError: the requested offsets were deleted, or do not exist yet.
+            ConfigurationError: the given offsets do not match the topics' partitions.
             KafkaTimeoutError: no broker answered in time.
         """
         return as_partitions(ask_brokers(self.options, lambda brokers: plan_batch(brokers, self.options)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task; raises as `read_task`."""
-        # A plan without ranges comes back as one partition without a value.
+        """Yield the records of one task; raises as `read_task` does."""
+        # For a plan without ranges, Spark passes one partition without a value.
         if isinstance(partition, RangePartition):
-            from triokafka.spark.reading import read_task  # planning needs none of it
+            from triokafka.spark.reading import read_task  # not needed for planning
 
             yield from read_task(self.options, partition.ranges)

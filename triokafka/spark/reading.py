@@ -1,8 +1,8 @@
-"""The executor's half of every read: the ranges of one Spark task as Arrow record batches.
+"""Reading on executors: the ranges of one Spark task as Arrow record batches.
 
-The records are fetched and decoded in the process's loop while the worker's main thread hands batches to Spark. The
-connections and fetch sessions stay with the loop from one task to the next. A range is read to its end or fails; what
-has become of lost records says the data loss policy.
+The process's Trio loop fetches and decodes records while the worker's main thread passes batches to Spark. Connections
+and fetch sessions are reused by later tasks. A range is read to its end or fails; the data loss policy decides about
+lost records.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ from triokafka.structs import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LOOK_AGAIN: Final = 5.0  # seconds for asking whether a log has become too short, after all patience with it
-# Fetched of a partition at once, unless the user says otherwise: with a megabyte each a read took a sixth more work.
+_LOOK_AGAIN: Final = 5.0  # seconds for looking up the bounds of logs that may be truncated, after the poll timeout
+# Default of max.partition.fetch.bytes: with one megabyte a read took a sixth more work.
 _FETCH_BYTES: Final = 4 << 20
-# Arrow batches that are decoded in one go, and cut for Spark: handing one over to the other thread costs as much as a
-# few hundred records, while Spark's side is a tenth faster with what fits a processor's cache.
+# Arrow batches that are decoded at once and then cut for Spark: passing one to the other thread costs as much as a few
+# hundred records, while Spark's side is a tenth faster with batches that fit a processor's cache.
 _GATHERED: Final = 4
-_PAUSE: Final = 0.1  # seconds before an offset is asked for again that the brokers have, and say that they have not
+_PAUSE: Final = 0.1  # seconds before a retry of an offset that is in the log but was reported as out of range
 _PLACE: Final = ("topic", "partition", "offset")
 
 
 class MalformedTimestampError(KafkaError):
-    """A record has a time that Spark's timestamps do not reach. It names topic, partition and offset."""
+    """A record has a timestamp outside the range of Spark's timestamps; the message names its position."""
 
     advice = "Have the producer set milliseconds since 1970, or leave the column out: option columns=value,offset,…"
 
 
 def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
-    """The records of a task's ranges. Closing the iterator ends the fetching.
+    """Yield the records of a task's ranges. Closing the iterator stops fetching.
 
     Raises:
-        KafkaDataLossError: some of them are not there any more, and ``failOnDataLoss`` says that this is an error.
-        CorruptRecordError, DecodeError, MalformedTimestampError: names topic, partition and offset.
-        TopicAuthorizationFailedError: the topic may not be read.
-        KafkaTimeoutError: no progress within ``kafkaConsumer.pollTimeoutMs``; never a short result instead.
+        KafkaDataLossError: some records no longer exist, and ``failOnDataLoss`` is true.
+        CorruptRecordError, DecodeError, MalformedTimestampError: the message names topic, partition and offset.
+        TopicAuthorizationFailedError: the client may not read the topic.
+        KafkaTimeoutError: no progress within ``kafkaConsumer.pollTimeoutMs``. The result is never silently shortened.
     """
     keep_freed_memory()
     schema = arrow_schema(options)
-    ahead = -(-options.fetch_ahead // _GATHERED)  # of those that come out of the loop, which Spark gets in pieces
+    ahead = -(-options.fetch_ahead // _GATHERED)  # in batches of the loop, which are cut for Spark
     try:
         for together in _rounds(task):
             for batch in loop_thread().iterate(partial(_open, options, together), ahead=ahead):
                 _check_times(batch)
-                # Spark compares types to the letter, and wants whatever may be null in Spark to be so in Arrow.
+                # Spark requires equal types, including nullability.
                 decoded = options.decoding.apply(batch, options.columns)
                 yield from _cut(decoded if decoded.schema == schema else decoded.cast(schema), options.batch_bytes)
     except KafkaTimeoutError as error:
@@ -72,11 +72,11 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
     except KafkaError as error:
         raise without_frames(error) from error.__cause__
     finally:
-        keep_what_is_loaded()  # now, since Spark imports more with the first batch
+        keep_what_is_loaded()  # at the end, since Spark imports more with the first batch
 
 
 def _rounds(task: Task) -> Iterator[list[OffsetRange]]:
-    """The ranges in lists without two of one partition, which one reader can read at a time."""
+    """Yield the ranges in lists with at most one per partition, which one reader can read together."""
     left = list(task)
     while left:
         first: dict[TopicPartition, OffsetRange] = {}
@@ -110,7 +110,7 @@ async def _open(options: ReadOptions, ranges: list[OffsetRange]) -> AsyncIterato
 
 
 async def _bounds(session: RangeSession, one: OffsetRange) -> tuple[int, int]:
-    """The range's offsets; with late binding the beginning and the end of the log as they are now."""
+    """Return the range's offsets; with late binding, the present beginning and end of the log."""
     if one.start != EARLIEST and one.end != LATEST:
         return one.start, one.end
     earliest, latest = await session.log_bounds(one.topic_partition)
@@ -124,7 +124,7 @@ async def _batches(
     reader: RangeReader, options: ReadOptions, bounds: Mapping[TopicPartition, tuple[int, int]]
 ) -> AsyncIterator[pa.RecordBatch]:
     now = reader.session.world.now
-    doubted: dict[tuple[TopicPartition, int], float] = {}  # since when, by position
+    doubted: dict[tuple[TopicPartition, int], float] = {}  # time of the first failure, by position
     while True:
         try:
             async for batch in reader:
@@ -157,9 +157,9 @@ async def _pass_over(
     partition: TopicPartition,
     bounds: tuple[int, int],
 ) -> bool:
-    """Fail, or go on at the first offset of the range that is still there; never before what was read already.
+    """Handle a lost position: fail, or continue at the first available offset of the range, never before the position.
 
-    True when nothing is lost: the one who said so lagged behind.
+    Returns True when nothing is lost, because the broker that reported it lagged behind.
     """
     start, end = bounds
     earliest, latest = await reader.session.log_bounds(partition)
@@ -183,7 +183,7 @@ async def _pass_over(
         reader.go_on_at(partition, end)
         return False
     if lost.is_made_anew or lost.is_truncated:
-        # With failOnDataLoss=false as the connector, which does not notice: no offset comes twice.
+        # With failOnDataLoss=false continue like the connector, which does not notice; no offset is read twice.
         kind = "PARTITIONS_DELETED" if lost.is_made_anew else "PARTITION_OFFSET_CHANGED"
         report_loss(options.fail_on_data_loss, kind, str(lost))
     reader.go_on_at(partition, position)
@@ -191,9 +191,9 @@ async def _pass_over(
 
 
 def _pass_over_deleted(reader: RangeReader, options: ReadOptions) -> bool:
-    """Fail, or go on without topics of which the brokers know nothing after all the time that a task waits.
+    """Handle topics that the brokers do not know after the poll timeout: fail, or continue without them.
 
-    False when there are none, and the task waits for something else.
+    Returns False when there are none, so that the timeout has another reason.
     """
     gone = {one: end for one, end in reader.left.items() if reader.session.is_gone(one.topic)}
     if not gone:
@@ -206,10 +206,10 @@ def _pass_over_deleted(reader: RangeReader, options: ReadOptions) -> bool:
 
 
 async def _pass_over_cut(reader: RangeReader, options: ReadOptions) -> bool:
-    """Fail, or go on without what is left of ranges whose logs end before them: a topic that was made anew, say.
+    """Handle ranges beyond the end of their logs, as after a topic was recreated: fail, or skip the rest of them.
 
-    At the end of a log nothing is out of range, so waiting is all that tells. False when no log is too short, or none
-    can be asked.
+    A position at the end of a log is not out of range, so only the timeout reveals it. Returns False when no log is too
+    short, or when the bounds cannot be looked up.
     """
     cut: dict[TopicPartition, tuple[int, int]] = {}
     with trio.move_on_after(_LOOK_AGAIN) as scope:
@@ -235,7 +235,8 @@ async def _pass_over_cut(reader: RangeReader, options: ReadOptions) -> bool:
 
 
 def _check_times(batch: pa.RecordBatch) -> None:
-    """Refuse times beyond microseconds (SPARK-56243), in whose place the column has the greatest or least there is."""
+    """Refuse timestamps that overflow microseconds (SPARK-56243); the column has the maximum or minimum in their
+    place."""
     place = batch.schema.get_field_index("timestamp")
     if place < 0:
         return
@@ -253,7 +254,7 @@ def _check_times(batch: pa.RecordBatch) -> None:
 
 
 def _cut(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of about ``batch_bytes``, at most a quarter more if records are small."""
+    """Split the batch into pieces of about ``batch_bytes``, at most a quarter more if records are small."""
     pieces = min(batch.num_rows, 1 + int(batch.get_total_buffer_size() / (1.25 * batch_bytes)))
     rows = -(-batch.num_rows // pieces)
     for start in range(0, batch.num_rows, rows):

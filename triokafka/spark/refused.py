@@ -1,7 +1,7 @@
-"""A streaming reader whose options were refused: it says so when it is first asked for offsets.
+"""A streaming reader for invalid options, which raises its error when Spark first asks for offsets.
 
-The process that Spark plans a query in cannot bear that making the reader fails: it then ends with an error of its own
-(``UnboundLocalError``), behind the one that says what is wrong.
+Spark's planning process cannot handle an error in the reader's constructor: it ends with an error of its own
+(``UnboundLocalError``), which hides the original one.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from triokafka.errors import KafkaError
 
 
 class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc] # pyspark has no types here
-    """Raises ``why`` whatever it is asked."""
+    """Raises ``why`` from every method."""
 
     def __init__(self, why: KafkaError) -> None:
         self._why = why.with_traceback(None)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Raises."""
+        """Raise the error."""
         self._raise()
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
-        """Raises."""
+        """Raise the error."""
         self._raise()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Raises."""
+        """Raise the error."""
         self._raise()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Raises."""
+        """Raise the error."""
         self._raise()
 
     def _raise(self) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Where a read starts and ends, worked out with the brokers: bounds become offsets."""
+"""Resolution of the bounds of a read into offsets, with the brokers."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ async def resolve(
     *,
     side: Literal["start", "end"],
 ) -> dict[TopicPartition, int]:
-    """An offset for each of the ``partitions``, in their order. `EARLIEST` and `LATEST` stay; see `settle`.
+    """Return an offset for each of the ``partitions``, in their order. `EARLIEST` and `LATEST` stay; see `settle`.
 
     Raises:
-        ConfigurationError: the bound names other partitions than there are, a group has committed nothing for one, or
-            no record is as late as a start that is a time.
+        ConfigurationError: the bound names other partitions than exist, a group has no committed offset for one, or no
+            record is at or after a start timestamp.
     """
     assigned = list(partitions)
     if not assigned and side == "start":
-        # Topics that are named and absent are errors before: only a pattern gets here.
+        # Absent named topics were an error before, so this is a pattern.
         _log.warning(
-            "no topic at %s matches %s; it is a regular expression, and has to match whole names",
+            "no topic at %s matches %s; the pattern is a regular expression and must match whole names",
             options.client.bootstrap_servers,
             options.topics,
         )
@@ -75,10 +75,10 @@ async def settle(
     earliest: Offsets | None = None,
     latest: Offsets | None = None,
 ) -> dict[TopicPartition, int]:
-    """The same offsets, with real ones in the place of `EARLIEST` and `LATEST`.
+    """Return the offsets with `EARLIEST` and `LATEST` replaced by real ones.
 
     Args:
-        earliest, latest: what is known of them already; the brokers are asked for the others.
+        earliest, latest: the known ones; the brokers provide the others.
     """
     known: dict[int, Mapping[TopicPartition, int]] = {}
     for special, given, ask in ((EARLIEST, earliest, brokers.earliest), (LATEST, latest, brokers.latest)):
@@ -104,7 +104,7 @@ def _check(
 
 
 def _missing(options: ReadOptions, side: str) -> int:
-    # A batch that ended before it starts would be refused.
+    # A batch whose end is before its start would be refused, so a missing end is always the latest offset.
     return LATEST if side == "end" or options.on_missing_partitions is None else options.on_missing_partitions
 
 
@@ -113,8 +113,8 @@ def _at_time(bound: AtTimestamp | AtTimestamps, one: TopicPartition, time_ms: in
         return found
     if side == "start" and not bound.otherwise_latest:
         raise ConfigurationError(
-            f"No offset matched from request of topic-partition {one} and timestamp {time_ms}: it has no record as late"
-            " as that. Option startingOffsetsByTimestampStrategy=latest starts at its end"
+            f"No offset matched from request of topic-partition {one} and timestamp {time_ms}: it has no record at or"
+            " after that time. Option startingOffsetsByTimestampStrategy=latest starts at its end"
         )
     return LATEST
 
@@ -126,7 +126,7 @@ async def _committed(
     without = [one for one in assigned if one not in found]
     if without and options.on_missing_partitions is None:
         raise ConfigurationError(
-            f"group {group_id!r} has committed no offset of {names(without)}: option onMissingPartitions=earliest or"
-            " latest says where those start"
+            f"group {group_id!r} has no committed offset for {names(without)}: set option onMissingPartitions to"
+            " earliest or latest"
         )
     return {one: found.get(one, _missing(options, "start")) for one in assigned}

@@ -1,4 +1,4 @@
-"""How many bytes an offset has, by looking at a few records of each partition: for limits of batches in bytes."""
+"""Estimates of the bytes per offset from a few records of each partition, for limits of batches in bytes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from triokafka.structs import TopicPartition
 _log: Final = logging.getLogger("triokafka.spark")
 
 SAMPLE_OFFSETS: Final = 100
-"""How many offsets of each partition are looked at."""
+"""The number of offsets to sample per partition."""
 _SAMPLE_BYTES: Final = 1 << 16
 
 
 def bytes_per_offset(options: ReadOptions, start: Offsets, latest: Offsets) -> dict[TopicPartition, float]:
-    """Bytes of key, value and headers per offset at the start of each partition that has anything to read. Blocks.
+    """Return the bytes of key, value and headers per offset at the start of each partition with a backlog. Blocks.
 
-    Offsets without a record (compaction, control records) count too; where there is nothing else, the first records
-    after them are looked at, and taken to be everywhere. Waits at most ``default.api.timeout.ms``. When something
-    cannot be read, the result is empty: half a sample would say too little.
+    Offsets without a record (compaction, control records) count too. If a sample has no records at all, the first
+    records after it are used for the whole partition. Waits at most ``default.api.timeout.ms``. If a read fails, the
+    result is empty, because a partial sample would be too low.
     """
     ends = {one: start[one] + size for one, size in backlog(start, latest).items()}
     ranges = {one: (start[one], min(end, start[one] + SAMPLE_OFFSETS)) for one, end in ends.items()}
@@ -39,7 +39,7 @@ def bytes_per_offset(options: ReadOptions, start: Offsets, latest: Offsets) -> d
         return loop_thread().call(lambda: _look(options, ranges, ends))
     except (KafkaError, trio.TooSlowError) as error:
         said = in_option_names(str(error))
-        _log.warning("the size of records could not be looked at, so this batch goes by what is known: %s", said)
+        _log.warning("sampling record sizes failed, so this batch uses earlier samples: %s", said)
         return {}
 
 
@@ -54,7 +54,7 @@ async def _look(
             found[one] = found.get(one, 0) + sum(map(_size, records))
     sizes = {one: size / (ranges[one][1] - ranges[one][0]) for one, size in found.items()}
     for one in ranges.keys() - found.keys():
-        sizes[one] = 0.0  # unless there are records further on
+        sizes[one] = 0.0  # unless records follow
         if ranges[one][1] < ends[one]:
             async with triokafka.RangeReader({one: (ranges[one][1], ends[one])}, **settings) as reader:
                 if records := await reader.next_records(SAMPLE_OFFSETS):

@@ -1,4 +1,4 @@
-"""The columns: the same names, types and order as Spark's own Kafka source."""
+"""The columns: names, types and order of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADERS: Final = "headers"
 
 
 def spark_schema(options: ReadOptions) -> StructType:
-    """The schema as Spark has it; every column may be null."""
+    """Return the Spark schema; every column is nullable."""
     from pyspark.sql import types
 
     header = types.StructType(
@@ -38,17 +38,17 @@ def spark_schema(options: ReadOptions) -> StructType:
 
 
 def arrow_schema(options: ReadOptions) -> pyarrow.Schema:
-    """The schema of the record batches that the reader yields; Spark compares it to the letter."""
+    """Return the schema of the reader's record batches; Spark requires exact equality."""
     return to_arrow(spark_schema(options))
 
 
 def to_arrow(schema: StructType) -> pyarrow.Schema:
-    """The Arrow schema that Spark wants for a schema of its own, with timestamps in UTC."""
+    """Return the Arrow schema that Spark requires for its schema, with timestamps in UTC."""
     from inspect import signature
 
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    # Before Spark 4.2 there was no other time zone.
+    # Before Spark 4.2 the time zone was always UTC.
     return to_arrow_schema(
         schema, **({"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {})
     )
@@ -58,7 +58,7 @@ def check_schema(schema: StructType, options: ReadOptions) -> None:
     """Refuse a schema given by the user.
 
     Raises:
-        ConfigurationError: it is not the source's own.
+        ConfigurationError: it differs from the source's schema.
     """
     if schema != spark_schema(options):
         raise ConfigurationError("Kafka source has a fixed schema and cannot be set with a custom one")

@@ -1,4 +1,4 @@
-"""Sends Arrow record batches to topics through one producer, by column, in bounded memory. Knows nothing of Spark."""
+"""Sends Arrow record batches to topics through one producer, by column, in bounded memory. Independent of Spark."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from triokafka.client.deliveries import Deliveries
     from triokafka.client.producer.producer import Producer
 
-# Calls whose records may be on their way at once. What is kept of a call until it is settled grows with its records;
-# the bytes themselves are bounded by buffer.memory.
+# Maximum number of unsettled calls. The memory of a call until it is settled grows with its records; buffer.memory
+# bounds the bytes of the records themselves.
 _UNSETTLED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRange:
-    """What went to one partition: how many records, the first and the last offset (-1 with ``acks=0``).
+    """The records written to one partition: their number, and the first and the last offset (-1 with ``acks=0``).
 
-    Between them there may be records of other writers.
+    Records of other writers may lie between them.
     """
 
     records: int
@@ -33,31 +33,31 @@ class WrittenRange:
     last: int
 
     def and_then(self, more: WrittenRange) -> WrittenRange:
-        """Both together."""
+        """Return the union of both."""
         return WrittenRange(self.records + more.records, min(self.first, more.first), max(self.last, more.last))
 
 
 @dataclass(slots=True)
 class Written:
-    """What one task wrote, by partition."""
+    """The records that one task has written, by partition."""
 
     ranges: dict[TopicPartition, WrittenRange] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
-        """How many, in all partitions."""
+        """The number of records in all partitions."""
         return sum(each.records for each in self.ranges.values())
 
     def add(self, partition: TopicPartition, more: WrittenRange) -> None:
-        """Count more records."""
+        """Add records of a partition."""
         before = self.ranges.get(partition)
         self.ranges[partition] = more if before is None else before.and_then(more)
 
 
 class RecordSink:
-    """Sends batches with a column ``value`` and perhaps ``key``, ``headers``, ``partition`` and ``topic``.
+    """Sends batches with a column ``value`` and optionally ``key``, ``headers``, ``partition`` and ``topic``.
 
-    Records of one partition keep their order. ``topic`` is the one of all records, whatever the column says.
+    Records of one partition keep their order. ``topic``, if given, overrides the column for all records.
     """
 
     def __init__(self, producer: Producer, topic: str | None) -> None:
@@ -67,12 +67,12 @@ class RecordSink:
         self._written = Written()
 
     async def send(self, batch: pa.RecordBatch) -> None:
-        """Give a batch to the producer. Waits for buffer memory, at most ``max.block.ms`` for each batch of the
-        producer, and for the oldest of earlier calls when many are not settled yet.
+        """Pass a batch to the producer. Waits for buffer memory, at most ``max.block.ms`` per producer batch, and for
+        the oldest earlier call when many are unsettled.
 
         Raises:
             ConfigurationError: a topic is null.
-            KafkaError: a record cannot be sent, or one of an earlier call was not delivered.
+            KafkaError: a record cannot be sent, or a record of an earlier call was not delivered.
         """
         for topic, part in self._by_topic(batch):
             columns = {name: part.column(name) for name in part.schema.names}
@@ -92,10 +92,10 @@ class RecordSink:
                 await self._settle()
 
     async def finish(self) -> Written:
-        """Wait until everything is acknowledged, at most ``delivery.timeout.ms``, and say where it went.
+        """Wait until all records are acknowledged, at most ``delivery.timeout.ms``, and return where they were written.
 
         Raises:
-            KafkaError: records were not delivered; names topic, partition and the reason.
+            KafkaError: records were not delivered; the message names topic, partition and reason.
         """
         await self._producer.flush()
         while self._unsettled:
@@ -115,7 +115,7 @@ class RecordSink:
             self._written.add(partition, WrittenRange(counts[partition], offsets.first, offsets.last))
 
     def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The batch cut by topic, in the order of records within each."""
+        """Split the batch by topic; records of a topic keep their order."""
         if not batch.num_rows:
             return
         if self._topic is not None:
@@ -145,7 +145,7 @@ class RecordSink:
 
 
 def _as_bytes(column: Any) -> Any:
-    """Strings as bytes, in the same memory: a partitioner is given objects, and a ``str`` cannot be sent."""
+    """Cast strings to bytes without copying: a partitioner receives objects, and a ``str`` cannot be sent."""
     import pyarrow as pa
 
     if column is None:
@@ -156,22 +156,22 @@ def _as_bytes(column: Any) -> Any:
 
 
 def _unless_null(column: Any, otherwise: Any = None) -> Any:
-    """The column, or ``otherwise`` when nothing is in it: the producer has a shorter way without."""
+    """Return the column, or ``otherwise`` if it has no values, for which the producer has a fast path."""
     return otherwise if column is None or column.null_count == len(column) else column
 
 
 def _nulls_in(headers: Any) -> str:
-    """A sentence about headers that cannot be sent; empty without any. The producer's is about its own arguments."""
+    """Describe nulls in the headers; empty without any. The producer's own message is about its arguments."""
     if headers is None:
         return ""
     found = headers.flatten()
     if found.null_count:
-        return "a record's headers have a null among them: leave it out of the array"
+        return "a record's headers contain a null: remove it from the array"
     return "a header has no name: its key is null" if found.field("key").null_count else ""
 
 
 def _told(error: BaseException) -> str:
-    """What is wrong, and what to do about it: of some errors the name says more than the text."""
+    """Return the error's type, message and advice: for some errors the type says more than the message."""
     advice = error.advice if isinstance(error, KafkaError) else ""
     said = f"{type(error).__name__}: {error}".rstrip(": ")
     return f"{said.rstrip('.')}. {advice}" if advice and advice.rstrip(".") not in said else said

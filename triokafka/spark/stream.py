@@ -1,10 +1,10 @@
-"""One streaming query: offsets are asked for and batches planned on the driver, and read by Spark tasks as in a batch.
+"""One streaming query: the driver resolves offsets and plans batches; tasks read them as in a batch read.
 
-Spark keeps one reader for the offsets in a process of the driver's, and pickles another one for the tasks; nothing
-flows between the two but what a task is given. It never says that a query has stopped, so nothing here needs closing.
+Spark keeps one reader for the offsets in a process next to the driver, and pickles another one for the tasks. The two
+share nothing except what a task is given. Spark never tells that a query has stopped, so nothing here needs closing.
 
-That process is started anew for every query, which waits for its imports: what only tasks need is imported where it is
-used.
+That process starts anew for every query, and the query waits for its imports: modules that only tasks need are imported
+where they are used.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ try:
 except ImportError:  # before Spark 4.2, which runs Trigger.AvailableNow as one batch
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands for Spark's class of that name."""
+        """A stand-in for Spark's class of that name."""
 
 
 _log: Final = logging.getLogger("triokafka.spark")
 
 COMMIT_TIMEOUT_MS: Final = 5_000
-"""How long a batch may wait for the commit of the one before it to ``commitGroupId``."""
-_NO_OFFSETS: Final = "the query's checkpoint is damaged, or of another source:"
+"""The maximum delay of a batch by the commit of the previous one to ``commitGroupId``."""
+_NO_OFFSETS: Final = "the query's checkpoint is damaged, or belongs to another source:"
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc] # no types
-    """Reads the topics that ``options`` are about, batch by batch.
+    """Reads the topics of ``options``, batch by batch.
 
-    Every call asks the brokers within ``default.api.timeout.ms``, and is tried ``fetchOffset.numRetries`` times. What
-    fails a call ends the query; Spark restarts it from its checkpoint when it is started again.
+    Every call queries the brokers within ``default.api.timeout.ms`` and is tried ``fetchOffset.numRetries`` times. An
+    error ends the query; when it is started again, Spark continues from its checkpoint.
 
     Args:
-        options: of a streaming query.
+        options: the options of a streaming query.
         now_ms: a clock for ``maxTriggerDelay``.
     """
 
@@ -72,24 +72,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._initial: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._target: AvailableNowTarget | None = None
-        # The last offset that this reader was told or has given: Spark before 4.2 does not tell it again.
+        # The last offset received from or returned to Spark, which does not pass it before 4.2.
         self._reached: dict[TopicPartition, int] | None = None
         self._has_admitted = False
         self._topic_ids: dict[str, UUID] = {}
         self._has_asked_for_ids = False
-        self._sizes: dict[TopicPartition, float] = {}  # bytes per offset, as they were seen last
+        self._sizes: dict[TopicPartition, float] = {}  # bytes per offset, latest samples
 
-    # ---------------------------------------------------------------- offsets
+    # --- offsets ---
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Where a new query starts. Resolved once: Spark asks twice, and "latest" has to mean the same.
+        """Return where a new query starts. Resolved once: Spark asks twice, and "latest" must mean the same.
 
-        With ``initialOffsetsPath`` it is kept in that file, so that a query whose first batch failed starts there
-        again.
+        With ``initialOffsetsPath`` the offsets are stored in that file, so that a query whose first batch failed starts
+        at the same offsets again.
 
         Raises:
-            UnknownTopicOrPartitionError: a topic or partition that was named is not there.
-            ConfigurationError: the offsets or times given do not fit the partitions.
+            UnknownTopicOrPartitionError: a named topic or partition does not exist.
+            ConfigurationError: the given offsets or timestamps do not match the partitions.
             KafkaTimeoutError: no broker answered in time.
         """
         if self._initial is None:
@@ -104,11 +104,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return offsets_json(self._initial)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, dict[str, int]]:
-        """Where the next batch ends; ``start`` itself when there is nothing to read, or not enough yet.
+        """Return where the next batch ends; ``start`` if there is nothing to read, or not enough yet.
 
-        Spark before 4.2 gives no arguments; the batch then starts where the last one ended. It asks once for all of a
-        run of ``Trigger.AvailableNow`` or ``Once``, and does not say that it is one: so the first answer of a query
-        that was started there is not limited.
+        Spark before 4.2 passes no arguments; the batch then starts where the last one ended. It asks once for a whole
+        run of ``Trigger.AvailableNow`` or ``Once`` and does not identify such a run, so the first answer of a query
+        started there is unlimited.
 
         Raises:
             KafkaDataLossError: all topics are gone, and ``failOnDataLoss`` is true.
@@ -116,7 +116,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """
         begin = _kept_offsets(start) if start is not None else self._reached
         if self._target is not None and not self._has_admitted and _is_behind(self._target.offsets, begin or {}):
-            # It was made without knowing where the query stands: a new leader may have lagged behind just then.
+            # The target was set without knowing the query's position; a new leader may have lagged behind then.
             self._target = AvailableNowTarget(self._latest_since(begin or {}, missing_ok=True))
         self._latest = (
             self._latest_since(begin or {}, missing_ok=bool(begin))
@@ -130,7 +130,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         else:
             end = self._admit(begin)
         if begin and not end:
-            # Forgetting all offsets would have whatever comes back read as if it were new (SPARK-41375).
+            # An empty offset would make the query read returning partitions as new ones (SPARK-41375).
             sentence = f"Partitions {names(begin)} have been deleted, and there are no others."
             report_loss(self.options.fail_on_data_loss, "PARTITIONS_DELETED", sentence)
             end = dict(begin)
@@ -139,7 +139,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return offsets_json(end)
 
     def getDefaultReadLimit(self) -> Any:
-        """What of the options limits batches, in a form that Spark gives back to `latestOffset` (Spark 4.2)."""
+        """Return the options' limit of a batch, in a form that Spark passes back to `latestOffset` (Spark 4.2)."""
         from pyspark.sql.streaming import datasource
 
         options = self.options
@@ -152,28 +152,28 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return datasource.ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """Where the partitions ended when the last batch was planned: ``latestOffset`` in the query's progress."""
+        """Return the end offsets when the last batch was planned: ``latestOffset`` in the query's progress."""
         return offsets_json(self._latest) or None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember where the partitions end now: the query reads up to there and ends."""
-        # A topic that was deleted is missing in the target, and is spoken of where the batch is planned.
+        """Remember the present end offsets, at which the query stops."""
+        # A deleted topic is missing in the target; planning the batch reports it.
         self._target = AvailableNowTarget(self._latest_since({}, missing_ok=True))
 
-    # ---------------------------------------------------------------- batches
+    # --- batches ---
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of one batch.
+        """Return the tasks of one batch.
 
         Raises:
-            KafkaDataLossError: records between the two are not there any more, and ``failOnDataLoss`` is true.
+            KafkaDataLossError: records between the two no longer exist, and ``failOnDataLoss`` is true.
             ChangedTargetError: under ``Trigger.AvailableNow``, see `AvailableNowTarget.check`.
             KafkaTimeoutError: no broker answered in time.
         """
         first, until = _kept_offsets(start), _kept_offsets(end)
         if not self._has_admitted and first == self._initial:
-            # An earlier run planned the first batch, and this one has just looked where it began. Partitions that came
-            # in between are new, and not lost.
+            # An earlier run planned the first batch, and this run resolved the start just now. Partitions created in
+            # between are new, not lost.
             first = {one: offset for one, offset in first.items() if one in until}
         new = until.keys() - first.keys()
 
@@ -191,27 +191,27 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         earliest, latest, topic_ids = ask_brokers(self.options, look) if asked else ({}, {}, {})
         if self._target is not None:
             self._target.check(until, latest, replayed=not self._has_admitted)
-        # Where the batch ends was asked for before: of the topic that was there then.
+        # The end of the batch was resolved earlier, for the topics that existed then.
         self._check_topics({**first, **until}, topic_ids)
         found = batch_ranges(first, until, earliest)
         for kind, sentence in found.losses:
             report_loss(self.options.fail_on_data_loss, kind, sentence)
         self._reached = until
-        # A topic that is made anew before the tasks run is another one, whatever offsets it has.
+        # A topic that is recreated before the tasks run is another topic, whatever its offsets.
         ranges = [one._replace(topic_id=self._topic_ids.get(one.topic)) for one in found.ranges]
         return [RangePartition(task) for task in tasks(self.options, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task; raises as `read_task`."""
+        """Yield the records of one task; raises as `read_task` does."""
         if isinstance(partition, RangePartition):
             from triokafka.spark.reading import read_task
 
             yield from read_task(self.options, partition.ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has kept the results of a batch: commit its end to ``commitGroupId``. What fails is only logged.
+        """Commit the end of a completed batch to ``commitGroupId``. Errors are only logged.
 
-        Spark calls it when it plans the next batch, and not after the last one: see `OffsetCommitListener`.
+        Spark calls this when it plans the next batch, and not after the last one: see `OffsetCommitListener`.
         """
         group = self.options.commit_group_id
         if group is not None:
@@ -220,9 +220,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             try:
                 commit_to_group(self.options.client.connection(), group, parse_offsets(end), COMMIT_TIMEOUT_MS)
             except Exception:
-                _log.exception("the end of a batch was not committed to group %r", group)
+                _log.exception("group %r: the end of a batch was not committed", group)
 
-    # ---------------------------------------------------------------- the parts
+    # --- parts ---
 
     def _resolve_start(self) -> dict[TopicPartition, int]:
         async def look(brokers: Brokers) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
@@ -232,8 +232,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
         wanted, found = ask_brokers(self.options, look)
         if self._target is not None:
-            # Made before: what came since, "latest" and times included, is not part of the run. An offset that was
-            # named stays: where it is beyond the end, the plan of the batch speaks of it.
+            # The target was set before: later records ("latest", timestamps) are not part of the run. A named offset
+            # stays; if it is beyond the end, planning the batch reports it.
             ends = self._target.offsets
             named = {one for one, offset in wanted.items() if offset >= 0} if self._starts_at_offsets() else set()
             found = {
@@ -245,7 +245,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return isinstance(self.options.starting, AtOffsets | AtGroup)
 
     def _latest_since(self, known: Offsets, *, missing_ok: bool) -> dict[TopicPartition, int]:
-        """Where the partitions end. What ends before what is ``known`` is asked for again (SPARK-26267)."""
+        """Return the end offsets. Asks again when one is before its ``known`` offset (SPARK-26267)."""
         patience_ms = self.options.latest_offset_regression_ms or 0
         interval_ms = self.options.fetch_offset_retry_interval_ms
         tries, waited_ms = 1, 0
@@ -260,21 +260,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
                 self._check_topics(known, topic_ids)
                 return latest
             if tries >= self.options.fetch_offset_retries and waited_ms >= patience_ms:
-                _log.warning("partitions ended before what was read of them, or were gone, %d times: %s", tries, odd)
+                _log.warning("partitions ended before the query's position, or were gone, %d times: %s", tries, odd)
                 return latest
-            # At least a moment: patience must not be spent on nothing but questions.
+            # At least 10 ms, so that the waiting time does not consist of requests alone.
             pause_ms = max(interval_ms, 10)
             time.sleep(pause_ms / 1000)
             tries, waited_ms = tries + 1, waited_ms + pause_ms
 
     def _check_topics(self, known: Offsets, topic_ids: Mapping[str, UUID]) -> None:
-        """Tell of topics that were deleted and made again under the query, where their offsets do not show it."""
+        """Report topics that were deleted and recreated during the query, where their offsets do not show it."""
         anew = {topic for topic, now in topic_ids.items() if self._topic_ids.get(topic, now) != now}
         if lost := [one for one in known if one.topic in anew and known[one] > 0]:
             report_loss(
                 self.options.fail_on_data_loss,
                 "PARTITIONS_DELETED",
-                f"Partitions {names(lost)} have been deleted and made again. What is before the old offsets now is not"
+                f"Partitions {names(lost)} have been deleted and recreated. Records before the old offsets are not"
                 " read.",
             )
         self._topic_ids.update(topic_ids)
@@ -295,18 +295,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
             self._sizes.update(bytes_per_offset(self.options, start, self._latest))
         end = self._admission.admit(start, self._latest, now_ms=self._now_ms(), bytes_per_offset=self._sizes)
-        # Spark compares offsets as text: naming a new partition would be a batch, an empty one.
+        # Spark compares offsets as text, so an added partition without records would start an empty batch.
         return dict(begin) if end == start else end
 
 
 def _kept_offsets(given: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Offsets from the query's checkpoint, in which anything may stand: another source's, say."""
+    """Parse offsets from the query's checkpoint, which may be damaged or belong to another source."""
     try:
         found = parse_offsets(given)
     except ConfigurationError as error:
         raise ConfigurationError(f"{_NO_OFFSETS} {error}") from None
     if below := {one: offset for one, offset in found.items() if offset < 0}:
-        # As options -2 and -1 are the beginning and the end, and the whole log would be read again.
+        # As options, -2 and -1 mean the beginning and the end; here they would read the whole log again.
         raise ConfigurationError(f"{_NO_OFFSETS} it has {format_offsets(below)}")
     return found
 

@@ -1,7 +1,7 @@
-"""What one micro-batch reads, and whether the brokers still have it: the driver's decisions. No I/O.
+"""The plan of one micro-batch on the driver, and its data loss findings. No I/O.
 
-Losses are named by the connector's classes; option ``failOnDataLoss`` says what is done about them. Gaps
-inside a range (compaction, aborted and control records) are none, and not seen here.
+Losses have the connector's classes; option ``failOnDataLoss`` decides about them. Gaps inside a range (compaction,
+aborted and control records) are not losses and not visible here.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from triokafka.structs import TopicPartition
 
 
 class Loss(NamedTuple):
-    """One finding: a kind that `triokafka.spark.data_loss` knows, and what was found."""
+    """One finding: a kind of `triokafka.spark.data_loss`, and a message."""
 
     kind: str
     sentence: str
 
 
 class Ranges(NamedTuple):
-    """What a batch reads, by partition in order; and what is missing in it."""
+    """The ranges of a batch, by partition in order, and the losses found."""
 
     ranges: list[OffsetRange]
     losses: list[Loss]
 
 
 class ChangedTargetError(KafkaError):
-    """A run of ``Trigger.AvailableNow`` found other partitions or offsets than those it set out to read."""
+    """A run of ``Trigger.AvailableNow`` found other partitions or offsets than at its start."""
 
-    advice = "Restart the query: it sets out anew from its checkpoint"
+    advice = "Restart the query: it continues from its checkpoint"
 
 
 def batch_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> Ranges:
-    """The ranges between two offsets of a query.
+    """Return the ranges between two offsets of a query.
 
-    A partition of ``end`` only is new, and read from its beginning; ``earliest`` has the beginnings of those, as far as
-    the brokers know them. A partition of ``start`` only is gone. An empty range is left out, and so is one that ends
-    before it starts: the next batch goes on at its end.
+    A partition in ``end`` only is new and is read from its beginning, which ``earliest`` has if the brokers know it. A
+    partition in ``start`` only is gone. An empty range is omitted, and so is one that ends before it starts; the next
+    batch continues at its end.
     """
     losses: list[Loss] = []
     new = end.keys() - start.keys()
@@ -69,8 +69,8 @@ def batch_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> Ranges:
             losses.append(
                 Loss(
                     "PARTITION_OFFSET_CHANGED",
-                    f"Partition {one} offset was changed from {first} to {until}: the topic was made anew, or its log"
-                    " was cut.",
+                    f"Partition {one} offset was changed from {first} to {until}: the topic was recreated, or its log"
+                    " was truncated.",
                 )
             )
         elif first < until:
@@ -79,27 +79,27 @@ def batch_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> Ranges:
 
 
 def went_back(known: Offsets, latest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-    """Partitions whose log ends before an offset that a query has reached, with both offsets.
+    """Return partitions whose log ends before an offset that the query has reached, with both offsets.
 
-    Brokers that change leaders tell that for a moment (SPARK-26267), so ask again before it counts.
+    Brokers may report that briefly during a leader change (SPARK-26267), so the caller must ask again before it counts.
     """
     return {one: (known[one], offset) for one, offset in latest.items() if one in known and offset < known[one]}
 
 
 class AvailableNowTarget:
-    """What there was when a run of ``Trigger.AvailableNow`` began; the run reads up to there."""
+    """The end offsets at the start of a ``Trigger.AvailableNow`` run, at which the run stops."""
 
     def __init__(self, offsets: Offsets) -> None:
         self.offsets = dict(offsets)
 
     def check(self, end: Offsets, latest: Mapping[TopicPartition, int], *, replayed: bool = False) -> None:
-        """Check the end of a batch, as the connector does; ``latest`` is where the partitions end now.
+        """Check the end of a batch as the connector does; ``latest`` are the present end offsets.
 
-        ``replayed``: the batch was planned by an earlier run, which may have known fewer partitions.
+        ``replayed``: an earlier run planned the batch and may have known fewer partitions.
 
         Raises:
-            ChangedTargetError: the batch has other partitions than the target, or goes beyond it; or a partition was
-                deleted or cut since.
+            ChangedTargetError: the batch has other partitions than the target or goes beyond it; or a partition was
+                deleted or truncated since.
         """
         if end.keys() != self.offsets.keys() and not (replayed and end.keys() <= self.offsets.keys()):
             raise ChangedTargetError(

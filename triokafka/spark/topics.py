@@ -1,7 +1,7 @@
-"""Which partitions a read is about: named one by one, by topic, or by a pattern for topics. No I/O.
+"""The partitions of a read: given one by one, by topic, or by a topic pattern. No I/O.
 
-Patterns are Java's, since they come from option ``subscribePattern`` of Spark's own connector, and must match the whole
-name. What Java writes otherwise than Python is translated; what Python has no word for is refused.
+Patterns have Java's syntax, like option ``subscribePattern`` of Spark's own connector, and must match the whole name.
+Syntax that differs in Python is translated; syntax without an equivalent in Python is refused.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Assign:
 
     @property
     def topics(self) -> tuple[str, ...] | None:
-        """The topics to ask the brokers about; None for all."""
+        """The topics to describe; None for all."""
         return tuple(dict.fromkeys(partition.topic for partition in self.partitions))
 
     def choose(self, known: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
-        """Those of the partitions that exist, of ``known`` topics and their partitions, in order."""
+        """Return the chosen partitions that exist among ``known`` topics and partitions, in order."""
         present = {TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers}
         return [partition for partition in self.partitions if partition in present]
 
@@ -50,11 +50,11 @@ class Subscribe:
 
     @property
     def topics(self) -> tuple[str, ...] | None:
-        """The topics to ask the brokers about; None for all."""
+        """The topics to describe; None for all."""
         return self.names
 
     def choose(self, known: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
-        """The partitions of the topics, of ``known`` topics and their partitions, in order."""
+        """Return the topics' partitions among ``known`` topics and partitions, in order."""
         wanted = set(self.names)
         return sorted(TopicPartition(topic, number) for topic in wanted & set(known) for number in known[topic])
 
@@ -64,10 +64,10 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of topics whose whole name matches (``subscribePattern``); never of Kafka's own topics.
+    """All partitions of topics whose whole name matches (``subscribePattern``), except Kafka's internal topics.
 
     Raises:
-        ConfigurationError: the pattern is not one of Java's, or says what cannot be said in Python.
+        ConfigurationError: the pattern is invalid in Java, or has no equivalent in Python.
     """
 
     pattern: str
@@ -77,11 +77,11 @@ class SubscribePattern:
 
     @property
     def topics(self) -> tuple[str, ...] | None:
-        """The topics to ask the brokers about; None for all."""
+        """The topics to describe; None for all."""
         return None
 
     def choose(self, known: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
-        """The partitions of matching topics, of ``known`` topics and their partitions, in order."""
+        """Return the matching topics' partitions among ``known`` topics and partitions, in order."""
         matches = self._compiled().fullmatch
         return sorted(
             TopicPartition(topic, number)
@@ -98,17 +98,17 @@ class SubscribePattern:
 
 
 Topics = Assign | Subscribe | SubscribePattern
-"""What a read is about."""
+"""The partitions that a read is about."""
 
 
 def java_pattern(pattern: str) -> re.Pattern[str]:
-    r"""A pattern of ``java.util.regex`` compiled for Python.
+    r"""Compile a pattern of ``java.util.regex`` for Python.
 
-    ``\Q…\E``, ``\p{Alnum}`` and its like, ``(?<name>…)``, ``\k<name>``, ``\h``, ``\z`` and ``\0101`` are translated.
-    ``\d``, ``\s``, ``\w`` and ``\b`` are about ASCII, as in Java.
+    ``\Q…\E``, ``\p{Alnum}`` and similar classes, ``(?<name>…)``, ``\k<name>``, ``\h``, ``\z`` and ``\0101`` are
+    translated. ``\d``, ``\s``, ``\w`` and ``\b`` match ASCII only, as in Java.
 
     Raises:
-        ConfigurationError: no valid pattern, or it says what Python has no word for; docs/spark.md lists that.
+        ConfigurationError: the pattern is invalid, or has no equivalent in Python; docs/spark.md lists such syntax.
     """
     try:
         return re.compile(_translate(pattern), re.ASCII)
@@ -120,7 +120,7 @@ def java_pattern(pattern: str) -> re.Pattern[str]:
 
 def _translate(pattern: str) -> str:
     done: list[str] = []
-    at, depth = 0, 0  # depth: inside so many brackets of a character class
+    at, depth = 0, 0  # depth: nesting of character classes
     while at < len(pattern):
         rest = pattern[at:]
         if rest.startswith("\\Q"):
@@ -146,7 +146,7 @@ def _translate(pattern: str) -> str:
             if depth:
                 raise ValueError("character classes within character classes cannot be used here")
             depth += 1
-            # A bracket that closes right after the opening one is meant as a character, in both languages.
+            # In both languages, a closing bracket right after the opening one is a literal character.
             opening = re.match(r"\[\^?\]?", rest)
             assert opening is not None
             done.append(opening[0])
@@ -169,7 +169,7 @@ def _property(name: str, *, negated: bool, within: bool) -> str:
 
 
 def _escape(rest: str, *, within: bool) -> tuple[str, int]:
-    """The translation of an escape at the start of ``rest``, and how long the escape is."""
+    """Return the translation of the escape at the start of ``rest``, and the length of the escape."""
     if rest.startswith("\\k<"):
         name = rest[3:].partition(">")[0]
         return f"(?P={name})", 3 + len(name) + 1

@@ -1,7 +1,7 @@
-"""Waiting for a streaming query so that Ctrl-C stops it.
+"""Waiting for a streaming query that Ctrl-C can stop.
 
-In ``query.awaitTermination()`` Ctrl-C ends the program in the middle of a call to the JVM: with tracebacks of the call,
-of the batch and of its workers, in which nothing is wrong.
+Ctrl-C in ``query.awaitTermination()`` ends the program during a call to the JVM, with tracebacks of the call, the batch
+and its workers, although nothing is wrong.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import threading
 from types import FrameType
 from typing import Any, Final
 
-_LOOK: Final = 0.5  # seconds of one wait for Spark, after which a signal is looked at
+_LOOK: Final = 0.5  # seconds between checks for a signal
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def wait_for_query(query: Any) -> bool:
-    """Wait until a query ends; Ctrl-C and SIGTERM stop it.
+    """Wait until a query ends; Ctrl-C and SIGTERM stop the query.
 
-    The batch in progress is given up then, and read again when the query is started again from its checkpoint. A second
-    signal, while it stops, raises ``KeyboardInterrupt``. Outside the main thread, which alone is told of signals, it
-    only waits.
+    Stopping abandons the batch in progress, which is read again when the query restarts from its checkpoint. A second
+    signal during the stop raises ``KeyboardInterrupt``. Outside the main thread, which receives all signals, this only
+    waits.
 
     Args:
-        query: what ``writeStream.start()`` returned.
+        query: the result of ``writeStream.start()``.
 
     Returns:
         True when the query ended by itself, False when it was stopped.

@@ -1,4 +1,4 @@
-"""The memory of Python workers, through which record batches of megabytes come and go."""
+"""Memory settings of Python workers, which allocate and free record batches of megabytes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from functools import cache
 from typing import Final
 
 KEPT_BYTES: Final = 32 << 20
-"""How much of what was freed the C library keeps for what comes next."""
+"""How much freed memory the C library keeps for reuse."""
 
-# Of mallopt, as in glibc's malloc.h.
+# Parameters of mallopt, from glibc's malloc.h.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Have the C library keep what is freed, up to 32 MiB. Once in a process; it cannot be taken back.
+    """Make the C library keep up to 32 MiB of freed memory. Applies to the whole process and cannot be undone.
 
-    Otherwise the memory of each batch goes back to the system, which wipes it before it comes again: a tenth to a fifth
-    of a worker's processor time. False where the C library cannot be told, which is harmless.
+    Otherwise the memory of each batch returns to the system, which zeroes it before reuse: a tenth to a fifth of a
+    worker's processor time. Returns False where the C library does not support this, which is harmless.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -30,10 +30,10 @@ def keep_freed_memory() -> bool:
 
 
 def keep_what_is_loaded() -> None:
-    """In a task of Spark: have the garbage collector pass over all that there is now, once in a process.
+    """In a Spark task, exclude all present objects from garbage collection, once per process.
 
-    Spark looks for garbage after every task, each time in all that was imported (pyspark, pyarrow, pandas): a sixth of
-    a worker's processor time with tasks of 100 MB, more with small ones. What is made later is collected as ever.
+    Spark collects garbage after every task, each time over all imported modules (pyspark, pyarrow, pandas): a sixth of
+    a worker's processor time with tasks of 100 MB, more with small ones. Later objects are collected as usual.
     """
     from pyspark import TaskContext
 

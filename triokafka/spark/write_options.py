@@ -1,5 +1,5 @@
-"""What ``df.write.format("triokafka")`` and ``writeStream`` can be told, and which columns they take: names, texts and
-refusals of Spark's own Kafka sink."""
+"""The write options of ``format("triokafka")`` and the columns that it accepts: names, messages and errors of Spark's
+own Kafka sink."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("triokafka.spark")
 
 COLUMNS: Final = ("value", "key", "headers", "topic", "partition")
-"""The columns that are written. Others are ignored, as the connector does."""
+"""The columns that are written. Others are ignored, as in the connector."""
 
 _TYPES: Final = {
     "topic": ("string",),
@@ -44,15 +44,15 @@ _TYPES: Final = {
     "partition": ("int",),
 }
 _KNOWN: Final = ("topic", "transactional", SERVERS)
-# Spark's own, which it hands to every sink with the rest.
+# Spark's own options, which it passes to every sink.
 _OF_SPARK: Final = frozenset(("checkpointlocation", "path", "queryname", "outputmode"))
-# Of the reader: one set of options is often given to both sides.
+# Options of the reader: users often pass one set of options to both sides.
 _OF_THE_READER: Final = frozenset(name.lower() for name in NAMES_OF_READER)
 _REFUSED_CLIENT: Final = {
     "kafka.key.serializer": "keys are strings or bytes already; cast the column",
     "kafka.value.serializer": "values are strings or bytes already; cast the column",
     "kafka.interceptor.classes": "interceptors of the JVM cannot run here",
-    "kafka.transactional.id": "records are written at least once yet, without transactions",
+    "kafka.transactional.id": "records are written at least once, without transactions",
 }
 _DEFAULT_PARTITIONERS: Final = frozenset(
     f"org.apache.kafka.clients.producer.{name}"
@@ -62,14 +62,14 @@ _DEFAULT_PARTITIONERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of one write, checked.
+    """The validated options of one write.
 
     Args:
-        bootstrap_servers: addresses to begin with.
-        topic: where all records go; None when a column says it for each.
-        client: further settings of the producer, under its own names. They may hold passwords, so no repr shows them:
-            Spark can print the local variables of a failed task.
-        warnings: sentences about options that were given and do nothing.
+        bootstrap_servers: the initial broker addresses.
+        topic: the topic of all records; None if the column ``topic`` names it.
+        client: further producer settings under their Python names. Some are passwords, so no repr shows them: Spark can
+            print the local variables of a failed task.
+        warnings: messages about options that have no effect.
     """
 
     bootstrap_servers: str
@@ -79,10 +79,10 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Check the options that the user gave to Spark, which compares their names without regard to case.
+        """Parse the options that the user passed to Spark. Names are case-insensitive, as in Spark.
 
         Raises:
-            ConfigurationError: one is missing, misspelt or cannot be used; the message names it.
+            ConfigurationError: an option is missing, misspelt or invalid; the message names it.
         """
         given = HiddenValues((name.lower(), value) for name, value in options.items())
         client, warnings = _client_settings(given)
@@ -101,14 +101,14 @@ class WriteOptions:
         return found
 
     def producer_settings(self) -> dict[str, Any]:
-        """For `triokafka.Producer`."""
+        """Return the arguments of `triokafka.Producer`."""
         settings = HiddenValues(client_id="triokafka-spark")
         settings.update(self.client)
         settings["bootstrap_servers"] = self.bootstrap_servers
         return settings
 
     def log_warnings(self) -> None:
-        """Tell the log about options that were given and do nothing."""
+        """Log the warnings about options that have no effect."""
         for warning in self.warnings:
             _log.warning("format 'triokafka': %s", warning)
 
@@ -117,7 +117,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     """Check that a frame has the columns that can be written.
 
     Raises:
-        ConfigurationError: one is missing, or has another type; in the connector's words.
+        ConfigurationError: a column is missing or has the wrong type; with the connector's message.
     """
     types = {each.name: each.dataType.simpleString() for each in schema}
     if twice := [name for name in COLUMNS if schema.names.count(name) > 1]:
@@ -132,7 +132,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         found = types.get(name)
         if found is None or (name == "topic" and topic is not None):
             continue
-        # A collation is part of a string's type, and means nothing to Kafka.
+        # A collation is part of a string type, and irrelevant to Kafka.
         if found.partition(" collate")[0] not in wanted:
             raise ConfigurationError(
                 f"{name} attribute unsupported type {found}. {name} must be a(n) {' or '.join(wanted)}"
@@ -140,11 +140,11 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 
 def _client_settings(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The producer's settings, and warnings about those that nobody knows."""
+    """Return the producer's settings, and warnings about unknown ones."""
     kinds = _kinds()
     settings = HiddenValues()
     unknown: list[str] = []
-    # By name: no variable holds a value when something is refused.
+    # By name, so that no local variable holds a value when a setting is refused.
     for name in [each.removeprefix(PREFIX) for each in given if each.startswith(PREFIX) and each != SERVERS]:
         if PREFIX + name in _REFUSED_CLIENT:
             raise ConfigurationError(f"Kafka option '{name}' is not supported: {_REFUSED_CLIENT[PREFIX + name]}")
@@ -177,7 +177,7 @@ def _kinds() -> dict[str, str]:
 
 
 def _check_client(options: WriteOptions) -> None:
-    """Let the producer look at its settings now, so that a wrong one fails when the write is planned, not in a task."""
+    """Validate the producer's settings now, so that a wrong one fails when the write is planned, not in a task."""
     from triokafka.client.config import ProducerOptions
 
     check_protection(options.client)
@@ -188,7 +188,7 @@ def _check_client(options: WriteOptions) -> None:
 
 
 def _unknown_names(given: Mapping[str, str]) -> list[str]:
-    """Warnings about names that nobody knows; what is nearly right is refused, as it must be a mistake."""
+    """Return warnings about unknown names; refuses a name that resembles a known one, as a probable typo."""
     known = {name.lower(): name for name in _KNOWN}
     unknown = []
     for name in given:
@@ -198,4 +198,4 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
         if near := difflib.get_close_matches(name, known, n=1, cutoff=0.75):
             raise ConfigurationError(f"Unknown option '{name}' of a write; did you mean '{known[near[0]]}'?")
         unknown.append(f"'{name}'")
-    return [f"options that the sink does not know are left out: {', '.join(unknown)}"] if unknown else []
+    return [f"options that the sink does not know are ignored: {', '.join(unknown)}"] if unknown else []

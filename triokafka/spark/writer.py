@@ -1,8 +1,8 @@
-"""The sink: every Spark task sends its rows through a producer of its own and says what it wrote where.
+"""The sink: every Spark task sends its rows through its own producer and reports what it wrote where.
 
-Rows come from the JVM as Arrow, and go to record batches by column. A task returns when all its records are
-acknowledged. The driver's `commit` and `abort` are where the exactly-once mode will end transactions; without one there
-is nothing to do there: what a failed attempt of a task wrote stays, and the next attempt writes it again.
+Rows come from the JVM as Arrow and are sent by column. A task returns when all its records are acknowledged. The
+driver's `commit` and `abort` only log: without transactions, records of a failed attempt stay in the topic, and the
+next attempt writes them again.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Spark 4.0 has no such class: rows then come one by one.
+# Spark 4.0 does not have this class; it passes rows one by one.
 ArrowStreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", None)
 _ROWS: Final = 10_000
 
 
 @dataclass(frozen=True)
 class TaskWritten(WriterCommitMessage):  # type: ignore[misc] # pyspark has no types here
-    """What one task tells the driver: records and offsets by partition."""
+    """One task's report to the driver: records and offsets by partition."""
 
     written: Written
 
 
 class _Writing:
-    """What batch and streaming writers share. Spark pickles the writer for every task."""
+    """The common part of batch and streaming writers. Spark pickles the writer for every task."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_columns(schema, options.topic)
@@ -55,8 +55,8 @@ class _Writing:
 
         Raises:
             ConfigurationError: a topic is null.
-            KafkaError: a record cannot be sent, or was not delivered within ``delivery.timeout.ms``; names topic,
-                partition and reason.
+            KafkaError: a record cannot be sent, or was not delivered within ``delivery.timeout.ms``; the message names
+                topic, partition and reason.
         """
         batches = (batch.select(self._wanted) for batch in iterator)
         try:
@@ -66,7 +66,7 @@ class _Writing:
 
     @property
     def _wanted(self) -> list[str]:
-        """The columns that are written."""
+        """The columns to write."""
         names = [name for name in COLUMNS if name in self.schema.names]
         return [name for name in names if name != "topic" or self.options.topic is None]
 
@@ -87,10 +87,10 @@ class _Writing:
 
 
 class TopicWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc] # pyspark has no types here
-    """The batch writer. It only appends.
+    """The batch writer, which only appends.
 
     Raises:
-        ConfigurationError: the frame has not the columns, or is to replace what is in the topic.
+        ConfigurationError: the frame lacks a column, or the save mode is overwrite.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
@@ -101,42 +101,42 @@ class TopicWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc] # pysp
         super().__init__(options, schema)
 
     def commit(self, messages: list[TaskWritten | None]) -> None:
-        """All tasks have written; their records are acknowledged already."""
+        """Log the total; all records are acknowledged already."""
         self._log("written", messages)
 
     def abort(self, messages: list[TaskWritten | None]) -> None:
-        """A task failed for good. What was written stays in the topics."""
+        """Log the total after a task has failed permanently. Written records stay in the topics."""
         self._log("the write failed after", messages)
 
 
 class _StreamWriting(_Writing):
-    """A stream in complete mode asks to replace what is there, and gets all of it written again, as the connector
-    does."""
+    """Streaming writers. In complete mode Spark asks to replace the contents; like the connector, they append all rows
+    again."""
 
     def commit(self, messages: list[TaskWritten | None], batchId: int) -> None:
-        """All tasks of a micro-batch have written."""
+        """Log the total of a completed micro-batch."""
         self._log(f"batch {batchId} written", messages)
 
     def abort(self, messages: list[TaskWritten | None], batchId: int) -> None:
-        """A task of a micro-batch failed for good. What was written stays, and a restarted query writes it again."""
+        """Log the total of a failed micro-batch. Written records stay, and a restarted query writes them again."""
         self._log(f"batch {batchId} failed after", messages)
 
 
 class RowStreamWriter(_StreamWriting, DataSourceStreamWriter):  # type: ignore[misc] # pyspark has no types here
-    """The streaming writer for Spark 4.0, which gets Python rows."""
+    """The streaming writer for Spark 4.0, which receives Python rows."""
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
-        """As `TopicWriter.write`, from rows."""
+        """Write rows as `TopicWriter.write` writes batches."""
         return super().write(_as_batches(iterator, self.schema, self._wanted))
 
 
 def stream_writer(options: WriteOptions, schema: StructType) -> DataSourceStreamWriter:
-    """The streaming writer: by column where this Spark has an interface for that."""
+    """Return the streaming writer, by column if this Spark supports it."""
     return RowStreamWriter(options, schema) if ArrowStreamWriter is None else StreamWriter(options, schema)
 
 
 def _as_batches(rows: Iterator[Any], schema: StructType, wanted: list[str]) -> Iterator[pa.RecordBatch]:
-    """Rows by column; the others may be of types that Arrow has not."""
+    """Convert rows to batches of the wanted columns; other columns may have types that Arrow lacks."""
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
@@ -153,7 +153,7 @@ def _as_batches(rows: Iterator[Any], schema: StructType, wanted: list[str]) -> I
 
 
 def _plain(value: Any) -> Any:
-    """A cell without Spark's row classes: headers come as lists of them."""
+    """Convert Spark's row classes in a cell: headers are lists of them."""
     if isinstance(value, list):
         return [each.asDict() if hasattr(each, "asDict") else each for each in value]
     return bytes(value) if isinstance(value, bytearray) else value
@@ -162,4 +162,4 @@ def _plain(value: Any) -> Any:
 if ArrowStreamWriter is not None:
 
     class StreamWriter(_StreamWriting, ArrowStreamWriter):  # type: ignore[misc] # known at run time only
-        """The streaming writer of Spark 4.1 and newer."""
+        """The streaming writer for Spark 4.1 and newer."""

@@ -19,7 +19,7 @@ ROWS = [row("triokafka", 3.0), row("connector", 2.0), row("ceiling", 4.0), row("
 
 
 def test_ours_is_held_against_each_reader_with_its_aim() -> None:
-    """`spark/5.10`: read rate. What was measured is on the page about Spark."""
+    """Promised: read rate. What was measured is on the page about Spark."""
     found = {ratio.against: (ratio.ratio, ratio.target) for ratio in ratios(ROWS)}
     assert found == {
         "connector": (1.5, 1.5),
@@ -30,7 +30,7 @@ def test_ours_is_held_against_each_reader_with_its_aim() -> None:
 
 
 def test_tuples_by_whatever_client_have_one_aim_and_the_transport_has_it_by_itself() -> None:
-    """`spark/2.3`, `spark/5.11`: at least eight times the tuples, which was measured with both made before."""
+    """At least eight times the tuples, which was measured with both made before."""
     tuples = ["kafka-python tuples", "confluent-kafka tuples", "ready tuples"]
     found = ratios([row("triokafka", 4.0), row("ready", 5.0), *(row(reader, 0.5) for reader in tuples)])
     assert [(ratio.of, ratio.against, ratio.ratio, ratio.target) for ratio in found] == [

@@ -121,7 +121,7 @@ def test_log_that_ends_before_the_range_is_an_error(
 
 
 def test_tuples_that_are_ready_are_the_batches_that_are_ready() -> None:
-    """`spark/2.3`: the transport is measured with both made before."""
+    """The transport is measured with both made before."""
     reader = reader_of(ReadyTupleSource, "", Topic("flights", [END]))
     rows = list(reader.read(Range(0, END)))
     assert len(rows) == END

@@ -492,7 +492,7 @@ def test_long_expiry_scan_runs_once_per_interval() -> None:
     for number in range(4):
         rig.commit(group_id=f"g{number}", offsets={("orders", p): 1 for p in range(600)})
     rig.pass_time(601)
-    assert rig.shard.not_looked_at == []
+    assert rig.shard.unscanned_groups == []
     assert rig.runtime.next_deadline() > rig.world.clock + 500
 
 

@@ -214,7 +214,7 @@ async def test_a_batch_may_start_where_a_group_stands():
     """SPARK-17937's wish"""
     options = {"startingOffsets": "group", "kafka.group.id": "lag"}
     assert await planned(options, committed={A: 13, B: 7}) == [task(A, 13, 20)]
-    with pytest.raises(ConfigurationError, match="group 'lag' has committed no offset of orders-1"):
+    with pytest.raises(ConfigurationError, match="group 'lag' has no committed offset for orders-1"):
         await planned(options, committed={A: 13})
     missing = {**options, "onMissingPartitions": "earliest"}
     assert await planned(missing, committed={A: 13}) == [task(A, 13, 20), task(B, 0, 7)]

@@ -228,7 +228,7 @@ IN_BOTH = [
     ),
     ({"startingTimestamp": "soon"}, "Expected a single long value, got soon in option 'startingTimestamp'"),
     # In a ListOffsets request these would be the end, the beginning, or no number at all
-    ({"startingTimestamp": "-1"}, "Expected milliseconds since 1970, got -1, which is no time"),
+    ({"startingTimestamp": "-1"}, "Expected milliseconds since 1970, got -1"),
     ({"startingTimestamp": "-2"}, "use startingOffsets and endingOffsets in option 'startingTimestamp'"),
     ({"startingTimestamp": str(2**63)}, f"Expected a single long value, got {2**63}"),
     ({"startingTimestamp": "9" * 5000}, "Expected a single long value, got 999"),
@@ -239,8 +239,8 @@ IN_BOTH = [
     ({"startingOffsetsByTimestamp": "{"}, 'Expected e.g. {"topicA": {"0": 123456789'),
     ({"startingOffsetsByTimestampStrategy": "newest"}, "must be 'error' or 'latest', not 'newest'"),
     ({"startingOffsets": "{"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got {'),
-    ({"startingOffsets": '{"orders": {"0": -3}}'}, "startingOffsets for orders-0 is -3, which is no offset"),
-    ({"startingOffsets": "group"}, "name it with 'kafka.group.id' or 'commitGroupId'"),
+    ({"startingOffsets": '{"orders": {"0": -3}}'}, "startingOffsets for orders-0 is -3, which is not a valid offset"),
+    ({"startingOffsets": "group"}, "name the group with 'kafka.group.id' or 'commitGroupId'"),
     ({"kafka.bootstrap.servers": " "}, "'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"),
     # unsupported kafka.* configurations
     ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported"),
@@ -257,7 +257,7 @@ IN_BOTH = [
     ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be positive"),
     ({"columns": "value,size"}, "'columns' names 'size': there are key, value, topic"),
     ({"columns": ","}, "'columns' names no column"),
-    ({"columns": "headers"}, "'headers', which is there only with includeHeaders"),
+    ({"columns": "headers"}, "'headers', which exists only with includeHeaders"),
     ({"offsetsBinding": "never"}, "'offsetsBinding' must be 'snapshot' or 'late'"),
     ({"onMissingPartitions": "skip"}, "'onMissingPartitions' must be 'error', 'earliest' or 'latest'"),
     ({"startingOffset": "earliest"}, "Unknown option 'startingoffset'; did you mean 'startingOffsets'?"),
@@ -346,7 +346,7 @@ def test_flags_are_true_or_false(name: str, text: str):
             {"startingOffsetsByTimestamp": '{"o": {"0": 5}}', "endingOffsetsByTimestamp": '{"o": {"0": 4}}'},
             "The specified start timestamp 5 is greater than the end timestamp 4 for topic o partition 0",
         ),
-        ({"endingTimestamp": "-1"}, "got -1, which is no time: for the beginning or the end of partitions"),
+        ({"endingTimestamp": "-1"}, "got -1: for the beginning or the end of partitions"),
         ({"endingOffsetsByTimestamp": '{"o": {"0": -2}}'}, "in option 'endingOffsetsByTimestamp'"),
         ({"startingTimestamp": "5", "endingTimestamp": "4"}, "start timestamp 5 is greater than the end timestamp 4"),
     ],
@@ -446,7 +446,7 @@ def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing
     given = {"kafka.max.poll.records": "5", "kafka.acks": "all", "kafka.config.providers.file.class": "F"}
     options = parse({**given, "kafka.metrics.context.team": "a", "kafka.compression.level": "3", "verbose": "yes"})
     assert options.client.values == {}
-    assert options.warnings == ("options that the source does not know are left out: 'verbose'",)
+    assert options.warnings == ("options that the source does not know are ignored: 'verbose'",)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_what_fails_in_a_listener_is_logged_and_ends_nothing(caplog: pytest.LogC
 
     told = Told()
     told.listener.onQueryProgress(Event())
-    assert "were not committed to group 'watchers'" in caplog.text
+    assert "group 'watchers': the offsets of a micro-batch were not committed" in caplog.text
 
 
 def test_a_group_that_cannot_be_committed_to_is_a_warning_with_the_offsets(caplog: pytest.LogCaptureFixture):

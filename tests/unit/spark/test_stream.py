@@ -198,7 +198,9 @@ def test_a_run_of_available_now_with_ends_that_stay_back_is_a_loss(brokers: Give
 def test_a_checkpoint_of_something_else_is_a_sentence(brokers: GivenBrokers, kept: Any):
     """-2 is the beginning of a log in an option: all of it would be read again."""
     for ask in (lambda: reader().latestOffset(kept, None), lambda: reader().partitions(kept, at(a=5))):
-        with pytest.raises(ConfigurationError, match="the query's checkpoint is damaged, or of another source: "):
+        with pytest.raises(
+            ConfigurationError, match="the query's checkpoint is damaged, or belongs to another source: "
+        ):
             ask()
 
 
@@ -266,7 +268,7 @@ def test_a_topic_that_was_made_anew_is_told_though_its_offsets_do_not_show_it(
         assert asked.latestOffset(at(a=0), None) == at(a=5), "nothing of it was read yet"
         brokers.topic_ids = {"orders": UUID(int=3)}
         if fails == "true":
-            with pytest.raises(KafkaDataLossError, match=r"PARTITIONS_DELETED.*orders-0 have been deleted and made ag"):
+            with pytest.raises(KafkaDataLossError, match=r"PARTITIONS_DELETED.*orders-0 have been deleted and recre"):
                 asked.latestOffset(at(a=5), None)
             continue
         caplog.clear()
@@ -340,7 +342,7 @@ def test_a_topic_made_anew_between_the_offsets_and_the_plan_is_told_though_nothi
     asked = reader()
     end = asked.latestOffset(at(a=0), None)
     brokers.topic_ids = {"orders": UUID(int=2)}
-    with pytest.raises(KafkaDataLossError, match=r"PARTITIONS_DELETED.*made again"):
+    with pytest.raises(KafkaDataLossError, match=r"PARTITIONS_DELETED.*recreated"):
         asked.partitions(at(a=0), end)  # a partition is new, so the brokers are asked
 
 
@@ -361,7 +363,7 @@ def test_a_commit_that_fails_ends_no_query(monkeypatch: pytest.MonkeyPatch, capl
 
     monkeypatch.setattr(listener, "commit_to_group", fail)
     reader(commitGroupId="watchers").commit(at(a=5))
-    assert "was not committed to group 'watchers'" in caplog.text
+    assert "group 'watchers': the end of a batch was not committed" in caplog.text
 
 
 def test_without_a_group_nothing_is_committed(monkeypatch: pytest.MonkeyPatch):

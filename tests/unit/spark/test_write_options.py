@@ -92,7 +92,7 @@ def test_what_other_sinks_know_is_a_warning(caplog: pytest.LogCaptureFixture):
     source = DefaultSource({**SERVERS, "topic": "t", "mergeSchema": "true"})
     assert source.writer(frame(value="string"), False).options.client == {}
     assert [record.message for record in caplog.records] == [
-        "format 'triokafka': options that the sink does not know are left out: 'mergeschema'",
+        "format 'triokafka': options that the sink does not know are ignored: 'mergeschema'",
     ]
 
 

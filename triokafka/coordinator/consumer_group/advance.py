@@ -72,8 +72,8 @@ class Speaker(NamedTuple):
     profile: MemberProfile | None
     progress: Progress
     target: Partitions
-    starts_anew: bool = False
-    is_not_holder: frozenset[str | None] = frozenset({None})
+    starts_over: bool = False
+    free_holders: frozenset[str | None] = frozenset({None})
     """Holders whose partitions are free for this member: None (nobody), and its own id once it starts over."""
 
     @classmethod
@@ -124,28 +124,30 @@ def advance(
         changes.append(ProgressChange(group.group_id, member_id, speaker.progress))
     if profile != speaker.profile or speaker.known_as != member_id:
         changes.append(ProfileChange(group.group_id, member_id, profile))
-    is_new_want = speaker.profile is None or not profile.wants_the_same(speaker.profile)
+    subscription_changed = speaker.profile is None or not profile.has_same_subscription(speaker.profile)
     profiles: Mapping[str, MemberProfile] = group.profiles
     if profile != speaker.profile or speaker.known_as != member_id:
         profiles = {known: profiles[known] for known in profiles if known != speaker.known_as} | {member_id: profile}
     found = look_up(group, speaker.profile, profile, at.topics, at.wall_ms, at.pattern_refresh_ms, at.may_describe)
     changes += found
-    wants = _Wants(group, profiles, found)
-    target_epoch, target = _target(group, member_id, speaker.target, wants, is_new_want or bool(found), at, changes)
+    wants = _Subscriptions(group, profiles, found)
+    target_epoch, target = _target(
+        group, member_id, speaker.target, wants, subscription_changed or bool(found), at, changes
+    )
     progress = reconcile(
         speaker.progress,
         target_epoch=target_epoch,
         target=target,
         owned=owned,
-        is_held=lambda topic_id, number: group.holder_of(topic_id, number) not in speaker.is_not_holder,
+        is_held=lambda topic_id, number: group.holder_of(topic_id, number) not in speaker.free_holders,
     )
-    if progress != speaker.progress or speaker.starts_anew:
+    if progress != speaker.progress or speaker.starts_over:
         changes = [c for c in changes if not isinstance(c, ProgressChange) or c.member_id != member_id]
         changes.append(ProgressChange(group.group_id, member_id, progress))
     return Step(changes, profile, progress)
 
 
-class _Wants:
+class _Subscriptions:
     """The topics that the members subscribe to, after the changes of this step."""
 
     def __init__(
@@ -172,8 +174,8 @@ def _target(
     group: ConsumerGroup,
     member_id: str,
     target: Partitions,
-    wants: _Wants,
-    is_new_want: bool,
+    wants: _Subscriptions,
+    subscription_changed: bool,
     at: Circumstances,
     changes: list[ConsumerGroupChange],
 ) -> tuple[int, Partitions]:
@@ -183,11 +185,11 @@ def _target(
     the last one is younger than ``assignment_interval_ms``.
     """
     epoch, metadata_hash = group.epoch, group.metadata_hash
-    if is_new_want or group.topics_version != at.topics.version:
+    if subscription_changed or group.topics_version != at.topics.version:
         metadata_hash = hash_of_topics(wants.all_topics(), at.topics)
         if metadata_hash == group.metadata_hash:
             group.topics_version = at.topics.version
-    if is_new_want or metadata_hash != group.metadata_hash:
+    if subscription_changed or metadata_hash != group.metadata_hash:
         epoch += 1
         changes.append(EpochChange(group.group_id, (epoch, metadata_hash)))
         if group.has_topics_record:

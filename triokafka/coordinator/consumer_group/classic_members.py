@@ -24,11 +24,11 @@ from triokafka.coordinator.consumer_group.member import (
     Partitions,
 )
 from triokafka.coordinator.consumer_group.migration import (
-    OWES_A_ROUND,
+    NEEDS_REBALANCE,
     classic_group,
     downgrade,
-    goes_back,
     joined,
+    must_downgrade,
 )
 from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.join import Joiner
@@ -73,7 +73,7 @@ def join(
     known_as = _known_as(group, request.member_id, request.group_instance_id)
     if known_as is None and len(group.profiles) >= shard.config.group_consumer_max_size:
         raise GroupMaxSizeReachedError(f"group {group.group_id!r} is full with {len(group.profiles)} members")
-    asked = _Asked.of(group, joiner, shard.topics)
+    asked = _ParsedJoin.of(group, joiner, shard.topics)
     member_id = request.member_id or joiner.member_id(shard.new_id())
     if joiner.requires_known_id and not request.member_id:
         turn.answer(reply, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
@@ -86,8 +86,8 @@ def join(
     step = advance(group, member_id, speaker, asked.profile(speaker.profile), asked.owned, at)
     if known_as is not None and group.profiles[known_as].classic is None:
         others = {known: profile for known, profile in group.profiles.items() if known != known_as}
-        if goes_back(group, [*others.values(), step.profile], shard.config):
-            _take_along(shard, group, member_id, joiner, speaker, step, reply, turn)
+        if must_downgrade(group, [*others.values(), step.profile], shard.config):
+            _downgrade_with(shard, group, member_id, joiner, speaker, step, reply, turn)
             return
     for change in step.changes:
         turn.write(change)
@@ -101,7 +101,7 @@ def join(
     turn.on_appended = appended
 
 
-class _Asked(NamedTuple):
+class _ParsedJoin(NamedTuple):
     """A parsed JoinGroup request."""
 
     joiner: Joiner
@@ -111,7 +111,7 @@ class _Asked(NamedTuple):
     owned: Partitions
 
     @classmethod
-    def of(cls, group: ConsumerGroup, joiner: Joiner, topics: TopicsView) -> _Asked:
+    def of(cls, group: ConsumerGroup, joiner: Joiner, topics: TopicsView) -> _ParsedJoin:
         """Parse the request and check that the member is compatible with the group."""
         request = joiner.request
         offered = [protocol.name for protocol in joiner.protocols]
@@ -159,7 +159,7 @@ def _known_as(group: ConsumerGroup, member_id: str, instance_id: str | None) -> 
     return known
 
 
-def _take_along(
+def _downgrade_with(
     shard: GroupShard,
     group: ConsumerGroup,
     member_id: str,
@@ -180,7 +180,7 @@ def _take_along(
     at_rest = settled and step.progress.is_at(group.epoch)
     progress = {**group.progress, member_id: step.progress if at_rest else speaker.progress}
     owned = {known: progress[known].held_partitions for known in profiles if known in progress}
-    since_ms = turn.at.wall_ms if at_rest else OWES_A_ROUND
+    since_ms = turn.at.wall_ms if at_rest else NEEDS_REBALANCE
     classic = classic_group(group, profiles, owned, shard.topics, stable_since_ms=since_ms)
     member = classic.members[member_id]
     if at_rest:

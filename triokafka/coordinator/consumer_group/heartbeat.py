@@ -71,7 +71,7 @@ class Beat(NamedTuple):
         return self.member_epoch == JOINING
 
     @property
-    def says_everything(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the request is complete, as the first heartbeat and those after a failure are. The response then
         includes the assignment."""
         return self.is_joining or (
@@ -87,7 +87,7 @@ class Outcome(NamedTuple):
     changes: list[ConsumerGroupChange]
     profile: MemberProfile
     progress: Progress
-    tells_assignment: bool
+    includes_assignment: bool
     """Whether the response includes the member's assignment."""
 
 
@@ -143,7 +143,7 @@ def heartbeat(group: ConsumerGroup, beat: Beat, at: Circumstances) -> Outcome:
         speaker = speaker.anew()
     profile = _updated(speaker.profile, beat)
     step = advance(group, beat.member_id, speaker, profile, beat.owned, at)
-    tells = beat.says_everything or step.progress.assigned_partitions != speaker.progress.assigned_partitions
+    tells = beat.is_full or step.progress.assigned_partitions != speaker.progress.assigned_partitions
     return Outcome(step.changes, profile, step.progress, tells)
 
 

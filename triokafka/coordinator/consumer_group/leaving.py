@@ -10,7 +10,7 @@ from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal
 from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange, EpochChange, ProgressChange
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import LEAVING_FOR_NOW, MemberState
-from triokafka.coordinator.consumer_group.migration import classic_group, downgrade, goes_back
+from triokafka.coordinator.consumer_group.migration import classic_group, downgrade, must_downgrade
 from triokafka.coordinator.consumer_group.patterns import unused
 from triokafka.coordinator.stored import GroupTurn
 from triokafka.coordinator.timers import TimerKey
@@ -48,7 +48,7 @@ def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str],
     """Remove members. The remaining members receive their partitions from their next heartbeats on. If all of them use
     the classic protocol and the migration policy allows it, the group becomes a classic group."""
     left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
-    if goes_back(group, left.values(), shard.config):
+    if must_downgrade(group, left.values(), shard.config):
         owned = {known: group.progress_of(known).held_partitions for known in left}
         downgrade(shard, group, classic_group(group, left, owned, shard.topics), turn)
         return
@@ -74,7 +74,7 @@ def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView
 
 def time_over(shard: GroupShard, group: ConsumerGroup, key: TimerKey, turn: GroupTurn) -> None:
     """Remove a member whose session expired, or that did not revoke, join or sync in time."""
-    why = _reproach(group, key)
+    why = _removal_reason(group, key)
     if why is None:
         return
     turn.note(f"group {group.group_id!r}: member {key.member_id} {why}")
@@ -87,7 +87,7 @@ def time_over(shard: GroupShard, group: ConsumerGroup, key: TimerKey, turn: Grou
     turn.on_failed = not_removed
 
 
-def _reproach(group: ConsumerGroup, key: TimerKey) -> str | None:
+def _removal_reason(group: ConsumerGroup, key: TimerKey) -> str | None:
     """Return why the expired deadline removes the member; None when it does not."""
     profile = group.profiles.get(key.member_id)
     if profile is None:

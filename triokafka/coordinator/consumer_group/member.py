@@ -71,7 +71,7 @@ class MemberProfile(NamedTuple):
     server_assignor: str | None = None
     classic: ClassicTraits | None = None
 
-    def wants_the_same(self, other: MemberProfile) -> bool:
+    def has_same_subscription(self, other: MemberProfile) -> bool:
         """Whether both profiles have the same subscription, so that replacing one changes no assignment."""
         return self.topic_names == other.topic_names and self.pattern == other.pattern
 

@@ -46,12 +46,12 @@ from triokafka.protocol.api.join_group import JoinGroupResponse
 if TYPE_CHECKING:
     from triokafka.coordinator.shard import GroupShard
 
-_DEALS_ANEW: Final = 0
+_FORCES_ASSIGNMENT: Final = 0
 """A metadata hash that forces a new assignment: a rebalance was due, or the leader did not assign every partition."""
-OWES_A_ROUND: Final = 0
+NEEDS_REBALANCE: Final = 0
 """A state timestamp that marks a classic group that must rebalance, which it starts when a broker loads it."""
 
-_WITHOUT_SECRETS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+_STATELESS_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Assignors whose user data members can lose: librdkafka's sticky assignors send a member only what it has reported.
 Kafka refuses to upgrade groups with any user data."""
 
@@ -134,7 +134,7 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
             assigned, besides = read_assignment(member.assignment, topics)
         except ProtocolError as error:
             raise _cannot_upgrade(classic, f"the metadata of member {member.member_id} is malformed: {error}") from None
-        if besides and classic.protocol not in _WITHOUT_SECRETS:
+        if besides and classic.protocol not in _STATELESS_ASSIGNORS:
             raise _cannot_upgrade(
                 classic,
                 f"its assignor sends user data, which member {member.member_id} would lose. Switch to an assignor"
@@ -149,7 +149,7 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             classic=ClassicTraits(member.session_timeout_ms, tuple((p.name, p.metadata) for p in member.protocols)),
         )
-        owned[member.member_id] = _not_taken(assigned, taken)
+        owned[member.member_id] = _unclaimed(assigned, taken)
         claimed[member.member_id] = owned_by(subscription, topics)
     names = {name for profile in profiles.values() for name in profile.topic_names}
     is_dealt = classic.state is GroupState.STABLE and all(
@@ -157,12 +157,12 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
     )
     return [
         *(ProfileChange(group_id, member_id, profile) for member_id, profile in profiles.items()),
-        EpochChange(group_id, (epoch, hash_of_topics(names, topics) if is_dealt else _DEALS_ANEW)),
+        EpochChange(group_id, (epoch, hash_of_topics(names, topics) if is_dealt else _FORCES_ASSIGNMENT)),
         *(TargetChange(group_id, member_id, partitions) for member_id, partitions in owned.items()),
         TargetEpochChange(group_id, (epoch, 0)),
         *(
             ProgressChange(group_id, member_id, _settled(epoch, partitions))
-            for member_id, partitions in _with_claims(owned, claimed, taken).items()
+            for member_id, partitions in _with_owned(owned, claimed, taken).items()
         ),
     ]
 
@@ -175,7 +175,7 @@ def _metadata(classic: ClassicGroup, member: Member) -> bytes:
     return member.protocols[0].metadata
 
 
-def _not_taken(partitions: Partitions, taken: set[tuple[UUID, int]]) -> Partitions:
+def _unclaimed(partitions: Partitions, taken: set[tuple[UUID, int]]) -> Partitions:
     """Return the partitions that are not in ``taken``, and add them to it. If a leader assigned a partition to two
     members, the first keeps it."""
     left: dict[UUID, frozenset[int]] = {}
@@ -187,13 +187,13 @@ def _not_taken(partitions: Partitions, taken: set[tuple[UUID, int]]) -> Partitio
     return left
 
 
-def _with_claims(
+def _with_owned(
     owned: Mapping[str, Partitions], claimed: Mapping[str, Partitions], taken: set[tuple[UUID, int]]
 ) -> dict[str, Partitions]:
     """Return the partitions that members hold until they rejoin: those assigned, and those that a cooperative member
     reported as owned in its last join. It may not have received its newer assignment yet."""
     return {
-        member_id: partitions_of([*partitions.items(), *_not_taken(claimed[member_id], taken).items()])
+        member_id: partitions_of([*partitions.items(), *_unclaimed(claimed[member_id], taken).items()])
         for member_id, partitions in owned.items()
     }
 
@@ -213,7 +213,7 @@ def joined(member_id: str, epoch: int, protocol: str) -> JoinGroupResponse:
 # --- from consumer to classic ---
 
 
-def goes_back(group: ConsumerGroup, profiles: Collection[MemberProfile], config: GroupCoordinatorConfig) -> bool:
+def must_downgrade(group: ConsumerGroup, profiles: Collection[MemberProfile], config: GroupCoordinatorConfig) -> bool:
     """Whether the group must become a classic group once only these members are left."""
     return (
         bool(profiles)
@@ -241,7 +241,7 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, tu
             sessions.end(classic.group_id, member_id, now)
         for member in classic.members.values():
             rounds.start_session(classic, member, now)
-        if classic.state_timestamp_ms == OWES_A_ROUND:
+        if classic.state_timestamp_ms == NEEDS_REBALANCE:
             rounds.prepare_rebalance(classic, "the group was a consumer group", shard.config, now)
 
     turn.on_appended = downgraded
@@ -253,7 +253,7 @@ def classic_group(
     owned: Mapping[str, Partitions],
     topics: TopicsView,
     *,
-    stable_since_ms: int = OWES_A_ROUND,
+    stable_since_ms: int = NEEDS_REBALANCE,
 ) -> ClassicGroup:
     """Build the classic group of these members. Each member's assignment is the partitions that it may still use: other
     members get them only after this one has rejoined, and the group may become a consumer group again before that.

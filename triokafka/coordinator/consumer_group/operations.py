@@ -81,7 +81,7 @@ def _answer(beat: Beat, outcome: Outcome, heartbeat_interval_ms: int) -> Consume
         member_epoch=outcome.progress.epoch,
         heartbeat_interval_ms=heartbeat_interval_ms,
     )
-    if outcome.tells_assignment:
+    if outcome.includes_assignment:
         response.assignment = Assignment(topic_partitions=_topic_partitions(outcome.progress.assigned_partitions))
     return response
 

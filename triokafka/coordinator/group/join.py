@@ -172,7 +172,7 @@ def _join_known(
         return
     _update(group, member, joiner, reply, turn)
     reason = "the leader rejoined" if is_leader and unchanged else "the metadata of a member changed"
-    rounds.rebalance_or_complete(group, f"{reason} ({member.member_id}{_said(request)})", config, turn)
+    rounds.rebalance_or_complete(group, f"{reason} ({member.member_id}{_reason_suffix(request)})", config, turn)
 
 
 def _add_member(
@@ -199,7 +199,7 @@ def _add_member(
     group.add(member, request.protocol_type, reply)
     # A member cannot heartbeat while its first join is parked; this bounds how long a dead client delays the rebalance.
     rounds.set_session(group, member_id, config.new_member_join_timeout_ms, turn)
-    rounds.rebalance_or_complete(group, f"{member_id} joins{_said(request)}", config, turn)
+    rounds.rebalance_or_complete(group, f"{member_id} joins{_reason_suffix(request)}", config, turn)
 
 
 def _update(
@@ -243,7 +243,7 @@ def _replace_static(
     member.client_id, member.client_host = joiner.client_id, joiner.client_host
     _update(group, member, joiner, reply, turn)
     rounds.start_session(group, member, turn)
-    reason = f"static member {member.instance_id} restarted as {member_id}{_said(joiner.request)}"
+    reason = f"static member {member.instance_id} restarted as {member_id}{_reason_suffix(joiner.request)}"
 
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
         turn.note(f"group {group.group_id!r}: {reason}")
@@ -324,5 +324,5 @@ def _refuse(reply: Reply[JoinGroupResponse], error: type[BrokerResponseError], m
     turn.answer(reply, JoinGroupResponse(error_code=error.code, member_id=member_id))
 
 
-def _said(request: JoinGroupRequest) -> str:
+def _reason_suffix(request: JoinGroupRequest) -> str:
     return f"; reason: {request.reason}" if request.reason else ""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EXPIRY: Final = "expiry"
 _KEY: Final = TimerKey(EXPIRY)
-_LOOKED_AT_ONCE: Final = 1_000
+_SCAN_STEP: Final = 1_000
 """Offsets per scan step, approximately: all shards of a broker may scan at the same time while requests wait."""
 
 
@@ -38,12 +38,12 @@ def expire(shard: GroupShard, turn: GroupTurn) -> None:
 
     If the append fails, the next regular scan tries again.
     """
-    left = shard.not_looked_at
+    left = shard.unscanned_groups
     if not left:
         left += [*shard.groups, *shard.consumer_groups]
         left.reverse()  # popped from the end, in the order of the groups
     looked_at = 0
-    while left and looked_at < _LOOKED_AT_ONCE:
+    while left and looked_at < _SCAN_STEP:
         group = shard.groups.get(left[-1]) or shard.consumer_groups.get(left[-1])
         looked_at += 1 if group is None else 1 + _expire_group(shard, group, turn)
         if len(turn.records) >= MAX_RECORDS:
@@ -57,7 +57,7 @@ def expire(shard: GroupShard, turn: GroupTurn) -> None:
 
 
 def _give_up(shard: GroupShard, turn: GroupTurn) -> None:
-    shard.not_looked_at.clear()
+    shard.unscanned_groups.clear()
     schedule(turn, shard.config)
 
 

@@ -106,7 +106,7 @@ def _all(
         for index, value in sorted(committed.items()):
             if pending and OffsetKey(group_id, topic_name, index) in pending:
                 partitions.append(_unstable(index))
-            elif not _is_of_another(value, topic_id):
+            elif not _is_of_deleted_topic(value, topic_id):
                 partitions.append(_found(index, value))
             done += 1
             if not done % _POSITIONS_AT_ONCE:
@@ -189,12 +189,12 @@ def _one(shard: GroupShard, key: OffsetKey, topic_id: UUID | None, stable: bool)
     if stable and key in shard.offsets.pending:
         return _unstable(key.partition)
     committed = shard.offsets.newest_one(key) if stable else shard.offsets.read(key)
-    if committed is None or _is_of_another(committed, topic_id):
+    if committed is None or _is_of_deleted_topic(committed, topic_id):
         return _missing(key.partition, 0)
     return _found(key.partition, committed)
 
 
-def _is_of_another(committed: CommittedOffset, topic_id: UUID | None) -> bool:
+def _is_of_deleted_topic(committed: CommittedOffset, topic_id: UUID | None) -> bool:
     """Whether the offset was committed for a deleted topic of the same name, as far as both ids are known."""
     return topic_id is not None and committed.topic_id.int not in (0, topic_id.int)  # comparing ids is a Python call
 
