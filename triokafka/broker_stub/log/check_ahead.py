@@ -15,7 +15,7 @@ import trio
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.validation import Prepared, needs_conversion, prepare
-from triokafka.errors import BrokerResponseError, InvalidRecordError
+from triokafka.errors import BrokerResponseError, DecompressedSizeError
 from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import CODEC_MASK, HEADER_SIZE
 from triokafka.records.compression import CODEC_IDS
@@ -92,8 +92,7 @@ async def check_ahead(
         largest, most = _limits(data, config)
         if len(data) <= largest:
             checked = _check(key, data, config, now_ms, most=most)
-            # A batch that is refused may just have been above the limit; its sender can wait for the thread.
-            if not isinstance(checked.result, InvalidRecordError):
+            if checked is not None:
                 found[key] = checked
                 del left[key]
         if world.now() > until:
@@ -124,21 +123,24 @@ def _limits(data: Buffer, config: LogConfig) -> tuple[int, int]:
 def _check_all(
     wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]], now_ms: int, most: int | None = None
 ) -> dict[TopicPartition, Checked]:
-    """Check the batches; with ``most``, leave out those that may decompress to more bytes."""
+    """Check the batches; with ``most``, leave out those that decompress to more bytes."""
     found: dict[TopicPartition, Checked] = {}
     for key, (data, config) in wanted.items():
         checked = _check(key, data, config, now_ms, most=most)
-        if most is None or not isinstance(checked.result, InvalidRecordError):
+        if checked is not None:
             found[key] = checked
     return found
 
 
 def _check(
     topic_partition: TopicPartition, data: Buffer, config: LogConfig, now_ms: int, *, most: int | None = None
-) -> Checked:
+) -> Checked | None:
+    """Check one batch; None when it decompresses to more than ``most`` bytes."""
     limit = {} if most is None else {"max_decompressed": most}
     try:
         return Checked(data, config, prepare(data, topic_partition, config, now_ms=now_ms, from_client=True, **limit))
     except BrokerResponseError as error:
+        if most is not None and isinstance(error.__cause__, DecompressedSizeError):
+            return None
         # Without the traceback and the cause, whose frames have the decompressed records.
         return Checked(data, config, error.fresh_copy())

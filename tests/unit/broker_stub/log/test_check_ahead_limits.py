@@ -33,9 +33,13 @@ class CountingWorld:
     def wall_ms(self) -> int:
         return NOW
 
-    async def run_in_thread(self, work: Callable[..., Any], wanted: dict[TopicPartition, Any], now_ms: int) -> Any:
-        self.in_threads += wanted
-        return work(wanted, now_ms)
+    async def run_in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        if arguments:
+            self.in_threads += arguments[0]
+        return work(*arguments)
+
+    def release_free_memory(self) -> None:
+        """Nothing was allocated that would be worth it."""
 
 
 def partition(number: int) -> TopicPartition:
@@ -92,12 +96,20 @@ async def test_request_of_many_batches_leaves_the_event_loop_after_two_milliseco
     assert world.in_threads == [partition(number) for number in range(4, 10)]
 
 
-async def test_batch_that_is_refused_is_refused_by_the_thread() -> None:
-    """On the event loop, what is refused may only be too large for it."""
+async def test_small_batch_that_is_refused_needs_no_thread() -> None:
     world = CountingWorld()
     data = batch(b"a" * 100, compression="lz4")
     without_key = batch(b"a" * 100, key=None, compression="lz4")
     results = await checked(world, data, without_key, config=LogConfig(cleanup_policy=("compact",)))
     assert isinstance(results[0], Prepared) and isinstance(results[1], InvalidRecordError)
     assert results[1].record_errors == [(0, "a record of a compacted topic needs a key")]  # type: ignore[attr-defined]
-    assert world.in_threads == [partition(1)]
+    assert world.in_threads == []
+
+
+@pytest.mark.parametrize("config", [CONFIG, LogConfig(compression_type="zstd")], ids=["as sent", "compressed anew"])
+async def test_very_large_batch_is_checked_alone(config: LogConfig) -> None:
+    """The usual threads leave it to the one that checks one request at a time."""
+    world = CountingWorld()
+    results = await checked(world, batch(bytes(20_000_000), compression="lz4"), config=config)
+    assert isinstance(results[0], Prepared)
+    assert world.in_threads == [partition(0), partition(0)]
