@@ -431,6 +431,10 @@ class World(ABC):
         """Return how many bytes of memory this process may use, whatever is in use already."""
         return _MEMORY_OF_A_WORLD
 
+    def keep_little_free_memory(self) -> None:
+        """Have this process return large pieces of freed memory to the operating system, from now on."""
+        return
+
     def release_free_memory(self) -> None:
         """Return memory that this process has freed to the operating system. Blocks for some milliseconds."""
         return
@@ -869,6 +873,10 @@ def _catching(failures: list[BaseException], function: Callable[..., T], args: t
         return None
 
 
+_M_TRIM_THRESHOLD: Final = -1  # as in malloc.h
+_M_MMAP_THRESHOLD: Final = -3
+
+
 def untouched_memory(size: int) -> memoryview:
     """Return ``size`` bytes of memory of their own, all 0.
 
@@ -876,6 +884,17 @@ def untouched_memory(size: int) -> memoryview:
     large buffers neither cost what is not used of them nor leave holes in the heap. Raises `OSError` (``ENOMEM``).
     """
     return memoryview(mmap.mmap(-1, size))
+
+
+def _keep_little_free_memory() -> None:
+    """Fix glibc's thresholds (``mallopt``).
+
+    By default they grow with the largest piece that was freed, and then the arena of each thread keeps up to 64 MB.
+    """
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 4 << 20)
+        library.mallopt(_M_TRIM_THRESHOLD, 8 << 20)
 
 
 def _release_free_memory() -> None:
@@ -988,6 +1007,9 @@ class RealWorld(World):
 
     def available_memory(self) -> int:
         return _available_memory()
+
+    def keep_little_free_memory(self) -> None:
+        _keep_little_free_memory()
 
     def release_free_memory(self) -> None:
         _release_free_memory()

@@ -56,6 +56,7 @@ def prepare(options: Options) -> Callable[[], int]:
     )
     world = RealWorld()
     world.raise_file_limit()
+    world.keep_little_free_memory()
     properties = properties_of(options)
     control = None if options.control is None else address_of("--control", options.control)
     metrics = None if options.metrics is None else address_of("--metrics", options.metrics)

@@ -84,14 +84,15 @@ def reseal(data: bytearray) -> None:
     data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
 
 
-async def serve(node: Node, stream: ScriptedStream) -> None:
-    """Serve a connection until it ends or waits for something, and cancel it then."""
+async def serve(node: Node, stream: ScriptedStream, *, to_its_end: bool = False) -> None:
+    """Serve a connection until it ends or, unless ``to_its_end``, waits for something, and cancel it then."""
     shared = node.broker.sockets.shared(node.broker.dispatcher)
     processor = ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(processor.run)
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
+        if not to_its_end:
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
 
 
 def framed(content: bytes) -> bytes:
@@ -215,7 +216,7 @@ async def test_refused_compressed_batch_leaves_no_cycle(codec: str, padding: int
                         request = node.produce_request(topic, records)
                         frame = b"".join(encode_request(request, version=9, correlation_id=1, client_id="test"))
                         stream = ScriptedStream(frame)
-                        await serve(node, stream)
+                        await serve(node, stream, to_its_end=True)
                         assert stream.sent
 
 

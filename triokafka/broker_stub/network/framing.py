@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import Final
 
-import trio
-
 from triokafka.errors import ProtocolError
 from triokafka.world import Stream, untouched_memory
 
@@ -27,6 +25,8 @@ _AT_ONCE: Final = 512 << 10
 """Bytes of a frame that are waited for in one go: the kernel keeps them, and there may be many connections."""
 _MAPPED_BYTES: Final = 1_048_576
 """Larger frames get memory of their own, and reserve this much of it at a time."""
+_PIECE_BYTES: Final = 262_144
+"""What is received of such a frame before other connections have their turn."""
 _GROWTH: Final = 4
 """How many times its bytes a frame may occupy while it comes in: less would be copied more often."""
 
@@ -141,7 +141,8 @@ class FrameReader:
     async def read_body(self, size: int, reserve: Reserve | None = None) -> bytearray | memoryview:
         """The second half of `read`; does not wait when all of the frame is here already.
 
-        ``reserve`` is called with the bytes of memory that the frame needs in all, before it takes more.
+        ``reserve`` is called with the bytes of memory that the frame needs in all, before it takes more. It lets other
+        connections have their turn: a peer that sends fast enough never lets the stream wait.
         """
         frame = self.take_body(size)
         return frame if frame is not None else await self._read_large(size, reserve)
@@ -201,10 +202,9 @@ class FrameReader:
         self._start = self._end = 0
         stream.expect(size - have, at_once=_AT_ONCE)
         while have < size:
-            reserved = min(size, have + _MAPPED_BYTES)
+            reserved = min(size, have + _PIECE_BYTES)
             if reserve is not None:
                 await reserve(reserved)
-            await trio.lowlevel.checkpoint()  # a peer that sends fast enough never lets the stream wait
             while have < reserved:
                 with frame[have:reserved] as room:
                     received = await stream.receive_into(room)

@@ -22,7 +22,7 @@ from triokafka.broker_stub.network.fair_turns import FairTurns
 from triokafka.broker_stub.network.framing import BUFFER_BYTES, FrameBuffers, FrameReader
 from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.network.limited_log import LimitedLog
-from triokafka.broker_stub.network.request_memory import MEDIUM_BYTES, Claim, RequestMemory
+from triokafka.broker_stub.network.request_memory import MEDIUM_BYTES, STEP_BYTES, Claim, RequestMemory
 from triokafka.broker_stub.network.unsent_answers import LARGE_BYTES, UnsentAnswers, bytes_in_memory
 from triokafka.errors import ProtocolError
 from triokafka.named_tuple import NamedTuple
@@ -58,9 +58,12 @@ class Shared(NamedTuple):
 class _Held:
     """What a connection holds for its request: the buffer of the frame, and the memory that was reserved for it."""
 
-    __slots__ = ("_charged", "_claim", "_close", "_memory", "_reader")
+    __slots__ = ("_charged", "_claim", "_close", "_memory", "_reader", "_turns")
 
-    def __init__(self, reader: FrameReader, memory: RequestMemory, close: Callable[[str], None]) -> None:
+    def __init__(
+        self, reader: FrameReader, memory: RequestMemory, turns: FairTurns, close: Callable[[str], None]
+    ) -> None:
+        self._turns = turns
         self._claim: Claim | None = None
         self._charged = 0
         self._reader = reader
@@ -75,10 +78,13 @@ class _Held:
         self._memory.begin(claim)
 
     async def reserve(self, total: int) -> None:
-        """Wait until the frame may occupy so many bytes in all."""
+        """Wait until the frame may occupy so many bytes in all. Large frames are received in turns."""
         claim = self._claim
-        if claim is not None and claim.reserved < total:
-            await self._memory.grow(claim, total - claim.reserved)
+        if claim is None or claim.size <= MEDIUM_BYTES:
+            return
+        if claim.reserved < total:
+            await self._memory.grow(claim, max(total, min(claim.size, claim.reserved + STEP_BYTES)) - claim.reserved)
+        await self._turns.step_back()
 
     def received(self) -> None:
         """Note that all of the frame is here."""
@@ -181,7 +187,7 @@ class ConnectionProcessor:
         shared, stream = self._shared, self._stream
         world, slots, dispatcher = shared.world, shared.slots, shared.dispatcher
         reader = FrameReader(stream, max_bytes=shared.max_frame_bytes, buffers=shared.buffers)
-        held = _Held(reader, shared.memory, self.close)
+        held = _Held(reader, shared.memory, shared.turns, self.close)
         let_go, charge = held.let_go, held.charge
         repeated = RepeatedRequests()
         peer = stream.peer_address
