@@ -15,6 +15,13 @@ _T_MANAGER = "tests/unit/broker_stub/log/test_log_manager.py::"
 _T_CRASHES = "tests/property/test_log_crashes.py::test_logs_are_what_was_appended_through_crashes_and_failures"
 
 LOG_MUTATIONS: tuple[Mutation, ...] = (
+    Mutation(
+        "recovery ends at a gap",
+        _LOG + "recovery.py",
+        "(segment.base_offset > self._expected and not gaps)",
+        "False",
+        _T_RECOVERY + "test_a_segment_that_was_lost_in_the_middle_ends_the_log",
+    ),
     *(
         Mutation(rule, file, old, new, _T_CRASHES)
         for rule, file, old, new in (
@@ -83,12 +90,6 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
                 _LOG + "segment.py",
                 "visit, check_crc=True)",
                 "visit, check_crc=False)",
-            ),
-            (
-                "recovery ends at a gap",
-                _LOG + "recovery.py",
-                "(segment.base_offset > self._expected and not gaps)",
-                "False",
             ),
             (
                 "what recovery cuts stays cut",

@@ -482,7 +482,8 @@ def measure() -> Iterator[Row]:
         if outcome.kind == "silent":
             yield Row("damage", case.name, outcome.detail, "a message", met=False)
     everything = Counter(outcome.kind for outcome in outcomes.values())
-    figure = f"{len(outcomes)} cases, {len(kinds)} kinds of damage: " + ", ".join(
+    places = {(case.kind, _NOT_ITS.sub("#", case.path)) for case in outcomes}
+    figure = f"{len(outcomes)} cases, {len(places)} kinds of damage and file: " + ", ".join(
         f"{count} {name}" for name, count in sorted(everything.items())
     )
     yield Row("damage", "all", figure, "none silent", not everything["silent"])

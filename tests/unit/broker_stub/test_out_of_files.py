@@ -267,3 +267,21 @@ async def test_create_topics_reports_partitions_whose_logs_could_not_be_created(
         assert (await node.produce("new", batch(b"a"), partition=0)).error_code == 0
         world.storage.faults.clear()
         assert (await node.produce("new", batch(b"a"), partition=1)).error_code == 0
+
+
+async def test_reader_of_damage_gets_corrupt_message_and_the_broker_reports_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    async with running_node(world=world) as node:
+        await node.create("t")
+        for value in (b"a", b"b", b"c"):
+            await node.produce("t", batch(value))
+        file = world.storage.open(f"/data/t-0/{0:020d}.log")
+        file.write_at(8, b"\0\0\xff\xff")
+        file.close()
+        for _ in range(3):
+            (partition,) = await node.fetch("t", 0)
+            assert partition.error_code == errors.CorruptRecordError.code
+    assert len([record for record in caplog.records if "t-0 is damaged" in record.getMessage()]) == 1

@@ -169,6 +169,8 @@ class PartitionLog(CuttableLog):
         self.leader_epochs.truncate_to(end)
         self.producers.expire(now_ms, producer_expiration_ms)
         self._bytes_since_snapshot = 0
+        self.reported_damage: set[str] = set()
+        """The damage that readers have met, as far as it is reported in the log of the broker."""
         if end < (known.committed if refuse_damage else known.end):
             self._skip_lost(known, now_ms, refuse=refuse_damage)
         if self.log_start_offset > self.log_end_offset:

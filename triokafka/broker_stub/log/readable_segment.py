@@ -42,7 +42,6 @@ from triokafka.world_files import FileSlice
 T = TypeVar("T")
 
 _OVERHEAD: Final = struct.Struct(">qi")
-_OFFSET: Final = struct.Struct(">q")
 _CHUNK: Final = 262_144  # bytes read at once when reading whole batches
 _HEADERS: Final = 4096  # bytes read at once when only headers are looked at
 _SLICE_BYTES: Final = 16_384  # from here on sending from the file costs less than a copy
@@ -169,12 +168,13 @@ class ReadableSegment:
             self._torn_tail_at = position
 
     @property
-    def is_indexed(self) -> bool:
-        """Whether the offset index has entries, and so the segment batches, or had them."""
+    def indexed_bytes(self) -> int:
+        """How long the segment is at least, or was, by the last entry of its offset index; 0 without any."""
         try:
-            return self.offset_index.last[1] > 0
+            position = self.offset_index.last[1]
         except CorruptIndexError:
-            return False
+            return 0
+        return position + 1 if position > 0 else 0
 
     def next_offset(self) -> int:
         """The offset after the last batch, from the last index entry on (E11).
@@ -270,8 +270,11 @@ class ReadableSegment:
             data = file.read_at(hint, size)
             if len(data) < size:
                 raise OSError(errno.EIO, f"{self._log_path} ends at byte {hint + len(data)}, not {end}")
-        start = file.read_at(hint, _OFFSET.size) if isinstance(data, FileSlice) else data[: _OFFSET.size]
-        (base_offset,) = _OFFSET.unpack(start)
+        head = file.read_at(hint, LOG_OVERHEAD) if isinstance(data, FileSlice) else data[:LOG_OVERHEAD]
+        base_offset, length = _OVERHEAD.unpack(head) if len(head) == LOG_OVERHEAD else (offset, size)
+        if LOG_OVERHEAD + length > size:
+            self._check_torn_tail(TornBatchError(hint, f"{self._log_path}: the batch at byte {hint} is cut"))
+            return None
         if (hinted and base_offset < offset) or (ends_at is not None and base_offset >= ends_at):
             raise CorruptRecordError(
                 f"{self._log_path}: the batch at byte {hint} says that it has offset {base_offset}, not {offset}"

@@ -21,7 +21,13 @@ from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producers import ProducerStates
 from triokafka.broker_stub.log.segment import LogSegment
-from triokafka.broker_stub.log.segment_names import LOG_SUFFIX, SEGMENT_SUFFIXES, is_segment_file, offset_file_name
+from triokafka.broker_stub.log.segment_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    is_segment_file,
+    offset_file_name,
+)
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import CorruptRecordError
 from triokafka.named_tuple import NamedTuple
@@ -163,7 +169,19 @@ def _open_segments(files: OpenFiles, directory: str, config: LogConfig, now_ms: 
     known = {offset_file_name(base, suffix) for base in bases for suffix in SEGMENT_SUFFIXES}
     for name in names:
         if name not in known and any(is_segment_file(name, suffix) for suffix in SEGMENT_SUFFIXES):
-            storage.remove(f"{directory}/{name}")  # an index without its log (I05)
+            path = f"{directory}/{name}"
+            if (
+                name.endswith(INDEX_SUFFIX)
+                and bases
+                and bases[0] < int(name[:20])
+                and storage.read_file(path).strip(b"\0")
+            ):
+                logger.warning(
+                    "%s has entries, but its segment is missing: it was removed, or a crash came while compaction "
+                    "replaced it. The index is removed.",
+                    path,
+                )
+            storage.remove(path)  # (I05)
     segments = [LogSegment(files, directory, base, config, new=False, now_ms=now_ms) for base in bases]
     _remove_leftover_segments(storage, segments)
     return segments
@@ -293,11 +311,13 @@ class _Recovery:
                 segment.base_offset < self._expected or (segment.base_offset > self._expected and not gaps)
             ):
                 break
-            if not segment.size and segment.is_indexed:
+            if segment.indexed_bytes > segment.size:
                 logger.error(
-                    "%s: %s is empty, but its index has entries: its records are lost",
+                    "%s: the index of %s goes on to byte %d, but the segment ends at byte %d: records are lost",
                     self._topic_partition,
                     segment.path(LOG_SUFFIX),
+                    segment.indexed_bytes,
+                    segment.size,
                 )
             trusted = segment.trusted_part(read_from) if position == first else None
             self._expected = segment.base_offset if trusted is None else trusted.end_offset

@@ -36,6 +36,10 @@ _COLD_READS: Final = 8
 """How often a fetch goes to the disk for a part of what it needs before it waits for the rest of it at once."""
 
 
+_DAMAGES_REPORTED: Final = 100
+"""Damaged places of one log that are reported; more would say nothing new."""
+
+
 class FetchParameters(NamedTuple):
     """What holds for a whole fetch. ``replica_id`` is -1 for a consumer."""
 
@@ -297,6 +301,8 @@ class ReplicaManager(HostedPartitions):
         outcome = ReadOutcome(error.code)
         partition = self._partitions.get(topic_partition)
         if partition is not None:
+            if isinstance(error, errors.CorruptRecordError):
+                self._report_damage(partition, str(error))
             if isinstance(error, errors.NotLeaderForPartitionError | errors.FencedLeaderEpochError):
                 outcome.leader_hint = partition.leader_hint
         elif isinstance(error, errors.NotLeaderForPartitionError):
@@ -304,6 +310,14 @@ class ReplicaManager(HostedPartitions):
             if known is not None:
                 outcome.leader_hint = LeaderHint(known.leader, known.leader_epoch)
         return outcome
+
+    @staticmethod
+    def _report_damage(partition: Partition, damage: str) -> None:
+        """Log damage that a reader has met, once for each place: consumers fetch it again and again."""
+        reported = partition.log.reported_damage
+        if damage not in reported and len(reported) < _DAMAGES_REPORTED:
+            reported.add(damage)
+            logger.error("%s is damaged, and readers get CORRUPT_MESSAGE: %s", partition.topic_partition, damage)
 
     def delete_records_before(self, topic_partition: TopicPartition, offset: int) -> int:
         """See `Partition.delete_records_before`; completes what waits on the partition."""
