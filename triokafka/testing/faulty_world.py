@@ -42,6 +42,8 @@ class FaultyWorld(World):
         self.storage = _FillableStorage(self._shared, world.storage)
         self._flowing = trio.Event()
         self._flowing.set()
+        self.epoch = 0
+        """Counts the calls of `half_open`; a connection of an earlier epoch is half-open."""
 
     # Faults
 
@@ -79,6 +81,13 @@ class FaultyWorld(World):
     def thaw(self) -> None:
         """End what `freeze` began; what was held back goes on."""
         self._flowing.set()
+
+    def half_open(self) -> None:
+        """Let the connections that exist now lose everything, in both directions and for good.
+
+        Neither end hears of it: there is no reset, writing succeeds, and no end arrives. New connections work.
+        """
+        self.epoch += 1
 
     async def wait_flowing(self) -> None:
         """Wait while frozen."""
@@ -148,25 +157,45 @@ class _FreezableStream(Stream):
         self._world = world
         self._stream = stream
         self._closed = False
+        self._ended = trio.Event()
+        self._epoch = world.epoch
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._epoch < self._world.epoch
 
     async def send(self, *buffers: Buffer) -> None:
         if self._world.is_frozen:
             await self._thawed()
+        if self._is_lost:
+            await trio.lowlevel.checkpoint()
+            return
         await self._stream.send(*buffers)
 
     async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
         if self._world.is_frozen:
             await self._thawed()
+        if self._is_lost:
+            await trio.lowlevel.checkpoint()
+            return
         await self._stream.send_parts(parts)
 
     def try_send(self, *buffers: Buffer) -> int:
-        return 0 if self._world.is_frozen else self._stream.try_send(*buffers)
+        if self._world.is_frozen:
+            return 0
+        return sum(map(len, buffers)) if self._is_lost else self._stream.try_send(*buffers)
 
     async def receive_into(self, buffer: memoryview) -> int:
         try:
             size = await self._stream.receive_into(buffer)
+        except OSError:
+            if not self._is_lost:
+                raise
         finally:
             self.waits = self._stream.waits
+        if self._is_lost:
+            await self._ended.wait()
+            raise trio.ClosedResourceError("this connection was closed here")
         if self._world.is_frozen:
             await self._thawed()
         return size
@@ -187,6 +216,7 @@ class _FreezableStream(Stream):
 
     def close(self) -> None:
         self._closed = True
+        self._ended.set()
         self._stream.close()
 
     @property

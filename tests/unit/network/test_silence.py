@@ -12,12 +12,14 @@ from tests.scripted_broker import SILENCE
 from tests.simulated import current_simulation, simulated
 from tests.unit.network.test_cluster import ASK, client_of
 from triokafka.errors import KafkaConnectionError
+from triokafka.network.config import NetworkConfig
 from triokafka.network.silence import SilenceWatch, Step, allowed_wait
+from triokafka.network.transport import open_stream
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.api.metadata import MetadataRequest
-from triokafka.world import silence_options
+from triokafka.world import RealWorld, silence_options
 
 MOST = 9.6  # seconds: connections_max_silence_ms, and what another connection takes
 
@@ -220,3 +222,18 @@ def test_kernel_limits_cover_unacknowledged_bytes_and_idle_peers() -> None:
     assert options[socket.TCP_USER_TIMEOUT] == 9000
     idle, interval, count = (options[o] for o in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT))
     assert idle + interval * count <= 9
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no TCP_USER_TIMEOUT")
+async def test_sockets_of_the_client_have_the_kernels_limits() -> None:
+    world = RealWorld()
+    listener = await world.listen("127.0.0.1", 0)
+    config = NetworkConfig(bootstrap_servers=[listener.address])
+    stream: Any = await open_stream(world, config, *listener.address, server_name="")
+    try:
+        assert stream._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 9000
+        assert stream._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert stream.bytes_drained() == 0
+    finally:
+        stream.close()
+        listener.close()

@@ -60,3 +60,28 @@ async def test_it_is_not_woken_for_every_few_bytes_of_what_was_announced() -> No
             assert not received
             await client.send_all(bytes(990))
     assert received == [1000]
+
+
+async def test_half_open_connection_neither_brings_nor_takes_anything_and_new_ones_do() -> None:
+    world = FaultyWorld(RealWorld())
+    listener = await world.listen("127.0.0.1", 0)
+    room = memoryview(bytearray(100))
+    async with await trio.open_tcp_stream(*listener.address) as client:
+        accepted = await listener.accept()
+        world.half_open()
+        assert accepted.try_send(b"lost") == 4
+        await accepted.send(b"lost", b"too")
+        await client.send_all(b"lost")
+        for wait in (client.receive_some, lambda: accepted.receive_into(room)):
+            with trio.move_on_after(0.05) as nothing_comes:
+                await wait()
+            assert nothing_comes.cancelled_caught
+        accepted.close()
+        with pytest.raises(trio.ClosedResourceError):
+            await accepted.receive_into(room)
+    async with await trio.open_tcp_stream(*listener.address) as client:
+        accepted = await listener.accept()
+        await accepted.send(b"new")
+        assert await client.receive_some() == b"new"
+        accepted.close()
+    listener.close()

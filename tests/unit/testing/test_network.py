@@ -59,3 +59,45 @@ async def test_paused_process_sends_nothing() -> None:
     assert client.try_send(b"x") == 0
     world.resume()
     assert client.try_send(b"x") == 1
+
+
+@simulated
+async def test_half_open_connection_loses_what_is_sent_and_hides_its_end() -> None:
+    client, server = await pair()
+    network = current_simulation().network
+    assert network.half_open("client", "server", one_way=True) == 1
+    await client.send(b"lost")
+    client.close()
+    buffer = memoryview(bytearray(10))
+    with trio.move_on_after(1_000) as nothing_comes:
+        await server.receive_into(buffer)
+    assert nothing_comes.cancelled_caught
+    client, server = await pair()
+    await client.send(b"new")
+    assert await server.receive_into(buffer) == 3
+
+
+@simulated
+async def test_black_hole_holds_connects_back_until_it_heals() -> None:
+    network = current_simulation().network
+    client, server = await pair()
+    network.black_hole("client", "server", one_way=True)
+    with trio.move_on_after(1_000) as held:
+        await pair()
+    assert held.cancelled_caught
+    await server.send(b"the other way")
+    assert await client.receive_into(memoryview(bytearray(20))) == 13
+    network.heal()
+    await pair()
+
+
+@simulated
+async def test_dripping_connection_brings_so_many_bytes_a_second() -> None:
+    client, server = await pair()
+    current_simulation().network.drip("client", "server", 10)
+    began = trio.current_time()
+    await client.send(b"x" * 100)
+    received = 0
+    while received < 100:
+        received += await server.receive_into(memoryview(bytearray(100)))
+    assert 10 <= trio.current_time() - began < 10.1
