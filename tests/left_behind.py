@@ -110,11 +110,11 @@ def _loops() -> Iterator[Any]:
 
 
 def _end_what_spark_keeps() -> None:
-    """Have the clients closed that wait for the next read. The next read begins with new ones."""
-    keeping = sys.modules.get("triokafka.spark.kept")
-    for loop, kept in list(getattr(keeping, "_kept", {}).items()):
-        for entry in list(kept._entries):
-            loop.soon(kept._close, entry)
+    """Close the cached clients of the Spark source; the next read opens new ones."""
+    module = sys.modules.get("triokafka.spark.client_cache")
+    for loop, cache in list(getattr(module, "_caches", {}).items()):
+        for entry in list(cache._entries):
+            loop.soon(cache._close, entry)
 
 
 def _let_begin() -> None:

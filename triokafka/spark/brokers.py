@@ -17,8 +17,8 @@ import trio
 import triokafka
 from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from triokafka.loop_thread import loop_thread
+from triokafka.spark.client_cache import client_cache
 from triokafka.spark.client_settings import in_option_names
-from triokafka.spark.kept import kept
 from triokafka.spark.offsets import Offsets
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.topics import Assign
@@ -184,7 +184,7 @@ async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
     loop_thread().nursery.start_soon(_tell_of_waiting, waiting, options, seconds)
     try:
         with trio.fail_after(seconds + _GRACE):
-            async with kept().shared(("admin", options.client.key), make) as admin:
+            async with client_cache().shared(("admin", options.client.key), make) as admin:
                 return await work(Brokers(options, admin))
     except trio.TooSlowError:
         raise KafkaTimeoutError(

@@ -17,8 +17,8 @@ import triokafka
 from triokafka.client.config import AdminOptions
 from triokafka.errors import KafkaError, UnknownMemberIdError
 from triokafka.loop_thread import loop_thread
+from triokafka.spark.client_cache import client_cache
 from triokafka.spark.client_settings import ClientSettings, HiddenValues
-from triokafka.spark.kept import kept
 from triokafka.spark.offsets import Offsets, format_offsets
 from triokafka.spark.query_lag import Exporter, SourceLag, progress_lag
 
@@ -178,7 +178,7 @@ def ask_admin(
     async def use() -> T:
         # The client's own deadline has a better message. This deadline covers everything else.
         with trio.fail_after(timeout_ms / 1000 + _GRACE):
-            async with kept().shared(key, make) as admin:
+            async with client_cache().shared(key, make) as admin:
                 return await work(admin)
 
     return loop_thread().call(use)

@@ -20,8 +20,8 @@ from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.loop_thread import loop_thread
 from triokafka.records.kernel import time_beyond
 from triokafka.spark.brokers import without_frames
+from triokafka.spark.client_cache import client_cache
 from triokafka.spark.data_loss import report_loss
-from triokafka.spark.kept import kept
 from triokafka.spark.offsets import EARLIEST, LATEST, names
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import OffsetRange, Task
@@ -95,7 +95,7 @@ async def _open(options: ReadOptions, ranges: list[OffsetRange]) -> AsyncIterato
     def make() -> AbstractAsyncContextManager[RangeSession]:
         return RangeSession(**settings)
 
-    async with kept().alone(("ranges", options.client.key, options.poll_timeout_ms), make) as session:
+    async with client_cache().alone(("ranges", options.client.key, options.poll_timeout_ms), make) as session:
         bounds = {one.topic_partition: await _bounds(session, one) for one in ranges}
         reader = RangeReader(
             {partition: (start, max(start, end)) for partition, (start, end) in bounds.items()},

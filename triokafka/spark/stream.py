@@ -3,7 +3,7 @@
 Spark keeps one reader for the offsets in a process next to the driver, and pickles another one for the tasks. The two
 share nothing except what a task is given. Spark never tells that a query has stopped, so nothing here needs closing.
 
-That process starts anew for every query, and the query waits for its imports: modules that only tasks need are imported
+That process is started for every query, and the query waits for its imports: modules that only tasks need are imported
 where they are used.
 """
 
@@ -269,8 +269,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def _check_topics(self, known: Offsets, topic_ids: Mapping[str, UUID]) -> None:
         """Report topics that were deleted and recreated during the query, where their offsets do not show it."""
-        anew = {topic for topic, now in topic_ids.items() if self._topic_ids.get(topic, now) != now}
-        if lost := [one for one in known if one.topic in anew and known[one] > 0]:
+        recreated = {topic for topic, now in topic_ids.items() if self._topic_ids.get(topic, now) != now}
+        if lost := [one for one in known if one.topic in recreated and known[one] > 0]:
             report_loss(
                 self.options.fail_on_data_loss,
                 "PARTITIONS_DELETED",

@@ -178,7 +178,7 @@ def test_clients_are_kept_under_names_that_show_no_password(monkeypatch: pytest.
             keys.append(key)
             raise KafkaError("closed")
 
-    monkeypatch.setattr(listener, "kept", Kept)
+    monkeypatch.setattr(listener, "client_cache", Kept)
     for password in ("hush", "hush", "other"):
         options = {"bootstrap_servers": "a:1", "sasl_plain_password": password}
         assert not listener.commit_to_group(options, "watchers", {A: 5}, 1_000)

@@ -87,7 +87,7 @@ class Speaker(NamedTuple):
             progress = progress._replace(epoch=JOINING, previous_epoch=JOINING)
         return cls(known_as, group.profiles[known_as], progress, group.target_of(known_as))
 
-    def anew(self) -> Speaker:
+    def starting_over(self) -> Speaker:
         """Return the same member after it gave up everything and starts over."""
         return Speaker(self.known_as, self.profile, Progress(), self.target, True, frozenset({None, self.known_as}))
 

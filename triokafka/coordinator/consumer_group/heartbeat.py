@@ -140,7 +140,7 @@ def heartbeat(group: ConsumerGroup, beat: Beat, at: Circumstances) -> Outcome:
     """
     speaker = Speaker.of(group, beat.member_id, _known_as(group, beat, at.max_size))
     if speaker.known_as == beat.member_id and beat.is_joining and speaker.progress.previous_epoch != JOINING:
-        speaker = speaker.anew()
+        speaker = speaker.starting_over()
     profile = _updated(speaker.profile, beat)
     step = advance(group, beat.member_id, speaker, profile, beat.owned, at)
     tells = beat.is_full or step.progress.assigned_partitions != speaker.progress.assigned_partitions

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from triokafka.spark.kept import IDLE_LIMIT, IDLE_SECONDS, Kept
+from triokafka.spark.client_cache import IDLE_LIMIT, IDLE_SECONDS, ClientCache
 
 
 class Clients:
@@ -34,52 +34,52 @@ class Clients:
 
 
 async def test_a_client_is_made_once_and_used_again(nursery: trio.Nursery):
-    kept, clients = Kept(nursery), Clients()
+    cache, clients = ClientCache(nursery), Clients()
     for _ in range(3):
-        async with kept.shared("a", clients.make) as client:
+        async with cache.shared("a", clients.make) as client:
             assert client == 1
-    async with kept.shared("b", clients.make) as other:
+    async with cache.shared("b", clients.make) as other:
         assert other == 2
     assert clients.open == [1, 2]
 
 
 async def test_shared_clients_serve_several_at_a_time_and_others_only_one(nursery: trio.Nursery):
-    kept, clients = Kept(nursery), Clients()
-    async with kept.shared("a", clients.make) as one, kept.shared("a", clients.make) as same:
+    cache, clients = ClientCache(nursery), Clients()
+    async with cache.shared("a", clients.make) as one, cache.shared("a", clients.make) as same:
         assert one == same == 1
-    async with kept.alone("b", clients.make) as one, kept.alone("b", clients.make) as another:
+    async with cache.alone("b", clients.make) as one, cache.alone("b", clients.make) as another:
         assert (one, another) == (2, 3)
-    async with kept.alone("b", clients.make) as again:
+    async with cache.alone("b", clients.make) as again:
         assert again in (2, 3)
     assert clients.made == 3
 
 
 async def test_a_client_whose_use_failed_is_closed_and_made_anew(nursery: trio.Nursery):
-    kept, clients = Kept(nursery), Clients()
+    cache, clients = ClientCache(nursery), Clients()
     with pytest.raises(ValueError, match="broken"):
-        async with kept.alone("a", clients.make):
+        async with cache.alone("a", clients.make):
             raise ValueError("broken")
     await trio.testing.wait_all_tasks_blocked()
     assert clients.open == []
-    async with kept.alone("a", clients.make) as client:
+    async with cache.alone("a", clients.make) as client:
         assert client == 2
 
 
 async def test_a_cancelled_use_leaves_the_client_to_the_next(nursery: trio.Nursery):
     """LIMIT cancels reads in the middle, and the connections are as good as before."""
-    kept, clients = Kept(nursery), Clients()
+    cache, clients = ClientCache(nursery), Clients()
     with trio.CancelScope() as scope:
-        async with kept.alone("a", clients.make):
+        async with cache.alone("a", clients.make):
             scope.cancel()
             await trio.sleep_forever()
-    async with kept.alone("a", clients.make) as client:
+    async with cache.alone("a", clients.make) as client:
         assert client == 1
 
 
 async def test_a_use_that_is_cancelled_before_it_begins_holds_nothing(nursery: trio.Nursery):
-    kept, clients = Kept(nursery), Clients()
+    cache, clients = ClientCache(nursery), Clients()
     with trio.move_on_after(0):
-        async with kept.alone("a", clients.make):
+        async with cache.alone("a", clients.make):
             raise AssertionError("cancelled before")
     await trio.testing.wait_all_tasks_blocked()
     assert clients.open == []
@@ -87,11 +87,11 @@ async def test_a_use_that_is_cancelled_before_it_begins_holds_nothing(nursery: t
 
 async def test_a_client_that_was_just_opened_is_nobody_elses(nursery: trio.Nursery):
     """While the one who had it opened is woken, another may ask."""
-    kept, clients = Kept(nursery), Clients()
+    cache, clients = ClientCache(nursery), Clients()
     seen = []
 
     async def use() -> None:
-        async with kept.alone("a", clients.make) as client:
+        async with cache.alone("a", clients.make) as client:
             seen.append(client)
             await trio.sleep_forever()
 
@@ -105,11 +105,11 @@ async def test_a_client_that_was_just_opened_is_nobody_elses(nursery: trio.Nurse
 
 
 async def test_what_was_not_used_for_the_longest_time_is_closed_above_the_bound(nursery: trio.Nursery):
-    kept, clients = Kept(nursery), Clients()
+    cache, clients = ClientCache(nursery), Clients()
     for key in range(IDLE_LIMIT + 2):
-        async with kept.alone(key, clients.make):
+        async with cache.alone(key, clients.make):
             pass
-        async with kept.alone(0, clients.make):
+        async with cache.alone(0, clients.make):
             pass
     await trio.testing.wait_all_tasks_blocked()
     assert len(clients.open) == IDLE_LIMIT
@@ -118,7 +118,7 @@ async def test_what_was_not_used_for_the_longest_time_is_closed_above_the_bound(
 
 
 async def test_an_error_of_opening_reaches_the_caller_and_a_failing_close_nobody(nursery: trio.Nursery):
-    kept = Kept(nursery)
+    cache = ClientCache(nursery)
 
     @asynccontextmanager
     async def never() -> AsyncIterator[int]:
@@ -133,10 +133,10 @@ async def test_an_error_of_opening_reaches_the_caller_and_a_failing_close_nobody
             raise ValueError("not closed")
 
     with pytest.raises(ValueError, match="no"):
-        async with kept.shared("a", never):
+        async with cache.shared("a", never):
             pass
     with pytest.raises(KeyError):
-        async with kept.shared("b", fails_to_close):
+        async with cache.shared("b", fails_to_close):
             raise KeyError
     await trio.testing.wait_all_tasks_blocked()
 
@@ -144,17 +144,17 @@ async def test_an_error_of_opening_reaches_the_caller_and_a_failing_close_nobody
 async def test_a_client_that_nobody_uses_for_long_is_closed(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ):
-    kept, clients = Kept(nursery), Clients()
-    async with kept.shared("a", clients.make):
+    cache, clients = ClientCache(nursery), Clients()
+    async with cache.shared("a", clients.make):
         await trio.sleep(3 * IDLE_SECONDS)
         assert clients.open == [1]
     for _ in range(3):
         await trio.sleep(IDLE_SECONDS - 1)
-        async with kept.shared("a", clients.make) as client:
+        async with cache.shared("a", clients.make) as client:
             assert client == 1
     await trio.sleep(IDLE_SECONDS - 1)
     assert clients.open == [1]
     await trio.sleep(2)
     assert clients.open == []
-    async with kept.shared("a", clients.make) as client:
+    async with cache.shared("a", clients.make) as client:
         assert client == 2

@@ -24,7 +24,7 @@ IDLE_SECONDS: Final = 300.0
 """How long an idle client is kept, as in Spark's own connector. Its connections close then, and it stops reconnecting
 to brokers that are gone for good."""
 
-_kept: Final[dict[LoopThread, Kept]] = {}
+_caches: Final[dict[LoopThread, ClientCache]] = {}
 _log: Final = logging.getLogger("triokafka.spark")
 
 
@@ -37,13 +37,13 @@ class _Entry:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
-def kept() -> Kept:
+def client_cache() -> ClientCache:
     """Return the cache of this process's loop. A forked child starts with an empty one."""
     loop = loop_thread()
-    return _kept.setdefault(loop, Kept(loop.nursery))
+    return _caches.setdefault(loop, ClientCache(loop.nursery))
 
 
-class Kept:
+class ClientCache:
     """Open clients by key, each in a task of its own. Use it within one Trio loop only."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
