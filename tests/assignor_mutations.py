@@ -64,7 +64,7 @@ ASSIGNOR_MUTATIONS: tuple[Mutation, ...] = (
         _T_ASSIGNORS + "test_range_in_racks_prefers_partitions_with_a_replica_in_the_members_rack",
     ),
     Mutation(
-        "client/MOD-17",
+        "cooperative assigns a moving partition only after its revocation",
         _ASSIGNORS + "sticky.py",
         "if not holders.get(partition, set()) - {member_id}",
         "if partition",
@@ -78,7 +78,7 @@ ASSIGNOR_MUTATIONS: tuple[Mutation, ...] = (
         _T_ASSIGNORS + "test_the_newer_generation_owns_and_equal_claims_cancel",
     ),
     Mutation(
-        "client/ASG-10",
+        "members are in javas order",
         _ASSIGNORS + "assignor.py",
         'return text.encode("utf-16-be", "surrogatepass")',
         "return text.encode()",

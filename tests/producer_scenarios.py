@@ -167,7 +167,6 @@ async def columns_of_lists_and_arrow_arrays_come_back(peer: Peer, topic: str) ->
 
 @needs()
 async def many_tasks_share_a_producer(peer: Peer, topic: str) -> None:
-    """(`client/PRD-5`)"""
     await peer.prepare(topic)
     offsets: list[int] = []
     async with peer.producer(linger_ms=1) as producer:
@@ -197,7 +196,6 @@ async def every_way_to_send_is_in_order_once_each(peer: Peer, topic: str) -> Non
 
 @needs(STAMPS, CREATES_TOPICS)
 async def broker_stamps_records_of_a_log_append_time_topic(peer: Peer, topic: str) -> None:
-    """(`client/PRD-14`)"""
     await peer.prepare(topic, **{"message.timestamp.type": "LogAppendTime"})
     async with peer.producer() as producer:
         metadata = await (await producer.send(topic, b"v", timestamp_ms=1))
@@ -267,7 +265,7 @@ async def _through_broken_connections(peer: Peer, topic: str, promise: Promise, 
 
 @needs(DROPS_REPEATS)
 async def broken_connections_repeat_nothing_with_idempotence(peer: Peer, topic: str) -> None:
-    """Answers that are lost after the records were written above all (`client/MOD-2`)."""
+    """Answers that are lost after the records were written above all."""
     await _through_broken_connections(peer, topic, Promise.EXACTLY_ONCE)
 
 

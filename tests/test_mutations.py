@@ -71,7 +71,7 @@ def test_unbroken_the_tests_pass(copy: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("mutation", ALL_MUTATIONS, ids=lambda mutation: mutation.name)
 def test_broken_rule_is_noticed(copy: Path, mutation: Mutation) -> None:
-    """Each by the test that is named for it (`reliability/T5`)."""
+    """Each by the test that is named for it."""
     file = copy / mutation.file
     text = file.read_text()
     file.write_text(text.replace(mutation.old, mutation.new))

@@ -21,14 +21,13 @@ def test_results_are_of_the_scenarios_as_they_are() -> None:
 
 
 def test_there_are_as_many_scenarios_as_were_asked_for() -> None:
-    """Sixty, and thirty that pass with the Java client (`reliability/T7`)."""
+    """Sixty, and thirty that pass with the Java client."""
     kept = results.stored()["scenarios"].values()
     passed = [one for one in kept if one["outcomes"]["triokafka"]["Java"][0] == "passed"]
     assert len(kept) >= 60 and len(passed) >= 30
 
 
 def test_every_client_was_run_on_every_broker() -> None:
-    """(`reliability/T7`)"""
     for name, one in results.stored()["scenarios"].items():
         assert set(one["outcomes"]) == set(results.BROKERS), name
         for broker, outcomes in one["outcomes"].items():
@@ -37,7 +36,6 @@ def test_every_client_was_run_on_every_broker() -> None:
 
 
 def test_our_broker_and_apache_kafka_failed_nowhere() -> None:
-    """(`reliability/T7`)"""
     for name, one in results.stored()["scenarios"].items():
         for broker in ("triokafka", "Apache Kafka"):
             assert all(outcome[0] != "failed" for outcome in one["outcomes"][broker].values()), f"{name} on {broker}"

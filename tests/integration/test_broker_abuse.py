@@ -1,4 +1,4 @@
-"""A broker among clients that misbehave: it serves the others, and forgets the bad ones (`reliability/T8`)."""
+"""A broker among clients that misbehave: it serves the others, and forgets the bad ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_log(lines: list[str], made: int) -> None:
 async def test_broker_among_bad_clients_serves_the_good_one_and_forgets_the_others(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No task, no connection, no memory of a request stays; each connection has its line (`broker-log/A02`, `A16`)."""
+    """No task, no connection, no memory of a request stays; each connection has its line."""
     caplog.set_level(logging.INFO, logger="triokafka.broker_stub.network")
     async with running_broker(
         socket_request_max_bytes=_MOST_BYTES,
@@ -83,7 +83,7 @@ async def test_broker_among_bad_clients_serves_the_good_one_and_forgets_the_othe
 async def test_request_that_would_take_too_much_memory_is_refused_before_it_does(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is small enough as it comes, but nothing but tiny elements; others of its size are answered (`T8`, `A16`)."""
+    """It is small enough as it comes, but nothing but tiny elements; others of its size are answered."""
     caplog.set_level(logging.INFO, logger="triokafka.broker_stub.network")
     async with running_broker(socket_request_max_bytes=1_000_000, auto_create_topics_enable=False) as broker:
         asker = Asker(broker.bootstrap_servers)
@@ -147,7 +147,7 @@ def logged_broker(directory: Path, settings: dict[str, str]) -> Iterator[Running
 @pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_five_minutes_of_abuse(tmp_path: Path) -> None:
-    """Memory is bounded, the others' latency at most doubles, and nothing is left behind (`reliability/T8`)."""
+    """Memory is bounded, the others' latency at most doubles, and nothing is left behind."""
     seed = int(os.environ.get("ABUSE_SEED", time.time_ns() % 10**6))
     minutes = float(os.environ.get("ABUSE_MINUTES", "5"))
     print(f"abuse: seed {seed}", flush=True)

@@ -46,7 +46,7 @@ async def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 
 async def test_cold_log_of_many_segments_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Headers, indexes and records come from the disk, by threads (`broker-log/N03`)."""
+    """Headers, indexes and records come from the disk, by threads."""
     options = {"log_dirs": (str(tmp_path),), "log_segment_bytes": 1_048_576}
     expected = [value(number) for number in range(RECORDS)]
     async with running_broker(world=RealWorld(), **options) as broker:
@@ -59,7 +59,7 @@ async def test_cold_log_of_many_segments_is_read_as_it_was_written(tmp_path: Pat
 
 
 async def test_segment_that_somebody_shortened_fails_alone(tmp_path: Path) -> None:
-    """The broker lives, and its other partitions are read (design rule 5, `broker-log/N03`)."""
+    """The broker lives, and its other partitions are read (design rule 5)."""
     async with running_broker(world=RealWorld(), log_dirs=(str(tmp_path),)) as broker:
         for topic in ("whole", "short"):
             await fill(broker.bootstrap_servers, topic)

@@ -49,7 +49,7 @@ def held_connections(broker: Running, count: int) -> Iterator[None]:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_ten_thousand_idle_connections_cost_little_and_leave_the_busy_ones_alone(tmp_path: Path) -> None:
-    """The memory of an idle connection is stated (`broker-log/A01`)."""
+    """The memory of an idle connection is stated."""
     with logged_broker(tmp_path, {}) as broker:
         alone, among = GoodClient(broker.host, broker.port), GoodClient(broker.host, broker.port)
         trio.run(make_topic, broker.host, broker.port)

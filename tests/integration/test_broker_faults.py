@@ -151,7 +151,7 @@ def stored(bootstrap: str, topic: str) -> list[int]:
 def test_an_idempotent_producer_comes_through_faults_in_order(
     broker: BrokerProcess, topic: str, produce: Callable[[str, str], None]
 ) -> None:
-    """Each record once, whatever the answers said (`broker-log/Z11`, `client/MOD-2`)."""
+    """Each record once, whatever the answers said."""
     try:
         # aiokafka would wait for a lost answer as long as for everything.
         control(broker, "POST", FAULTS if produce is aiokafka else [*FAULTS, LOST])

@@ -164,7 +164,6 @@ async def read_all(bootstrap: str) -> dict[tuple[str, int, int], tuple[bytes | N
 
 @pytest.mark.timeout(600)
 async def test_everything_acknowledged_survives_ten_kills(tmp_path: Path) -> None:
-    """(`broker-log`, section I; `reliability/T6`.)"""
     await kill_and_compare(tmp_path, KILLS)
 
 

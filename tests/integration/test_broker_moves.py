@@ -64,7 +64,7 @@ async def _read_all(bootstrap: str) -> list[int]:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_broker_that_is_killed_while_logs_move_loses_nothing(tmp_path: Path) -> None:
-    """What was acknowledged is there once and in its order; start-up needs no hand (`broker-log/Z15`, `Z16`)."""
+    """What was acknowledged is there once and in its order; start-up needs no hand."""
     kills, seed = int(os.environ.get("MOVE_KILLS", "30")), time.time_ns() % 10**6
     print(f"moves: seed {seed}", flush=True)
     chance = random.Random(seed)

@@ -93,7 +93,7 @@ def simulate(scenario: Callable[[Simulation], Awaitable[None]]) -> None:
 
 
 def test_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
-    """A fetch that waits longer than the limit is busy (`broker-log/A35`)."""
+    """A fetch that waits longer than the limit is busy."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, connections_max_idle_ms=10_000) as broker:
@@ -122,7 +122,6 @@ def waiting_fetch(topic: str, max_wait_ms: int) -> FetchRequest:
 
 
 def test_address_with_too_many_connections_is_refused_another_and_keeps_those_it_has() -> None:
-    """(`broker-log/A14`)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, max_connections_per_ip=2):
@@ -139,7 +138,7 @@ def test_address_with_too_many_connections_is_refused_another_and_keeps_those_it
 
 
 def test_full_broker_accepts_again_once_a_connection_ends() -> None:
-    """The rest wait, and lose nothing (`broker-log/Z19`, `A15`)."""
+    """The rest wait, and lose nothing."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, max_connections=1):
@@ -157,7 +156,6 @@ def test_full_broker_accepts_again_once_a_connection_ends() -> None:
 
 
 def test_one_byte_a_second_and_a_client_that_never_reads_hold_nobody_up() -> None:
-    """(`broker-log/A01`)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, num_partitions=500) as broker:
@@ -191,7 +189,6 @@ def test_one_byte_a_second_and_a_client_that_never_reads_hold_nobody_up() -> Non
 
 
 def test_broken_frame_closes_only_its_connection() -> None:
-    """(`broker-log/A04`, `A20`, `A22`)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world):
@@ -207,7 +204,7 @@ def test_broken_frame_closes_only_its_connection() -> None:
 
 
 def test_stopping_answers_what_waits_before_it_closes() -> None:
-    """A parked fetch is answered, an idle connection cut (`broker-log/A09`)."""
+    """A parked fetch is answered, an idle connection cut."""
 
     async def scenario(world: Simulation) -> None:
         start = trio.current_time()
@@ -225,7 +222,7 @@ def test_stopping_answers_what_waits_before_it_closes() -> None:
 
 
 def test_broker_that_is_full_makes_room_for_other_brokers() -> None:
-    """The most idle client goes; who is working stays, and clients still wait (`broker-log/Z19`, KIP-402)."""
+    """The most idle client goes; who is working stays, and clients still wait (KIP-402)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, max_connections=2, **TWO_LISTENERS) as broker:
@@ -248,7 +245,7 @@ def test_broker_that_is_full_makes_room_for_other_brokers() -> None:
 
 
 def test_listener_has_limits_of_its_own() -> None:
-    """``listener.name.<name>.max.connections``, also from a file (`broker-log/Z19`)."""
+    """``listener.name.<name>.max.connections``, also from a file."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, unused={"listener.name.clients.max.connections": "1"}, **TWO_LISTENERS):
@@ -265,7 +262,7 @@ def test_listener_has_limits_of_its_own() -> None:
 
 
 def test_new_connections_come_no_faster_than_their_rate() -> None:
-    """Ten windows' worth at once, then one after the other; none is refused (`broker-log/Z19`, KIP-612)."""
+    """Ten windows' worth at once, then one after the other; none is refused (KIP-612)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, max_connection_creation_rate=2):
@@ -301,7 +298,7 @@ def test_address_with_a_quota_of_connections_is_refused_when_it_is_too_fast() ->
 
 
 def test_limits_change_while_the_broker_runs() -> None:
-    """Connections that are too many are closed; slots are those of all listeners (`broker-log/Z19`, `B03`, `Y12`)."""
+    """Connections that are too many are closed; slots are those of all listeners."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, **TWO_LISTENERS) as broker:
@@ -344,7 +341,7 @@ async def set_option(broker: Broker, name: str, value: str) -> None:
 
 
 def test_request_that_never_comes_whole_is_closed_as_idle_and_its_memory_is_free_again() -> None:
-    """What a request announced is free again (`broker-log/A35`, `Z21`)."""
+    """What a request announced is free again."""
 
     async def scenario(world: Simulation) -> None:
         limits = {"queued_max_request_bytes": 1_000_000, "socket_request_max_bytes": 1_000_000}

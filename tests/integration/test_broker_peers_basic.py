@@ -119,7 +119,7 @@ def by_aiokafka(bootstrap: str, topic: str, count: int) -> list[Row]:
 def test_every_client_reads_what_every_client_wrote(
     read: Callable[[str, str, int], list[Row]], bootstrap: str, topic: str
 ) -> None:
-    """The broker keeps batches as they came, so each codec is met by each reader (`broker-log/Z01`, `Z03`)."""
+    """The broker keeps batches as they came, so each codec is met by each reader."""
     expected: list[Row] = []
     for writer, write in (
         ("kafka-python", with_kafka_python),

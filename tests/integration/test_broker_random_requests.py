@@ -66,7 +66,7 @@ class Filler:
 async def test_every_api_survives_requests_that_make_no_sense(
     handler: Handler[Any, Any], caplog: pytest.LogCaptureFixture, autojump_clock: object
 ) -> None:
-    """An answer, none for acks=0, or a closed connection (`broker-log/B01`)."""
+    """An answer, none for acks=0, or a closed connection."""
     caplog.set_level(logging.ERROR)
     for seed in range(EXAMPLES):
         rng = Random(f"{handler.api_key}/{seed}")

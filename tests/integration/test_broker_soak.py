@@ -1,4 +1,4 @@
-"""A broker that works for long: what it holds does not grow with what it has done (`reliability/T9`).
+"""A broker that works for long: what it holds does not grow with what it has done.
 
 The unit is a round of work, not a time: records are produced and read by a group, segments roll, are compacted and
 deleted, a topic comes and goes, connections open and close. After each round the broker comes down again to the files
@@ -122,7 +122,7 @@ async def soak(broker: BrokerProcess, rounds: int) -> int:
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(0)])])
 def test_what_a_broker_holds_does_not_grow_with_what_it_has_done(tmp_path: Path, rounds: int) -> None:
-    """Files and tasks are the same after each round; memory is, but for what the allocator keeps (`reliability/T9`)."""
+    """Files and tasks are the same after each round; memory is, but for what the allocator keeps."""
     broker = BrokerProcess(tmp_path, settings=_SETTINGS, controlled=True)
     broker.start()
     try:

@@ -111,7 +111,7 @@ async def test_broker_starts_only_once() -> None:
 
 
 async def test_port_in_use_is_a_sentence_with_the_address() -> None:
-    """And nothing is left behind: the same directory starts elsewhere (`broker-log/A07`)."""
+    """And nothing is left behind: the same directory starts elsewhere."""
     world = memory_world()
     async with running_node() as node:
         address = node.broker.bootstrap_servers
@@ -132,7 +132,6 @@ async def test_listener_that_would_not_be_secure_is_refused() -> None:
 
 
 async def test_data_directory_of_another_broker_is_a_sentence_and_stays_untouched(tmp_path: Path) -> None:
-    """(`broker-log/G03`)."""
     directories = (str(tmp_path),)
     async with running_node(world=RealWorld(), log_dirs=directories) as node:
         await fill(node)
@@ -145,7 +144,6 @@ async def test_data_directory_of_another_broker_is_a_sentence_and_stays_untouche
 
 
 async def test_file_in_place_of_the_data_directory_is_a_sentence(tmp_path: Path) -> None:
-    """(`broker-log/G02`)."""
     path = tmp_path / "file"
     path.write_bytes(b"")
     with pytest.raises(ConfigurationError, match=str(path)):

@@ -110,7 +110,7 @@ class FailingReader:
 
 class TestTopics:
     def test_installation_smoke_test(self, tool: Tool) -> None:
-        """(EV-21) Create, produce, consume."""
+        """Create, produce, consume."""
         assert tool.ok("topics", "create", "smoke", "--partitions", "1", "--replication-factor", "1") == (
             "Created topic smoke.\n"
         )
@@ -119,7 +119,6 @@ class TestTopics:
         assert done == (0, "first line\nsecond line\n", "Processed a total of 2 messages\n")
 
     def test_topic_is_created_as_told(self, tool: Tool) -> None:
-        """(TP-04, TP-05, TP-06, TP-08)"""
         done = tool("topics", "create", "tp.one", "--partitions", "3", "--config", "retention.ms=5")
         assert done.status == 0 and "metrics show '.' and '_' alike" in done.err
         tool.ok("topics", "create", "tp-assigned", "--replica-assignment", "1,1")
@@ -130,19 +129,16 @@ class TestTopics:
         ]
 
     def test_exactly_one_action_is_asked_for(self, tool: Tool) -> None:
-        """(TP-01)"""
         assert tool("topics").status == 2
         assert "No such command 'crate'" in tool("topics", "crate", "x").err
 
     def test_large_records_are_warned_of_and_the_topic_is_made(self, tool: Tool) -> None:
-        """(TP-09)"""
         done = tool("topics", "create", "tp-large", "--config", "max.message.bytes=1048589")
         assert done.status == 0 and "check what producers and consumers are set to" in done.err
         assert "check what" not in tool("topics", "create", "tp-usual", "--config", "max.message.bytes=1048588").err
         assert "max.message.bytes=1048589" in tool.ok("topics", "describe", "tp-large")
 
     def test_wrong_creation_says_why_and_creates_nothing(self, tool: Tool) -> None:
-        """(TP-03, TP-04, TP-05, TP-06, TP-07, TP-08, TP-10, CL-02, CL-03, CL-04)"""
         tool.ok("topics", "create", "tp-twice")
         assert "already exists" in tool.fails("topics", "create", "tp-twice")
         assert tool.ok("topics", "create", "tp-twice", "--if-not-exists") == "Topic tp-twice exists already.\n"
@@ -168,12 +164,10 @@ class TestTopics:
         assert not {"tp-rf", "tp-key", "tp-bad", "tp-dry"} & set(listed)
 
     def test_names_that_metrics_would_confuse_are_refused(self, tool: Tool) -> None:
-        """(TP-06)"""
         tool.ok("topics", "create", "tp.collides")
         assert "collides with existing topic 'tp.collides'" in tool.fails("topics", "create", "tp_collides")
 
     def test_list_takes_patterns_and_shows_internal_topics(self, tool: Tool) -> None:
-        """(TP-02, TP-19)"""
         for name in ("ls-b", "ls-a", "ls-c"):
             tool.ok("topics", "create", name)
         tool.ok("consume", "ls-a", "--group", "ls-group", "--timeout-ms", "10")
@@ -186,7 +180,6 @@ class TestTopics:
         assert (row["name"], row["internal"], len(row["id"])) == ("ls-a", False, 22)
 
     def test_describe_reports_only_what_is_asked_for(self, tool: Tool) -> None:
-        """(TP-03, TP-20, MD-09)"""
         tool.ok("topics", "create", "rep-plain", "--partitions", "2")
         tool.ok("topics", "create", "rep-strict", "--config", "min.insync.replicas=2")
         describe = ("topics", "describe", "rep-.*")
@@ -208,7 +201,6 @@ class TestTopics:
         assert "is not a topic's id" in tool.fails("topics", "describe", "--topic-id", "xyz", status=2)
 
     def test_topics_only_grow(self, tool: Tool) -> None:
-        """(TP-12, TP-13, TP-14, TP-16)"""
         tool.ok("topics", "create", "grows")
         done = tool("topics", "alter", "grows", "--partitions", "3")
         assert done.out == "Topic grows has 3 partitions.\n" and "another partition" in done.err
@@ -226,7 +218,6 @@ class TestTopics:
         assert "cannot grow" in tool.fails("topics", "alter", "__consumer_offsets", "--partitions", "99", status=2)
 
     def test_deleting_by_a_pattern_wants_to_be_sure(self, tool: Tool) -> None:
-        """(TP-17, TP-02, PY-04)"""
         for name in ("del-a", "del-b", "del-c"):
             tool.ok("topics", "create", name)
         assert tool.ok("topics", "delete", "del-.*", "--dry-run").splitlines() == [
@@ -240,7 +231,6 @@ class TestTopics:
         assert "TOPICS or --topic-id" in tool.fails("topics", "delete", status=2)
 
     def test_unreachable_broker_is_one_sentence(self, capfd: pytest.CaptureFixture[str]) -> None:
-        """(CL-02, CL-04)"""
         status = run(["topics", "list", "--bootstrap-server", "127.0.0.1:1", "-X", "default.api.timeout.ms=300"])
         assert status == 1
         (line,) = capfd.readouterr().err.splitlines()
@@ -260,7 +250,7 @@ class TestTopics:
     def test_broker_that_is_silent_is_one_sentence_in_time(
         self, command: list[str], capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """One that hangs takes connections and never answers (clients-today pains 4 and 13; CL-02, CL-04)."""
+        """One that hangs takes connections and never answers (clients-today pains 4 and 13)."""
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = f"127.0.0.1:{silent.getsockname()[1]}"
             status = run([*command, "--bootstrap-server", address, "-X", "default.api.timeout.ms=300"])
@@ -269,7 +259,7 @@ class TestTopics:
         assert address in line
 
     def test_options_of_the_client_come_from_file_and_command_line(self, tool: Tool, tmp_path: Path) -> None:
-        """(MD-09: --command-config)"""
+        """(--command-config)"""
         config = tmp_path / "client.properties"
         config.write_text("request.timeout.ms=20000\n")
         assert tool.ok("topics", "list", "nothing", "--command-config", str(config)) == ""
@@ -281,8 +271,6 @@ class TestTopics:
 
 
 class TestConfigs:
-    """(MD-21)"""
-
     def test_values_are_set_shown_with_their_sources_and_taken_back(self, tool: Tool) -> None:
         tool.ok("topics", "create", "cfg")
         alter = ("configs", "alter", "--topic", "cfg")
@@ -306,7 +294,6 @@ class TestConfigs:
         ]
 
     def test_wrong_use_is_one_sentence(self, tool: Tool) -> None:
-        """(CL-02)"""
         tool.ok("topics", "create", "cfg-wrong")
         alter = ("configs", "alter", "--topic", "cfg-wrong")
         assert "Say what to change" in tool.fails(*alter, status=2)
@@ -362,7 +349,6 @@ class TestConfigs:
 
 class TestProduceAndConsume:
     def test_keys_headers_and_nulls_are_read_and_printed(self, tool: Tool) -> None:
-        """(CP-02, FM-01, MD-12)"""
         lines = "h1:x,h2:NULL\tk1\tv1\nNULL\tk2\tNULL\nh:\tNULL\tv:with:colons\n"
         reading = ("parse.key=true", "parse.headers=true", "null.marker=NULL")
         flags = [flag for text in reading for flag in ("--property", text)]
@@ -382,7 +368,6 @@ class TestProduceAndConsume:
         assert tool.ok(*consume, "--key-separator", "=").splitlines()[0] == "k1=v1"
 
     def test_line_without_a_separator_ends_the_run_with_its_number_or_is_a_value(self, tool: Tool) -> None:
-        """(CP-01, CP-02, CL-04)"""
         key = ("--property", "parse.key=true", "--property", "key.separator=:")
         done = tool("produce", "bad-lines", *key, stdin="a:1\nno separator\nc:3\n")
         assert done.status == 1
@@ -398,7 +383,6 @@ class TestProduceAndConsume:
         assert shown.splitlines() == ["a\t1", "null\tno separator", "empty\t"]
 
     def test_record_that_is_not_acknowledged_is_told_and_the_status_is_1(self, tool: Tool) -> None:
-        """(CP-03, CL-04)"""
         tool.ok("topics", "create", "small", "--config", "max.message.bytes=200")
         done = tool("produce", "small", "--linger-ms", "0", "--sync", stdin=f"short\n{'x' * 500}\nshort\n")
         assert done.status == 1
@@ -408,7 +392,6 @@ class TestProduceAndConsume:
     def test_options_of_the_producer_come_from_file_property_and_flag_in_this_order(
         self, tool: Tool, tmp_path: Path
     ) -> None:
-        """(CP-04, CP-05)"""
         config = tmp_path / "producer.properties"
         config.write_text("compression.type=lz4\nlinger.ms=1\nacks=1\n")
         flags = ("--producer-config", str(config), "-X", "acks=0", "--acks", "all", "--compression-codec")
@@ -421,7 +404,6 @@ class TestProduceAndConsume:
         assert "there is no 'parse.keys'" in tool.fails("produce", "options", "--property", "parse.keys=true", status=2)
 
     def test_line_that_is_too_large_is_told_and_the_next_ones_are_sent(self, tool: Tool) -> None:
-        """(CP-05)"""
         done = tool("produce", "large", stdin=f"one\n{'x' * 2_000_000}\nthree\n")
         assert done.status == 1
         assert "line 2 was not acknowledged: a record of up to 2000036 bytes" in done.err
@@ -431,7 +413,7 @@ class TestProduceAndConsume:
     def test_line_without_an_end_takes_no_more_memory_and_is_told(
         self, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """(CP-05) As ``triokafka produce t < /dev/zero``."""
+        """As ``triokafka produce t < /dev/zero``."""
         monkeypatch.setattr(produce_module, "_LONGEST_LINE", 100_000)
         largest = ("-X", "max.request.size=200000")
         done = tool(
@@ -443,7 +425,6 @@ class TestProduceAndConsume:
         assert done.err.endswith("3 records acknowledged\n")
 
     def test_reader_of_lines_of_ones_own_that_fails_ends_the_run(self, tool: Tool) -> None:
-        """(CP-02)"""
         produce = ("produce", "own-reader", "--line-reader")
         assert "cannot be made" in tool.fails(*produce, "os:getcwd", stdin="v\n", status=2)
         done = tool(*produce, f"{__name__}:FailingReader", stdin="v\nw\n")
@@ -452,7 +433,6 @@ class TestProduceAndConsume:
         assert "made str of it, not an Item" in tool(*produce, f"{__name__}:NamesFormatter", stdin="v\n").err
 
     def test_reading_begins_and_ends_where_it_is_told(self, tool: Tool) -> None:
-        """(CO-01, CO-02, CO-03, CO-05, MD-12)"""
         tool("produce", "places", stdin="0\n1\n2\n3\n")
         consume = ("consume", "places")
         one = ("--partition", "0")
@@ -475,7 +455,6 @@ class TestProduceAndConsume:
         assert "places-g::GroupMetadata(protocolType=consumer, generation=1, " in groups
 
     def test_partition_of_a_topic_that_there_is_not_is_an_error_unless_it_is_made(self, tool: Tool) -> None:
-        """(CO-01, `client/CO-4`)"""
         one = ("--partition", "0", "--timeout-ms", "500")
         for more in ((), ("--offset", "earliest"), ("--offset", "5")):
             assert "unknown topic no-such; create it" in tool.fails("consume", "no-such", *one, *more)
@@ -484,7 +463,7 @@ class TestProduceAndConsume:
         assert "is-made" in tool.ok("topics", "list").split()
 
     def test_options_of_the_consumer_come_from_its_file(self, tool: Tool, tmp_path: Path) -> None:
-        """The group is that of the file; where to begin is for the command to say (CO-06)."""
+        """The group is that of the file; where to begin is for the command to say."""
         tool("produce", "filed", stdin="0\n1\n")
         config = tmp_path / "consumer.properties"
         config.write_text("group.id=filed-g\nauto.offset.reset=latest\nmax.poll.records=1\n")
@@ -494,7 +473,6 @@ class TestProduceAndConsume:
         assert tool.ok(*consume, "--property", "print.key=true", "--value-deserializer", "builtins:str") == ""
 
     def test_wrong_use_of_consume_is_one_sentence(self, tool: Tool) -> None:
-        """(CO-01, CL-02)"""
         for flags, words in (
             ([], "either TOPIC or --include"),
             (["t", "--include", "x"], "either TOPIC or --include"),
@@ -518,7 +496,6 @@ class TestProduceAndConsume:
             assert words in tool.fails("consume", *flags, status=2), flags
 
     def test_formatters(self, tool: Tool) -> None:
-        """(FM-02, FM-03, FM-04, CO-04)"""
         tool("produce", "formats", stdin="a\nb\n")
         consume = ("consume", "formats", "--from-beginning", "--max-messages", "2")
         done = tool(*consume, "--formatter", "noop")
@@ -533,7 +510,6 @@ class TestProduceAndConsume:
         assert done.status == 0 and done.err.count("is left out") == 2
 
     def test_records_before_one_that_cannot_be_printed_are_printed(self, tool: Tool) -> None:
-        """(CO-04)"""
         tool("produce", "halfway", stdin="1\n2\nthree\n4\n")
         done = tool("consume", "halfway", "--from-beginning", "--value-deserializer", "builtins:int")
         assert done.status == 1
@@ -541,18 +517,16 @@ class TestProduceAndConsume:
         assert "Processed a total of 2 messages" in done.err
 
     def test_formatter_of_ones_own_that_makes_no_bytes_is_told(self, tool: Tool) -> None:
-        """(CO-04)"""
         tool("produce", "no-bytes", stdin="1\n")
         done = tool("consume", "no-bytes", "--from-beginning", "--formatter", f"{__name__}:NamesFormatter")
         assert done.status == 1 and "made str of it, not bytes" in done.err
 
     def test_partition_that_there_is_not_ends_the_run(self, tool: Tool) -> None:
-        """(CO-02)"""
         tool.ok("topics", "create", "two", "--partitions", "2")
         assert "has 2 partitions and no two-7" in tool.fails("consume", "two", "--partition", "7")
 
     def test_reader_that_goes_away_ends_the_run_without_a_word_about_it(self, tool: Tool) -> None:
-        """(CO-04) ``triokafka consume … | head -1``."""
+        """``triokafka consume … | head -1``."""
         tool("produce", "pipe", stdin="".join(f"line {number}\n" for number in range(5_000)))
         process = tool.start("consume", "pipe", "--from-beginning", "-X", "max.poll.records=10")
         assert process.stdout is not None and process.stderr is not None
@@ -564,7 +538,6 @@ class TestProduceAndConsume:
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_signal_ends_consuming_in_order(self, tool: Tool, number: signal.Signals) -> None:
-        """(CO-02, CO-05, PY-02)"""
         topic = f"signal-{number.name.lower()}"
         tool("produce", topic, stdin="one\n")
         process = tool.start("consume", topic, "--from-beginning", "--group", topic)
@@ -578,7 +551,6 @@ class TestProduceAndConsume:
         assert tool.ok("consume", topic, "--group", topic, "--from-beginning", "--timeout-ms", "200") == ""
 
     def test_signal_ends_producing_in_order(self, tool: Tool) -> None:
-        """(CP-01)"""
         process = tool.start("produce", "signal-produce", "--linger-ms", "0")
         assert process.stdin is not None
         process.stdin.write(b"one\ntwo\n")
@@ -642,7 +614,7 @@ class TestNobodyThere:
         assert "line 2 was not acknowledged" in said
 
     def test_closed_output_is_no_reason_to_fail(self, broker: str, tool: Tool) -> None:
-        """(PY-02) As ``>&-`` in a shell: there is no standard output at all."""
+        """As ``>&-`` in a shell: there is no standard output at all."""
         tool("produce", "unheard", stdin="1\n")
         consume = f"{sys.executable} -m triokafka consume unheard --from-beginning --max-messages 1"
         shell = f"exec {consume} --bootstrap-server {broker} <&- >&-"

@@ -102,7 +102,6 @@ def offsets(tool: Tool, group: str) -> dict[tuple[str, int], int]:
 
 class TestLooking:
     def test_groups_are_listed_with_states_and_types_or_only_those_wanted(self, tool: Tool) -> None:
-        """(CG-02, MD-22)"""
         filled(tool, "ls")
         consumed(tool, "ls", "ls-empty", 3)
         with member(tool, "ls", "ls-live"), new_member(tool, "ls", "ls-new"):
@@ -122,7 +121,6 @@ class TestLooking:
         assert "is none of Consumer, Classic" in tool.fails("groups", "list", "--type", "new", status=2)
 
     def test_lag_is_shown_by_partition_with_who_reads_it(self, tool: Tool) -> None:
-        """(CG-03, MD-13)"""
         filled(tool, "lag", partitions=2)
         consumed(tool, "lag", "lag-g", 4)
         done = tool("groups", "describe", "lag-g")
@@ -143,7 +141,6 @@ class TestLooking:
             assert one["LEADER-EPOCH"] == "-"
 
     def test_partition_without_a_commit_is_a_hyphen_and_one_without_a_reader_is_there(self, tool: Tool) -> None:
-        """(CG-03)"""
         filled(tool, "part", partitions=3)
         tool.ok(*RESET, "part-g", "--topic", "part:2", "--to-latest", "--execute")
         filled(tool, "other")
@@ -155,7 +152,6 @@ class TestLooking:
         assert (row["PARTITION"], row["CURRENT-OFFSET"], row["CONSUMER-ID"]) == ("2", "0", "-")
 
     def test_members_and_state_of_both_protocols(self, tool: Tool) -> None:
-        """(CG-03, MD-13, MD-22)"""
         filled(tool, "mem", partitions=2)
         static = ("-X", "group.instance.id=desk-7")
         with member(tool, "mem", "mem-old", *static), new_member(tool, "mem", "mem-new"):
@@ -202,7 +198,6 @@ class TestLooking:
             old.close()
 
     def test_committed_offsets_are_shown_as_they_are(self, tool: Tool) -> None:
-        """(MD-13)"""
         filled(tool, "pos-a")
         filled(tool, "pos-b")
         for topic in ("pos-a", "pos-b"):
@@ -215,7 +210,7 @@ class TestLooking:
         assert (done.status, done.out, done.err) == (0, "", "Note: nothing is committed.\n")
 
     def test_looking_at_a_group_disturbs_nobody(self, tool: Tool) -> None:
-        """(CG-04) No member comes or goes, and nothing is committed: the group stays in its first generation."""
+        """No member comes or goes, and nothing is committed: the group stays in its first generation."""
         filled(tool, "calm", partitions=2)
         with member(tool, "calm", "calm-g", "-X", "enable.auto.commit=false"):
             before = table(tool.ok("groups", "members", "calm-g"))
@@ -235,7 +230,6 @@ class TestLooking:
             assert generations == {"0", "1"}  # when it was made, and when its member had joined
 
     def test_group_that_does_not_exist_is_one_sentence_and_the_others_are_shown(self, tool: Tool) -> None:
-        """(CG-03, CL-04)"""
         filled(tool, "some")
         consumed(tool, "some", "some-g", 1)
         for what in ([], ["--members"], ["--state"]):
@@ -246,7 +240,6 @@ class TestLooking:
         assert "there is no consumer group 'nobody'" in tool.fails("groups", "offsets", "nobody")
 
     def test_topic_that_was_deleted_has_no_known_end(self, tool: Tool) -> None:
-        """(CG-03)"""
         filled(tool, "brief")
         filled(tool, "stays")
         for topic in ("brief", "stays"):
@@ -257,7 +250,6 @@ class TestLooking:
         assert "brief" not in rows or rows["brief"]["LOG-END-OFFSET"] == rows["brief"]["LAG"] == "unknown"
 
     def test_wrong_use_is_one_sentence(self, tool: Tool) -> None:
-        """(CL-02)"""
         for flags, words in (
             (["describe"], "Say which: names of groups, or --all-groups."),
             (["describe", "g", "--all-groups"], "Say which"),
@@ -277,7 +269,6 @@ class TestLooking:
 
 class TestResetting:
     def test_every_way_leads_where_it_says(self, tool: Tool) -> None:
-        """(MD-13)"""
         filled(tool, "ways")
         times = tool.ok(
             "consume", "ways", "--from-beginning", "--max-messages", "10",
@@ -305,7 +296,6 @@ class TestResetting:
         assert tool.ok("consume", "ways", "--group", "ways-g", "--max-messages", "10").splitlines()[0] == "0"
 
     def test_time_that_no_record_reaches_is_the_end_and_told(self, tool: Tool) -> None:
-        """(MD-13)"""
         filled(tool, "late")
         for way in (["--to-datetime", "2100-01-01T00:00:00.000"], ["--by-duration", "PT-1H"]):
             done = tool(*RESET, "late-g", "--topic", "late", *way, "--dry-run")
@@ -313,7 +303,6 @@ class TestResetting:
             assert "no record is as late in late-0: the end of the log is taken" in done.err
 
     def test_offset_outside_the_log_is_moved_into_it_and_told(self, tool: Tool) -> None:
-        """(MD-13)"""
         filled(tool, "clamp")
         reset = (*RESET, "clamp-g", "--topic", "clamp", "--execute")
         done = tool(*reset, "--to-offset", "1000")
@@ -324,7 +313,6 @@ class TestResetting:
         assert "-5 is before" in tool(*reset, "--to-offset", "-5").err
 
     def test_nothing_changes_without_execute(self, tool: Tool) -> None:
-        """(MD-13, PY-04)"""
         filled(tool, "dry")
         tool.ok(*RESET, "dry-g", "--topic", "dry", "--to-offset", "5", "--execute")
         done = tool(*RESET, "dry-g", "--topic", "dry", "--to-earliest")
@@ -334,7 +322,6 @@ class TestResetting:
         assert offsets(tool, "dry-g") == {("dry", 0): 5}
 
     def test_partitions_and_topics_are_chosen(self, tool: Tool) -> None:
-        """(MD-13)"""
         for topic in ("pick-a", "pick-b"):
             filled(tool, topic, partitions=3)
         some = ("--topic", "pick-a:0,2", "--topic", "pick-b")
@@ -348,7 +335,6 @@ class TestResetting:
         }  # fmt: skip
 
     def test_what_was_exported_is_read_from_a_file(self, tool: Tool, tmp_path: Path) -> None:
-        """(MD-13)"""
         filled(tool, "file", partitions=2)
         tool.ok(*RESET, "file-g", "--topic", "file", "--to-latest", "--execute")
         tool.ok(*RESET, "file-h", "--topic", "file:0", "--to-offset", "4", "--execute")
@@ -369,7 +355,6 @@ class TestResetting:
         assert "one.csv, line 1" in tool.fails(*RESET, "file-g", "--from-file", str(one), status=2)
 
     def test_group_with_members_is_refused_and_the_others_are_reset(self, tool: Tool) -> None:
-        """(MD-13)"""
         filled(tool, "busy")
         with member(tool, "busy", "busy-g"), new_member(tool, "busy", "busy-new"):
             done = tool(*RESET, "busy-g", "busy-new", "busy-free", "--topic", "busy", "--to-offset", "5", "--execute")
@@ -381,7 +366,6 @@ class TestResetting:
             ]
 
     def test_wrong_reset_is_one_sentence_and_changes_nothing(self, tool: Tool) -> None:
-        """(CL-02, CL-04, MD-13)"""
         filled(tool, "bad")
         reset = (*RESET, "bad-g")
         for flags, words in (
@@ -408,7 +392,6 @@ class TestResetting:
 
 class TestDeleting:
     def test_each_group_is_deleted_or_not_by_itself(self, tool: Tool) -> None:
-        """(CG-05, MD-13, CL-04)"""
         filled(tool, "del")
         for group in ("del-a", "del-b"):
             consumed(tool, "del", group, 1)
@@ -424,7 +407,6 @@ class TestDeleting:
         assert not {"del-a", "del-b"} & set(tool.ok("groups", "list").splitlines())
 
     def test_deleting_all_groups_wants_to_be_sure(self, tool: Tool) -> None:
-        """(PY-04)"""
         filled(tool, "sure")
         consumed(tool, "sure", "sure-g", 1)
         done = tool("groups", "delete", "--all-groups")
@@ -434,7 +416,6 @@ class TestDeleting:
         assert "Deleted group sure-g." in tool("groups", "delete", "--all-groups", "--yes").out.splitlines()
 
     def test_offsets_are_forgotten_by_topic_and_partition(self, tool: Tool) -> None:
-        """(MD-13)"""
         for topic in ("fgt-a", "fgt-b"):
             filled(tool, topic, partitions=2)
             tool.ok(*RESET, "fgt-g", "--topic", topic, "--to-latest", "--execute")
@@ -457,7 +438,6 @@ class TestDeleting:
         )
 
     def test_offsets_that_a_member_subscribes_to_are_kept(self, tool: Tool) -> None:
-        """(MD-13)"""
         filled(tool, "kept")
         with member(tool, "kept", "kept-g"):
             done = tool("groups", "delete-offsets", "kept-g", "--topic", "kept")
@@ -467,7 +447,6 @@ class TestDeleting:
 class TestSurroundings:
     @pytest.mark.parametrize("group", ["groups", "topics", "perf"])
     def test_no_command_at_all_is_the_help(self, group: str, capfd: pytest.CaptureFixture[str]) -> None:
-        """(CL-02)"""
         assert run([group]) == 2
         out, err = capfd.readouterr()
         assert out == "" and err.startswith(f"Usage: triokafka {group} [OPTIONS] COMMAND") and "See " not in err
@@ -475,7 +454,6 @@ class TestSurroundings:
     def test_unreachable_broker_is_one_sentence_in_the_time_that_is_given(
         self, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """(CL-02, CL-04)"""
         commands: list[list[str]] = [
             ["list"], ["describe", "g"], ["describe", "--all-groups"], ["members", "g"], ["offsets", "g"],
             ["reset-offsets", "g", "--topic", "t", "--to-earliest"], ["delete", "g"],
@@ -488,7 +466,6 @@ class TestSurroundings:
             assert "127.0.0.1:1" in line, command
 
     def test_options_of_the_client_come_from_a_file(self, tool: Tool, tmp_path: Path) -> None:
-        """(AD-02)"""
         config = tmp_path / "client.properties"
         config.write_text("request.timeout.ms=20000\n")
         tool.ok("groups", "list", "--command-config", str(config))
@@ -498,7 +475,7 @@ class TestSurroundings:
         )
 
     def test_reader_that_goes_away_ends_the_run_without_a_word(self, tool: Tool) -> None:
-        """(CL-05) ``triokafka groups list | head -1``."""
+        """``triokafka groups list | head -1``."""
         process = tool.start("groups", "list", "--state")
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
@@ -506,7 +483,6 @@ class TestSurroundings:
         assert process.wait(timeout=20) == 128 + signal.SIGPIPE
 
     def test_interrupt_while_waiting_is_one_word(self) -> None:
-        """(PY-02)"""
         with socket.create_server(("127.0.0.1", 0)) as silent:
             process = subprocess.Popen(
                 [sys.executable, "-m", "triokafka", "groups", "list",
@@ -522,7 +498,6 @@ class TestSurroundings:
         assert process.returncode == 130
 
     def test_table_fits_the_terminal(self, tool: Tool) -> None:
-        """(PY-04)"""
         filled(tool, "tty")
         with member(tool, "tty", "tty-g"):
             theirs, ours = pty.openpty()

@@ -93,7 +93,7 @@ def until_few(bootstrap: str, topic: str, most: int) -> list[Message]:
 
 
 def test_confluent_kafka_and_kafka_python_see_the_last_record_of_each_key(broker: BrokerProcess) -> None:
-    """Also from offsets that are gone, and after a restart (`broker-log/H01`, `C01`)."""
+    """Also from offsets that are gone, and after a restart."""
     bootstrap = broker.bootstrap
     create(bootstrap, "orders", **COMPACTED)
     items = [(b"k%d" % (number % 7), b"v%d" % number) for number in range(210)]
@@ -124,7 +124,6 @@ def test_confluent_kafka_and_kafka_python_see_the_last_record_of_each_key(broker
 
 
 def test_deleted_keys_go_with_their_tombstones(broker: BrokerProcess) -> None:
-    """(`broker-log/H16`)"""
     bootstrap = broker.bootstrap
     create(bootstrap, "orders", **COMPACTED, **{"delete.retention.ms": "100"})
     produce(bootstrap, "orders", [(b"k%d" % number, b"x" * 50) for number in range(100)])
@@ -176,7 +175,6 @@ def test_committed_offsets_are_compacted_and_still_there_after_a_restart(broker:
 
 
 def test_broker_that_is_killed_while_it_cleans_has_the_last_record_of_each_key(broker: BrokerProcess) -> None:
-    """(`broker-log/I13`)"""
     bootstrap = broker.bootstrap
     create(bootstrap, "orders", **COMPACTED)
     last: dict[bytes, bytes] = {}

@@ -31,7 +31,6 @@ async def filled(bootstrap: str, topic: str) -> str:  # noqa: F811
 
 
 async def test_a_group_reads_commits_and_resumes(bootstrap: str, filled: str) -> None:  # noqa: F811
-    """(`client/OFF-20`)"""
     group = f"group-{uuid.uuid4().hex[:12]}"
     seen: list[bytes] = []
     for part in (RECORDS // 3, RECORDS - RECORDS // 3):

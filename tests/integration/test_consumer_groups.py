@@ -64,7 +64,6 @@ def sizes(*members: Member) -> list[int]:
 async def test_members_share_the_partitions_as_they_come_and_go(
     bootstrap: str, filled: str, group: str, strategy: str
 ) -> None:
-    """(`client/GRP-5`, `client/ASG-11`, `client/MOD-17`)"""
     make = lambda: Member(bootstrap, filled, group, partition_assignment_strategy=[strategy])  # noqa: E731
     async with trio.open_nursery() as nursery:
         first, second, third = make(), make(), make()
@@ -91,7 +90,6 @@ async def test_members_share_the_partitions_as_they_come_and_go(
 async def test_a_dead_members_partitions_go_to_the_others_after_its_session(
     bootstrap: str, filled: str, group: str
 ) -> None:
-    """(`client/GRP-5`, `client/HB-18`)"""
     async with trio.open_nursery() as nursery:
         first, dead = Member(bootstrap, filled, group), Member(bootstrap, filled, group)
         nursery.start_soon(first.run)
@@ -115,7 +113,6 @@ async def test_a_dead_members_partitions_go_to_the_others_after_its_session(
 async def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     bootstrap: str, filled: str, group: str
 ) -> None:
-    """(`client/MOD-18`)"""
     async with trio.open_nursery() as nursery:
         first = Member(bootstrap, filled, group, group_instance_id="one")
         second = Member(bootstrap, filled, group, group_instance_id="two")
@@ -135,7 +132,6 @@ async def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
 
 
 async def test_a_group_resumes_where_it_has_committed(bootstrap: str, filled: str, group: str) -> None:
-    """(`client/OFF-20`)"""
     seen: Counter[tuple[int, int]] = Counter()
     for take in (200, 250, 150):
         async with triokafka.Consumer(filled, bootstrap_servers=bootstrap, group_id=group, **QUICK) as consumer:
@@ -148,7 +144,6 @@ async def test_a_group_resumes_where_it_has_committed(bootstrap: str, filled: st
 
 
 async def test_offsets_are_found_by_time_and_at_both_ends(bootstrap: str, topic: str) -> None:
-    """(`client/MOD-16`)"""
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
         for number in range(10):
             await producer.send(topic, b"v", partition=0, timestamp_ms=1_700_000_000_000 + number * 1_000)

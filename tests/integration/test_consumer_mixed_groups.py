@@ -146,7 +146,7 @@ def aiokafka(bootstrap: str, topic: str, group: str, strategy: str) -> Callable[
 async def test_a_mixed_group_shares_the_topic(
     bootstrap: str, topic: str, group: str, other: Any, strategy: str
 ) -> None:
-    """Each side leads once: the first member of the group does (`client/ASG-11`, `client/MOD-17`)."""
+    """Each side leads once: the first member of the group does."""
     async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
         await admin.create_topics([triokafka.NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)])
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:

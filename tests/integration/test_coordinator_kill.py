@@ -220,7 +220,6 @@ async def produce(bootstrap: str, ends: dict[int, int], stop: trio.Event) -> Non
 
 @pytest.mark.timeout(240)
 async def test_groups_survive_kills_of_the_coordinator(tmp_path: Path) -> None:
-    """(`cluster/GMD-22`, `cluster/GMD-23`)"""
     await kill_and_check(tmp_path, KILLS)
 
 

@@ -72,7 +72,6 @@ class Runs:
 
 
 def test_at_least_once_loses_nothing_in_crashes(bootstrap: str) -> None:
-    """(`client/DEL-3`)"""
     trio.run(written, bootstrap, "least")
     runs = Runs("consume_at_least_once", bootstrap, "least", "one")
     for count in KILLS:
@@ -82,7 +81,6 @@ def test_at_least_once_loses_nothing_in_crashes(bootstrap: str) -> None:
 
 
 def test_at_most_once_repeats_nothing_in_crashes(bootstrap: str) -> None:
-    """(`client/DEL-2`)"""
     trio.run(written, bootstrap, "most")
     runs = Runs("consume_at_most_once", bootstrap, "most", "one")
     for count in KILLS:
@@ -92,7 +90,6 @@ def test_at_most_once_repeats_nothing_in_crashes(bootstrap: str) -> None:
 
 
 def test_results_with_their_offsets_are_exactly_once_through_crashes(bootstrap: str, tmp_path: Path) -> None:
-    """(`client/DEL-8`)"""
     trio.run(written, bootstrap, "exactly")
     path = str(tmp_path / "results.sqlite")
     runs = Runs("consume_exactly_once", bootstrap, "exactly", path, "one")

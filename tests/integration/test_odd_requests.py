@@ -1,4 +1,4 @@
-"""What the broker answers to requests that no well-behaved client sends (`broker-log/B01`, `B05`, `L01`, `O05`)."""
+"""What the broker answers to requests that no well-behaved client sends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def test_every_odd_request_is_answered_as_it_should_be(caplog: pytest.LogC
 
 
 async def test_every_odd_frame_is_answered_or_closes_its_connection() -> None:
-    """Unknown tags, bytes too many or too few, lengths that cannot be (`broker-log/A22`, `A31`, `Z23`)."""
+    """Unknown tags, bytes too many or too few, lengths that cannot be."""
     async with running_broker() as broker:
         assert await answered_frames(broker.bootstrap_servers, frames()) == expected(frames())
 

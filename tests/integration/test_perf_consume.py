@@ -43,7 +43,6 @@ async def read(reading: Reading, bootstrap: str, said: list[Window], **options: 
 
 @pytest.mark.parametrize("api", ["poll", "arrow"])
 async def test_keys_and_values_are_counted_and_nulls_are_nothing(api: str) -> None:
-    """(CF-01, CF-04)"""
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 1_000)
         summary = await read(Reading("t", 1_001, api), broker.bootstrap_servers, [])  # type: ignore[arg-type]
@@ -52,14 +51,12 @@ async def test_keys_and_values_are_counted_and_nulls_are_nothing(api: str) -> No
 
 
 async def test_it_ends_after_exactly_as_many_records_as_wanted() -> None:
-    """(CF-01)"""
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 1_000)
         assert (await read(Reading("t", 137), broker.bootstrap_servers, [])).records == 137
 
 
 async def test_reading_begins_at_the_oldest_record_whatever_is_committed_and_commits_nothing() -> None:
-    """(CF-02)"""
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 9)
         async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -70,7 +67,6 @@ async def test_reading_begins_at_the_oldest_record_whatever_is_committed_and_com
 
 
 async def test_waiting_in_vain_and_joining_do_not_count() -> None:
-    """(CF-02, CF-03)"""
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 9)
         since = trio.current_time()
@@ -81,7 +77,6 @@ async def test_waiting_in_vain_and_joining_do_not_count() -> None:
 
 
 async def test_records_of_before_are_left_out_from_latest_on() -> None:
-    """(CF-01)"""
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 9)
         summary = await read(Reading("t", 1, from_latest=True, idle_ms=300), broker.bootstrap_servers, [])
@@ -95,7 +90,6 @@ async def test_topic_that_does_not_exist_is_an_error_at_once() -> None:
 
 
 async def test_group_that_gives_no_partition_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """(CF-02)"""
     monkeypatch.setattr("triokafka.cli.measuring.reading.JOIN_MS", 500)
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 1)
@@ -107,7 +101,6 @@ async def test_group_that_gives_no_partition_is_an_error(monkeypatch: pytest.Mon
 
 
 async def test_every_interval_is_told_also_when_nothing_came_and_an_interrupt_ends_the_run() -> None:
-    """(CF-05)"""
     said: list[Window] = []
 
     async with running_broker() as broker:
@@ -127,7 +120,6 @@ async def test_every_interval_is_told_also_when_nothing_came_and_an_interrupt_en
 
 
 def test_without_a_broker_it_fills_one_of_its_own_and_says_so() -> None:
-    """(CF-01)"""
     done = perf("--num-records", "3000", "--record-size", "50", "--json")
     assert done.returncode == 0, done.stderr
     assert "which is filled first" in done.stderr
@@ -136,7 +128,6 @@ def test_without_a_broker_it_fills_one_of_its_own_and_says_so() -> None:
 
 
 async def test_columns_are_those_of_kafkas_tool(tmp_path: Path) -> None:
-    """(CF-01, CF-05, MD-15)"""
     config = tmp_path / "consumer.properties"
     config.write_text("fetch.max.wait.ms=50\n")
     async with running_broker() as broker:
@@ -169,14 +160,12 @@ async def test_columns_are_those_of_kafkas_tool(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_use_is_one_sentence(arguments: list[str], words: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """(CL-02)"""
     assert run(["perf", "consume", *arguments]) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert words in line
 
 
 def test_unreachable_broker_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    """(CL-04)"""
     where = ["--bootstrap-server", "127.0.0.1:1", "--topic", "t", "-X", "default.api.timeout.ms=300"]
     assert run(["perf", "consume", *where]) == 1
     (line,) = capfd.readouterr().err.splitlines()

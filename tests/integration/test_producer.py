@@ -55,7 +55,6 @@ async def test_another_client_reads_what_was_sent(bootstrap: str, topic: str, co
 
 
 async def test_many_tasks_share_a_producer(bootstrap: str, topic: str) -> None:
-    """(`client/PRD-5`)"""
     offsets: list[int] = []
     with trio.fail_after(60):
         await _create(bootstrap, topic)
@@ -106,7 +105,6 @@ async def test_lengths_that_differ_are_refused(bootstrap: str, topic: str) -> No
 
 
 async def test_broker_stamps_records_of_a_log_append_time_topic(bootstrap: str, topic: str) -> None:
-    """(`client/PRD-14`)"""
     with trio.fail_after(60):
         await _create(bootstrap, topic, **{"message.timestamp.type": "LogAppendTime"})
         async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:

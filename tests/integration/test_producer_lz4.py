@@ -57,7 +57,7 @@ def through_threads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 async def test_order_and_bytes_are_the_senders(
     bootstrap: str, topic: str, through_threads: list[Any], idempotent: bool
 ) -> None:
-    """(`client/ACC-25`) Large batches by the thread, small ones by the event loop, in between each other."""
+    """Large batches by the thread, small ones by the event loop, in between each other."""
     values = _values(6_000, 4_000)
     sent: dict[int, list[bytes]] = {0: [], 1: []}
     with trio.fail_after(60):

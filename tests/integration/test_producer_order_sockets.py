@@ -118,7 +118,6 @@ async def _run(name: str, seeds: range) -> int:
 
 @pytest.mark.parametrize("name", PROMISES)
 async def test_log_is_as_promised_through_broken_connections(name: str) -> None:
-    """(`client/MOD-2`, `client/ACC-25`, `client/SND-7`, `client/SND-9`)"""
     repeats = await _run(name, range(SCHEDULES))
     if PROMISES[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
         assert repeats, "no schedule repeated anything: the faults do not bite"

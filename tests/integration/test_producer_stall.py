@@ -134,7 +134,7 @@ async def check(tmp_path: Path, stall: float, compression: str, many: bool, size
 async def test_memory_stays_bounded_while_the_broker_stands_still(
     tmp_path: Path, compression: str, many: bool, size: int
 ) -> None:
-    """Requests time out and are sent again meanwhile (`client/BUF-6`, `client/NET-30`, `client/MOD-2`)."""
+    """Requests time out and are sent again meanwhile."""
     await check(tmp_path, STALL, compression, many, size, request_timeout_ms=2_000)
 
 

@@ -28,7 +28,6 @@ def whole(producer: triokafka.Producer) -> bool:
 
 
 async def test_record_that_the_topic_finds_too_large_fails_alone(bootstrap: str, topic: str) -> None:
-    """(`client/SND-10`, `client/MOD-5`)"""
     await create(bootstrap, topic, 1, max_message_bytes="5000")
     async with triokafka.Producer(bootstrap_servers=bootstrap, linger_ms=50) as producer:
         small = [await producer.send(topic, b"x" * 1000) for _ in range(8)]
@@ -42,7 +41,6 @@ async def test_record_that_the_topic_finds_too_large_fails_alone(bootstrap: str,
 
 
 async def test_partition_that_does_not_exist_is_refused_by_number(bootstrap: str, topic: str) -> None:
-    """(`client/PART-1`)"""
     await create(bootstrap, topic, 2)
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
         with pytest.raises(UnknownTopicOrPartitionError, match="no partition 2: it has 2"):
@@ -51,7 +49,6 @@ async def test_partition_that_does_not_exist_is_refused_by_number(bootstrap: str
 
 
 async def test_name_that_no_topic_can_have_is_refused_at_once(bootstrap: str) -> None:
-    """(`client/META-14`)"""
     async with triokafka.Producer(bootstrap_servers=bootstrap, max_block_ms=20_000) as producer:
         with trio.fail_after(10), pytest.raises(InvalidTopicError):
             await producer.send("not a topic/at all", b"v")
@@ -82,7 +79,6 @@ async def test_time_that_is_too_far_away_is_refused(bootstrap: str, topic: str) 
 
 
 async def test_topic_that_is_deleted_while_sending_fails_its_records_and_no_others(bootstrap: str, topic: str) -> None:
-    """(`client/META-30`)"""
     other = f"{topic}-other"
     await create(bootstrap, topic, 1)
     await create(bootstrap, other, 1)

@@ -190,7 +190,7 @@ async def test_stream_of_a_factory_is_closed_with_the_client() -> None:
 
 
 async def test_factory_may_put_tls_on_the_stream() -> None:
-    """Until the client does it itself. The broker is behind something that ends TLS (`client/NET-31`)."""
+    """Until the client does it itself. The broker is behind something that ends TLS."""
     authority = trustme.CA()
     server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(server_context)

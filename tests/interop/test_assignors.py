@@ -163,7 +163,7 @@ def dealt_by_us(strategy: str, group: Group) -> Mapping[str, Sequence[TopicParti
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "server range"])
 def test_assignment_is_javas_to_the_partition(strategy: str, tmp_path: Path) -> None:
-    """Racks included (KIP-881); so it does not matter which client leads (`client/ASG-7`, `client/ASG-8`)."""
+    """Racks included (KIP-881); so it does not matter which client leads."""
     in_racks = 0
     for group in dealt_by_java(strategy, tmp_path):
         ours = {member_id: sorted(got) for member_id, got in dealt_by_us(strategy, group).items()}

@@ -154,7 +154,6 @@ def same_rows(tools: Tools, kafkas: list[str], ours: list[str]) -> list[Row]:
 
 
 def test_both_see_the_same_groups_offsets_members_and_states(tools: Tools) -> None:
-    """(CG-02, CG-03, MD-13, MD-22)"""
     commit(tools, "simple", orders={0: 4, 2: 0}, pay={1: 7})
     with ExitStack() as members:
         members.enter_context(member(tools, "static", "orders", "pay", group_instance_id="desk-7"))
@@ -234,7 +233,6 @@ def test_both_tell_who_still_speaks_the_classic_protocol(tools: Tools) -> None:
 def test_both_plan_the_same_reset_and_change_nothing(
     tools: Tools, way: list[str], expected: tuple[int, int, int]
 ) -> None:
-    """(MD-13)"""
     commit(tools, "plan", orders={0: 4})
     rows = same_rows(
         tools, ["--reset-offsets", "--group", "plan", "--topic", "orders", "--dry-run", *way],
@@ -245,7 +243,6 @@ def test_both_plan_the_same_reset_and_change_nothing(
 
 
 def test_each_reads_what_the_other_has_reset(tools: Tools, tmp_path: Path) -> None:
-    """(MD-13)"""
 
     def reset(*arguments: str) -> Said:
         return tools.kafka("--reset-offsets", "--group", "both", *arguments)
@@ -275,7 +272,6 @@ def test_each_reads_what_the_other_has_reset(tools: Tools, tmp_path: Path) -> No
 
 
 def test_both_refuse_to_reset_a_group_with_members(tools: Tools) -> None:
-    """(MD-13)"""
     with member(tools, "busy", "orders"), member(tools, "busy-new", "orders", group_protocol="consumer"):
         for group in ("busy", "busy-new"):
             way = ("--topic", "orders", "--to-earliest", "--execute")
@@ -288,7 +284,6 @@ def test_both_refuse_to_reset_a_group_with_members(tools: Tools) -> None:
 
 
 def test_both_delete_what_can_be_deleted_and_say_what_cannot(tools: Tools) -> None:
-    """(CG-05, MD-13)"""
     for group in ("gone-1", "gone-2"):
         commit(tools, group, orders={0: 1})
     with member(tools, "stays", "pay"):
@@ -303,7 +298,6 @@ def test_both_delete_what_can_be_deleted_and_say_what_cannot(tools: Tools) -> No
 
 
 def test_both_forget_the_offsets_of_topics(tools: Tools) -> None:
-    """(MD-13)"""
     for group in ("forget-1", "forget-2"):
         commit(tools, group, orders={0: 1, 1: 2}, pay={0: 3})
     topics = ("--topic", "orders:1", "--topic", "pay", "--topic", "nowhere")
@@ -325,7 +319,6 @@ def test_both_forget_the_offsets_of_topics(tools: Tools) -> None:
 
 
 def test_neither_knows_a_group_that_is_not_there(tools: Tools) -> None:
-    """(CG-03)"""
     for what in ([], ["--members"], ["--state"]):
         ours = tools.ours("describe", "nobody", *what)
         assert (ours.status, ours.out) == (1, "") and "there is no consumer group 'nobody'" in ours.err

@@ -49,7 +49,6 @@ async def read(consumer: triokafka.Consumer, first: int) -> None:
 async def test_what_is_read_comes_from_the_rack_of_the_reader_and_when_that_dies_from_the_leader(
     racks: KafkaCluster,
 ) -> None:
-    """(`client/MOD-14`)"""
     async with triokafka.AdminClient(bootstrap_servers=racks.bootstrap) as admin:
         await admin.create_topics([triokafka.NewTopic("near", 1, 3)])
     await trio.to_thread.run_sync(racks.wait_until_in_sync, "near")
@@ -78,7 +77,6 @@ async def test_what_is_read_comes_from_the_rack_of_the_reader_and_when_that_dies
 
 
 async def test_a_reader_without_a_rack_reads_from_the_leader(racks: KafkaCluster) -> None:
-    """(`client/FET-5`)"""
     watch = FetchedFrom()
     async with triokafka.Consumer(
         bootstrap_servers=racks.bootstrap, auto_offset_reset="earliest", hooks=watch

@@ -1,4 +1,4 @@
-"""Checkpoints move between Spark's own Kafka connector and this one, both ways, on the same topic (`spark/3.2`)."""
+"""Checkpoints move between Spark's own Kafka connector and this one, both ways, on the same topic."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def run(spark: Any, format_name: str, topic: Topic, checkpoint: Path, sink: Sink
 
 @pytest.mark.parametrize("first", FORMATS)
 def test_each_goes_on_where_the_other_stopped(spark: Any, bootstrap: str, tmp_path: Path, first: str):
-    """`spark/3.2`: a query moves from one to the other and back, and no row is lost or doubled"""
+    """A query moves from one to the other and back, and no row is lost or doubled"""
     other = FORMATS[1 - FORMATS.index(first)]
     topic, sink = Topic(bootstrap, 12), Sink()
     for turn, name in enumerate((first, other, first, other)):
@@ -153,7 +153,7 @@ def test_micro_batches_have_the_same_rows(spark: Any, bootstrap: str, tmp_path: 
 
 
 def test_a_topic_made_anew_is_the_same_loss(spark: Any, bootstrap: str, tmp_path: Path):
-    """`spark/3.4`: was changed from 2 to 1, in the connector's words"""
+    """Was changed from 2 to 1, in the connector's words"""
     topic = Topic(bootstrap, 1)
     topic.add([1, 2])
     sinks = {name: Sink() for name in FORMATS}

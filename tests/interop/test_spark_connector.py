@@ -1,4 +1,4 @@
-"""The batch reader beside Spark's own Kafka connector in one session: the same rows from the same topics (`spark/3.5`).
+"""The batch reader beside Spark's own Kafka connector in one session: the same rows from the same topics.
 
 Every form of start and end, headers and nulls, transactions and compaction, on Apache Kafka and on the broker here.
 """
@@ -227,7 +227,7 @@ def test_what_both_write_is_the_same_in_the_same_partitions(spark: Any, address:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_what_retention_took_is_the_same_loss(spark: Any, address: str, fails: str):
-    """`spark/3.4`: both fail, with the same class, or both give what is left, and no row twice"""
+    """Both fail, with the same class, or both give what is left, and no row twice"""
     topic = f"cut-{fails}"
     create(address, topic, 1, retention_ms="-1")
     producer = Producer({"bootstrap.servers": address})

@@ -83,7 +83,7 @@ def _run(command: list[str]) -> str:
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("version", ["4.0", "4.1", "4.2"])
 def test_reading_streaming_and_writing_in_an_earlier_spark(version: str):
-    """`spark/2.1`: signatures, Arrow schemas, limits and triggers differ by version"""
+    """Signatures, Arrow schemas, limits and triggers differ by version"""
     python = python_with(version)
     assert _run([python, "-c", "import pyspark; print(pyspark.__version__)"]).startswith(version)
     said = _run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUBSET])
@@ -94,7 +94,7 @@ def test_reading_streaming_and_writing_in_an_earlier_spark(version: str):
 
 @pytest.mark.timeout(1_200)
 def test_reading_ranges_in_a_spark_without_data_sources_in_python():
-    """`spark/5.9`: ``mapInArrow`` is all that it takes"""
+    """``mapInArrow`` is all that it takes"""
     python = python_with("3.5")
     assert _run([python, "-c", "import pyspark; print(pyspark.__version__)"]).startswith("3.5")
     said = _run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUBSET_RANGES])

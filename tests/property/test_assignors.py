@@ -56,7 +56,6 @@ def check_dealt_once(members, partitions, assigned) -> None:  # type: ignore[no-
 @pytest.mark.parametrize("assign", [assign_range, assign_round_robin])
 @given(case=groups())
 def test_every_partition_of_a_subscribed_topic_goes_to_exactly_one_subscriber(assign, case) -> None:  # type: ignore[no-untyped-def]
-    """(`client/ASG-2`, `client/ASG-6`)"""
     members, partitions = case
     check_dealt_once(members, partitions, assign(members, partitions))
 
@@ -69,7 +68,6 @@ def test_sticky_deals_every_partition_exactly_once_whatever_was_held(case) -> No
 
 @given(case=groups(equal=True))
 def test_range_is_within_one_per_topic_and_the_rest_within_one_in_all(case) -> None:  # type: ignore[no-untyped-def]
-    """(`client/ASG-7`, `client/ASG-8`)"""
     members, partitions = case
     for topic in partitions:
         counts = [sum(p.topic == topic for p in got) for got in assign_range(members, partitions).values()]
@@ -116,7 +114,7 @@ def test_sticky_applied_to_its_own_result_moves_nothing(case) -> None:  # type: 
 
 @given(case=histories(), seed=st.randoms(use_true_random=False))
 def test_the_leader_does_not_matter(case, seed) -> None:  # type: ignore[no-untyped-def]
-    """The order in which members are listed changes nothing (`client/ASG-10`)."""
+    """The order in which members are listed changes nothing."""
     members, partitions, owners = case
     names, topics, claims = list(members), list(partitions), list(owners)
     for listing in (names, topics, claims):
@@ -231,7 +229,6 @@ def test_no_assignment_is_more_even_or_nearer_or_moves_less_than_the_sticky_one(
 
 @given(case=groups_in_racks(), seed=st.randoms(use_true_random=False))
 def test_the_leader_does_not_matter_in_racks(case, seed) -> None:  # type: ignore[no-untyped-def]
-    """(`client/ASG-10`)"""
     members, partitions, owners, racks = case
     names, topics, claims = list(members), list(partitions), list(owners)
     for listing in (names, topics, claims):

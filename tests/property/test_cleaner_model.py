@@ -192,8 +192,7 @@ PLANS = st.lists(OPERATIONS, min_size=20, max_size=60)
 @settings(max_examples=80, deadline=None)
 @given(PLANS)
 def test_compaction_keeps_the_last_of_every_key_and_moves_nothing(operations: list[tuple[object, ...]]) -> None:
-    """Offsets and order, the dirty part, tombstones until their horizon, producers, readers at any offset
-    (`broker-log/H01`, `H13`, `H16`, `H19`, `H20`, `Z13`)."""
+    """Offsets and order, the dirty part, tombstones until their horizon, producers, readers at any offset."""
     run(operations)
 
 

@@ -104,7 +104,6 @@ def test_broken_records_are_refused_with_the_same_words(seed: int, codec: str) -
 
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_every_flipped_bit_is_accepted_or_refused_as_in_the_whole_batch(codec: str) -> None:
-    """(`broker-log/C28`)"""
     plain, count, base = records_of([(7, b"key", b"value" * 9, [("h", b"x")]), (9, None, None, []), (8, b"", b"v", [])])
     data = compress(codec, plain)
     for bit in range(8 * len(data)):

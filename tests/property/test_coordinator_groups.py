@@ -565,7 +565,7 @@ class GroupLife(CoordinatorLife):
 
 
 def test_groups_survive_random_lives() -> None:
-    """Replay equals the durable state, generations grow, one owner, every request is answered (`reliability/T2`)."""
+    """Replay equals the durable state, generations grow, one owner, every request is answered."""
     with watched():
         survive(GroupLife, range(500))
 

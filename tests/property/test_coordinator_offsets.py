@@ -469,8 +469,7 @@ def _first_beat(member_id: str, topics: frozenset[str]) -> Beat:
 
 
 def test_offsets_survive_random_lives() -> None:
-    """What is shown is what is committed; what was acknowledged is there; what has expired goes, and nothing else
-    (`reliability/T2`)."""
+    """What is shown is what is committed; what was acknowledged is there; what has expired goes, and nothing else."""
     with watched():
         survive(OffsetLife, range(500))
 

@@ -55,7 +55,6 @@ def _quiet() -> Iterator[None]:
 
 
 def test_a_broker_starts_whatever_was_done_to_its_files() -> None:
-    """(`reliability/T1`, `broker-log/D10`, `I05`, `I09`, `Z16`)"""
     for seed in range(RUNS):
         run(seed)
 

@@ -214,7 +214,7 @@ def fetch(broker: Broker, client: Client, rng: Random) -> None:
 def test_client_with_a_session_knows_what_full_fetches_would_tell_it(
     seed: int, slots: int, room: int, steps: int
 ) -> None:
-    """After every answer (`broker-log/P07`-`P13`); sessions are never more than there are slots (`P14`)."""
+    """After every answer; sessions are never more than there are slots."""
     rng = Random(seed)
     sessions = FetchSessionCache(slots, RealWorld())
     broker = Broker(sessions, room)

@@ -43,9 +43,7 @@ def check(seed: int) -> None:
 
 
 def test_logs_are_what_was_appended_through_crashes_and_failures() -> None:
-    """(`reliability/T1`, `broker-log/I09`, `I12`)
-
-    Nothing that was flushed is lost and nothing else is invented, opening needs no hand, and offsets, epochs,
+    """Nothing that was flushed is lost and nothing else is invented, opening needs no hand, and offsets, epochs,
     producers, transactions and look-ups agree with the model.
     """
     for seed in range(RUNS):
@@ -53,7 +51,7 @@ def test_logs_are_what_was_appended_through_crashes_and_failures() -> None:
 
 
 def test_a_move_that_is_cut_twice_leaves_one_log() -> None:
-    """Wherever its process dies, and the power fails in the next start (`reliability/T1`, `broker-log/I09`)."""
+    """Wherever its process dies, and the power fails in the next start."""
     for seed in range(MOVED_RUNS):
         steps = plan(seed, 40)
         steps[9::10] = [Step("move_cut_twice", f"{seed}/moves/{number}") for number in range(4)]
@@ -72,7 +70,7 @@ def test_logs_are_what_was_appended_through_many_more() -> None:
 
 def test_no_epoch_is_expected_where_all_that_readers_could_see_was_compacted_away() -> None:
     """The model keeps records from before the start, for that may be forgotten; whether they are there it cannot know
-    (seed 70275859; `broker-log/Z10`)."""
+    (seed 70275859)."""
     log = open_log(MemoryStorage(), config(cleanup_policy=("compact",)), log_start_offset=2)
     log.append_as_follower(batch(b"kept", base_offset=3, leader_epoch=4), now_ms=NOW)
     records = [Kept(offset, NOW, b"k", b"v") for offset in range(1, 4)]

@@ -409,8 +409,7 @@ class MixedGroupLife(ConsumerGroupLife):
 
 
 def test_mixed_groups_survive_random_lives() -> None:
-    """One owner whatever its protocol; replay equals the durable state; every request is answered
-    (`reliability/T2`)."""
+    """One owner whatever its protocol; replay equals the durable state; every request is answered."""
     with watched():
         survive(MixedGroupLife, range(500))
 

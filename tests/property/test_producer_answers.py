@@ -51,7 +51,6 @@ def spoilt(s: Setup, changes: list[tuple[int, int]], longer: int) -> Any:
 def test_whatever_an_answer_says_every_record_is_settled_and_all_memory_comes_back(
     answers: list[tuple[list[tuple[int, int]], int]], acks: Any, seed: int
 ) -> None:
-    """(`client/NET-12`, `client/SND-8`, `client/SND-12`)"""
 
     async def main(simulation: Simulation) -> None:
         cluster = ScriptedCluster(orders=3)

@@ -59,7 +59,6 @@ class World:
         self.sizes: dict[int, int] = {}
 
     def check(self) -> None:
-        """(`client/BUF-5`, `client/BUF-6`)"""
         pool = self.pool
         reserved = sum(waiter.reserved for waiter in pool._waiters)
         assert pool.available >= 0
@@ -103,7 +102,6 @@ async def _borrow(world: World, number: int, borrower: Borrower) -> None:
 @settings(max_examples=150, deadline=None)
 @given(borrowers, st.integers(0, 1000))
 def test_memory_is_lent_in_turn_and_comes_back(tasks: list[Borrower], seed: int) -> None:
-    """(`client/BUF-5` to `client/BUF-10`)"""
 
     async def main(simulation: Simulation) -> None:
         world = World()
@@ -132,8 +130,7 @@ def test_memory_is_lent_in_turn_and_comes_back(tasks: list[Borrower], seed: int)
 def test_allocation_cancelled_at_each_checkpoint_leaves_those_behind_in_line_as_they_were(
     sizes: list[int], lent: list[int], behind: list[int], seed: int
 ) -> None:
-    """Whatever the first had reserved goes to the next, who waits no longer than he must (`client/BUF-8`,
-    `client/BUF-9`, `client/TRI-2`)."""
+    """Whatever the first had reserved goes to the next, who waits no longer than he must."""
 
     async def main(simulation: Simulation) -> None:
         for size in sizes:

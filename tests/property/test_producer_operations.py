@@ -41,7 +41,6 @@ accidents = st.lists(st.sampled_from(["refuse", "close", "close after", "cut", "
 
 
 def check_memory(producer: triokafka.Producer, *, idle: bool = False) -> None:
-    """(`client/BUF-5`, `client/TRI-2`)"""
     accumulator = producer._accumulator
     pool = accumulator.pool
     reserved = sum(waiter.reserved for waiter in pool._waiters)
@@ -122,7 +121,6 @@ def _split_once(broker: Any) -> Any:
 def test_operations_cancelled_anywhere_lose_leak_and_repeat_nothing(
     todo: list[list[Any]], trouble: list[str], in_flight: int, linger: int, seed: int
 ) -> None:
-    """(`client/TRI-2`, `client/BUF-9`, `client/ACC-4`, `client/PRD-16`)"""
 
     async def main(simulation: Simulation) -> None:
         cluster = ScriptedCluster(t=PARTITIONS)

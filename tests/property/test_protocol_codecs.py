@@ -74,7 +74,6 @@ def messages(draw: st.DrawFn, cls: type[Message], version: int) -> Any:
 
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=name_of)
 def test_generated_codec_is_the_interpreted_construct(cls: type[Message], version: int) -> None:
-    """(`reliability/T0`)"""
     construct = cls.construct(version)
 
     @QUICK

@@ -73,7 +73,6 @@ def outcome(cls: type[Message], version: int, data: Any) -> Message | None:
 
 @pytest.mark.parametrize("cls", [*wire_messages(), *stored_messages()], ids=name_of)
 def test_random_and_mutated_frames_give_a_message_or_a_protocol_error(cls: type[Message]) -> None:
-    """(`reliability/T0`)"""
     rng = random.Random(f"{cls.__name__} 1")
     versions = list(cls.all_versions.each())
     sources = [noise(cls, version, rng) for version in versions]

@@ -106,7 +106,7 @@ def test_decoding_needs_at_most_64_times_the_frame(cls: type[Message]) -> None:
 
 @pytest.mark.parametrize("cls", [cls for cls in wire_messages() if issubclass(cls, Request)], ids=name_of)
 def test_a_request_takes_no_more_memory_than_it_may(cls: type[Message]) -> None:
-    """Beside four times its bytes for text. None is refused of which a fifth of that were enough (`reliability/T8`)."""
+    """Beside four times its bytes for text. None is refused of which a fifth of that were enough."""
     for version, name, message, data in flooded(cls):
         assert cls.decode_within(data, version, max_memory=10**9)[0] == message
         whole = peak_of_decoding(cls, version, data)

@@ -56,7 +56,6 @@ ACTIONS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(ACTIONS)
 def test_every_operation_completes_once_by_the_first_of_check_and_time(actions: list[tuple[object, ...]]) -> None:
-    """(`broker-log/K02`, `K06`, `K08`, `K11`)"""
     purgatory = Purgatory("test", now_ms=1000, purge_interval=PURGE_INTERVAL)
     now = 1000
     true: set[int] = set()
@@ -117,7 +116,7 @@ def test_every_operation_completes_once_by_the_first_of_check_and_time(actions: 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS)), min_size=1, max_size=20))
 def test_operations_that_complete_each_other_complete_once(edges: list[tuple[int, int]]) -> None:
-    """Completing one may look at keys of others, and of itself, at once (`broker-log/K02`, `M15`)."""
+    """Completing one may look at keys of others, and of itself, at once."""
     purgatory = Purgatory("test", now_ms=0)
     opened = False
     operations = []
@@ -155,7 +154,7 @@ def test_operations_that_complete_each_other_complete_once(edges: list[tuple[int
 def test_wheel_of_any_size_equals_a_sorted_list(
     start: int, tick_ms: int, wheel_size: int, actions: list[tuple[str, int]]
 ) -> None:
-    """Exact with a tick of 1 ms; with a longer one at most a tick too early, never late (`broker-log/J03`, `J09`)."""
+    """Exact with a tick of 1 ms; with a longer one at most a tick too early, never late."""
     wheel: TimingWheel[int] = TimingWheel(start, tick_ms=tick_ms, wheel_size=wheel_size)
     now = start
     timers: list[tuple[int, int]] = []  # expiry and number, sorted

@@ -234,8 +234,6 @@ class Reading:
 @settings(max_examples=60)
 @given(operations)
 def test_records_come_once_in_order_and_from_where_the_consumer_stands(todo: list[Any]) -> None:
-    """(`client/FET-11`, `client/FET-12`, `client/FET-13`, `client/FET-28`, `client/CON-10`, `client/MOD-22`,
-    `client/OFF-9`, `client/TRI-6`)"""
 
     async def main(simulation: Simulation) -> None:
         cluster = ReadableCluster(t=len(PARTITIONS))

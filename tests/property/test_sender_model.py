@@ -236,7 +236,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @rule(partition=st.integers(0, PARTITIONS - 1))
     def forget(self, partition: int) -> None:
-        """Nobody uses the partition any more, for the time being (`client/MOD-23`)."""
+        """Nobody uses the partition any more, for the time being."""
         self.held.pop(partition, None)
 
     @precondition(lambda self: self.client.wire)
@@ -320,7 +320,6 @@ class SenderMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_record_is_told_once_and_what_is_told_is_true(self) -> None:
-        """(`client/BAT-3`, `client/PRD-8`)"""
         if not hasattr(self, "logs"):
             return
         assert not self.fatal
@@ -332,7 +331,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @invariant()
     def memory_adds_up(self) -> None:
-        """What is lent is what unsettled batches, and those still on the wire, hold (`client/BUF-5`)."""
+        """What is lent is what unsettled batches, and those still on the wire, hold."""
         if not hasattr(self, "logs"):
             return
         held = list(self.accumulator.unreleased)
@@ -342,7 +341,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @invariant()
     def requests_are_as_they_should_be(self) -> None:
-        """One batch per partition, within the size (`client/ACC-22`, `client/ACC-23`)."""
+        """One batch per partition, within the size."""
         if not hasattr(self, "logs"):
             return
         for request, _ in self.client.wire:
@@ -353,7 +352,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @invariant()
     def queues_and_numbers_are_in_order(self) -> None:
-        """The numbers in use have no gap between them (`client/MOD-2`, `client/ACC-25`)."""
+        """The numbers in use have no gap between them."""
         if not hasattr(self, "logs"):
             return
         for queue in {id(queue): queue for queue in self.accumulator.unreleased.values()}.values():

@@ -158,7 +158,6 @@ FAILURES = {"full disk": fill_up, "lost directory": lose_a_directory}
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("failure", list(FAILURES))
 def test_records_outlive_a_disk_that_fails(failure: str, seed: int) -> None:
-    """(`broker-log/F28`, `Z16`)"""
     run_simulation(functools.partial(scenario, fail=FAILURES[failure]), seed)
 
 

@@ -101,7 +101,6 @@ async def life(simulation: Simulation) -> str:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_is_lost_or_repeated_however_leaders_move(seed: int) -> None:
-    """(`reliability/T4`)"""
     run_simulation(life, seed)
 
 
@@ -112,5 +111,5 @@ def test_nothing_is_lost_or_repeated_in_many_lives(seed: int) -> None:
 
 
 def test_a_life_is_the_same_again() -> None:
-    """The traces have one digest (`reliability/T4`)."""
+    """The traces have one digest."""
     assert run_simulation(life, 3) == run_simulation(life, 3)

@@ -138,7 +138,6 @@ def run(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_last_value_of_each_key_survives_whatever_happens_to_the_broker(seed: int) -> None:
-    """(`broker-log/H01`, `I13`, `Z13`)"""
     run(seed)
 
 

@@ -114,7 +114,6 @@ async def until(condition: Any, seconds: float = 120) -> None:
 
 @pytest.mark.parametrize("assignor", ["range", None])
 def test_a_new_member_stops_only_the_partitions_that_move(assignor: str | None) -> None:
-    """(`client/MOD-20`)"""
 
     async def main(simulation: Simulation) -> None:
         start_broker(simulation)
@@ -163,7 +162,6 @@ def test_members_outlive_a_restart_of_the_broker_and_read_nothing_twice() -> Non
 
 
 def test_a_frozen_loop_gives_its_partitions_to_the_others_and_comes_back() -> None:
-    """(`client/MOD-1`)"""
 
     async def main(simulation: Simulation) -> None:
         start_broker(simulation)
@@ -185,7 +183,6 @@ def test_a_frozen_loop_gives_its_partitions_to_the_others_and_comes_back() -> No
 
 
 def test_a_static_member_that_crashed_waits_for_the_end_of_its_session_and_says_so() -> None:
-    """(`client/MOD-18`)"""
 
     async def main(simulation: Simulation) -> None:
         start_broker(simulation)

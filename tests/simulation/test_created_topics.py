@@ -1,6 +1,6 @@
 """Topics that the broker makes for who asks for them: what the first who asks waits, and what it is told.
 
-The broker answers that there is no such topic, and has made it by then (`cluster/MDC-12`); the client asks again.
+The broker answers that there is no such topic, and has made it by then; the client asks again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def sent_without_waiting(producer: triokafka.Producer) -> None:
 async def test_first_use_of_a_topic_that_is_made_for_it_waits_for_one_backoff(
     first: Callable[[triokafka.Producer], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And no other use of that producer does (`client/META-13`, `cluster/MDC-12`)."""
+    """And no other use of that producer does."""
     caplog.set_level(logging.INFO, "triokafka.client")
     caplog.set_level(logging.INFO, "triokafka.network")
     async with started() as options, triokafka.Producer(**options) as producer:
@@ -80,7 +80,7 @@ async def test_first_use_of_a_topic_that_is_made_for_it_waits_for_one_backoff(
 
 @simulated
 async def test_topics_that_are_made_at_once_wait_for_one_backoff_together() -> None:
-    """A program that begins with many topics (`client/META-13`, KIP-526)."""
+    """A program that begins with many topics (KIP-526)."""
     async with started() as options, triokafka.Producer(**options) as producer:
         await producer.partitions_for("another")
         before = trio.current_time()
@@ -95,7 +95,7 @@ async def test_topics_that_are_made_at_once_wait_for_one_backoff_together() -> N
 async def test_consumer_of_a_topic_that_is_made_for_it_reads_it(
     group: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What its health says of the topic until it is there goes then, and no log tells of it (`client/CO-4`)."""
+    """What its health says of the topic until it is there goes then, and no log tells of it."""
     caplog.set_level(logging.INFO, "triokafka.client")
     caplog.set_level(logging.INFO, "triokafka.network")
     async with started(group_initial_rebalance_delay_ms=0) as options:
@@ -116,7 +116,6 @@ async def test_consumer_of_a_topic_that_is_made_for_it_reads_it(
 
 @simulated
 async def test_partition_of_a_topic_that_is_made_for_it_is_read_by_who_chose_it() -> None:
-    """(`client/META-13`, `cluster/MDC-12`)"""
     partition = TopicPartition("new", 1)
     async with started() as options, triokafka.Consumer(**options) as consumer:
         consumer.assign([partition])
@@ -128,7 +127,6 @@ async def test_partition_of_a_topic_that_is_made_for_it_is_read_by_who_chose_it(
 
 @simulated
 async def test_who_may_not_have_topics_made_is_told_at_its_end() -> None:
-    """(`client/META-13`, `cluster/MDC-12`)"""
     async with (
         started(auto_create_topics_enable=False) as options,
         triokafka.Producer(**options, max_block_ms=1_000) as producer,

@@ -211,7 +211,6 @@ def at_each_step(recipe: Recipe, check: Callable[[Handled, int], None], done: An
 
 @pytest.mark.parametrize("recipe", [at_least_once, auto_commit, auto_commit_of_batches, partitions_side_by_side])
 def test_at_least_once_never_loses(recipe: Recipe) -> None:
-    """(`client/DEL-1`, `client/DEL-3`, `client/DEL-4`, `client/CON-5`)"""
     repeated = 0
 
     def check(handled: Handled, at: int) -> None:
@@ -224,7 +223,6 @@ def test_at_least_once_never_loses(recipe: Recipe) -> None:
 
 
 def test_at_most_once_never_repeats() -> None:
-    """(`client/DEL-1`, `client/DEL-2`)"""
     lost = 0
 
     def check(handled: Handled, at: int) -> None:
@@ -251,7 +249,6 @@ def check_stored_once(recipe: Callable[..., Awaitable[None]], module: ModuleType
 
 
 def test_results_and_offsets_in_one_transaction_are_exactly_once(tmp_path: Path) -> None:
-    """(`client/DEL-8`, `client/DEL-9`)"""
     module = example("consume_exactly_once")
 
     async def exactly_once(path: str, world: SimulatedWorld, handled: Handled) -> None:
@@ -273,7 +270,7 @@ def test_results_and_offsets_in_one_transaction_are_exactly_once(tmp_path: Path)
 
 
 def test_a_store_of_ones_own_needs_no_group(tmp_path: Path) -> None:
-    """The same recipe with partitions that are assigned by hand (`client/DEL-10`)"""
+    """The same recipe with partitions that are assigned by hand"""
     module = example("consume_exactly_once")
 
     async def exactly_once(path: str, world: SimulatedWorld, handled: Handled) -> None:
@@ -339,8 +336,7 @@ SENT = [b"%d" % number for number in range(20)]
 
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_a_producer_that_lost_the_answer_cannot_know_and_sends_again(idempotent: bool) -> None:
-    """Then a record may be there twice; with ``enable_idempotence`` the broker knows it again (`client/DEL-5`,
-    `client/MOD-2`)"""
+    """Then a record may be there twice; with ``enable_idempotence`` the broker knows it again"""
 
     async def produce(producer: triokafka.Producer, world: SimulatedWorld) -> None:
         for value in SENT:
@@ -352,7 +348,6 @@ def test_a_producer_that_lost_the_answer_cannot_know_and_sends_again(idempotent:
 
 
 def test_the_only_writer_of_a_partition_looks_at_its_end_to_know() -> None:
-    """(`client/DEL-6`)"""
 
     async def produce(producer: triokafka.Producer, world: SimulatedWorld) -> None:
         errors = 0
@@ -376,7 +371,6 @@ def test_the_only_writer_of_a_partition_looks_at_its_end_to_know() -> None:
 
 
 def test_who_reads_keys_that_are_unique_knows_what_comes_twice() -> None:
-    """(`client/DEL-7`)"""
 
     async def produce(producer: triokafka.Producer, world: SimulatedWorld) -> None:
         for value in SENT:

@@ -20,7 +20,6 @@ LONG_SEEDS = range(200)
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("protocol", get_args(Protocol))
 def test_whatever_dies_every_record_is_read_and_the_group_settles(protocol: Protocol, seed: int) -> None:
-    """(`client/GRP-5`, `client/GRP-25`, `client/OFF-9`, `client/HB-18`)"""
     run_simulation(lambda simulation: faults(simulation, protocol), seed)
 
 

@@ -87,7 +87,6 @@ def given_away_while_held(story: Story) -> None:
     ],
 )
 def test_what_must_not_happen_is_seen(tell: Callable[[Story], None], verdict: str) -> None:
-    """(`reliability/T5`)"""
     story = Story()
     tell(story)
     (found,) = story.history.violations()

@@ -34,7 +34,6 @@ SOON = 100
 
 @pytest.mark.parametrize("first", range(0, QUICK_SEEDS, 10))
 def test_groups_survive_a_coordinator_that_dies_at_any_point(first: int) -> None:
-    """(`cluster/GMD-20` to `cluster/GMD-25`, `reliability/T4`)"""
     for seed in range(first, first + 10):
         run_simulation(scenario, seed)
 
@@ -80,7 +79,6 @@ def test_one_seed_gives_the_same_run_in_another_process() -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", DEFECTS)
 def test_planted_defect_is_found(name: str) -> None:
-    """(`reliability/T5`)"""
     with planted(name) as defect:
         for seed in range(SOON):
             try:

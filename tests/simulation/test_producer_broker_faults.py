@@ -169,7 +169,6 @@ def replay(name: str, seed: int) -> tuple[Ledger, int]:
 
 @pytest.mark.parametrize("name", PROMISES)
 def test_log_is_as_promised_through_faults_of_a_whole_broker(name: str) -> None:
-    """(`client/MOD-2`, `client/ACC-25`, `client/SND-7`)"""
     repeats = sum(replay(name, seed)[1] for seed in range(SEEDS))
     if PROMISES[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
         assert repeats, "no schedule repeated anything: the faults do not bite"
@@ -207,7 +206,7 @@ async def _answers_lost_at_the_stop(simulation: Simulation, *, cleanly: bool) ->
 
 @pytest.mark.parametrize("cleanly", [True, False])
 def test_batches_whose_answers_were_lost_when_the_broker_ended_are_not_repeated(cleanly: bool) -> None:
-    """All of them are sent again, and known by the broker, without a new epoch (`broker-log/Z11`)."""
+    """All of them are sent again, and known by the broker, without a new epoch."""
     metrics = run_simulation(functools.partial(_answers_lost_at_the_stop, cleanly=cleanly), 1)
     assert metrics["batch_retry_total"] == 3
     assert metrics["epoch_bump_total"] == 0
@@ -297,7 +296,7 @@ async def _minute_of_silence(simulation: Simulation, *, given: dict[str, Any]) -
 
 @pytest.mark.parametrize("in_flight", [1, 5])
 def test_minute_of_silence_under_full_load_loses_and_repeats_nothing(in_flight: int) -> None:
-    """Requests time out after 30 s and are sent again while the broker stands still (`client/NET-30`)."""
+    """Requests time out after 30 s and are sent again while the broker stands still."""
     for seed in range(3):
         given = {"max_in_flight_requests_per_connection": in_flight}
         run_simulation(functools.partial(_minute_of_silence, given=given), seed)

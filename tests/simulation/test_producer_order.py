@@ -124,7 +124,6 @@ def _run(name: str, seeds: range) -> list[tuple[Ledger, Any, int]]:
 
 @pytest.mark.parametrize("name", PROMISES)
 def test_log_is_as_promised_through_faults(name: str) -> None:
-    """(`client/MOD-2`, `client/ACC-25`, `client/SND-6`, `client/SND-9`, `client/ACC-17`)"""
     results = _run(name, range(SEEDS))
     acknowledged = sum(len(ledger.acknowledged) for ledger, _, _ in results)
     failed = sum(len(ledger.failed) for ledger, _, _ in results)

@@ -67,7 +67,6 @@ async def until(holds: Any, seconds: float) -> None:
 def test_a_listener_that_never_ends_costs_its_member_its_place_and_the_group_a_rebalance_timeout(
     protocol: Protocol,
 ) -> None:
-    """(`client/SUB-16`, `client/HB-18`, `client/MOD-1`)"""
 
     async def main(simulation: Simulation) -> None:
         await topic_made(simulation)
@@ -99,7 +98,6 @@ def test_a_listener_that_never_ends_costs_its_member_its_place_and_the_group_a_r
 
 @pytest.mark.parametrize("protocol", get_args(Protocol))
 def test_a_listener_that_is_cancelled_again_and_again_is_called_until_it_is_done(protocol: Protocol) -> None:
-    """(`client/GRP-22`, `client/TRI-6`)"""
 
     async def main(simulation: Simulation) -> None:
         await topic_made(simulation)

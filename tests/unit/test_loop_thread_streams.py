@@ -1,4 +1,4 @@
-"""Streams between a Trio loop and the thread beside it (`spark/5.4`)."""
+"""Streams between a Trio loop and the thread beside it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_no_more_than_the_bound_waits_for_a_slow_caller() -> None:
 
 
 def test_closing_the_iterator_cancels_the_iteration() -> None:
-    """Spark throws ``GeneratorExit`` into a read as soon as a LIMIT is reached (`spark/2.4`)."""
+    """Spark throws ``GeneratorExit`` into a read as soon as a LIMIT is reached."""
     source = Source(1_000_000)
     items = loop_thread().iterate(source.open)
     next(items)

@@ -235,7 +235,7 @@ async def test_bytes_that_come_while_nobody_looks_are_found() -> None:
 
 
 async def test_buffers_of_the_kernel_have_the_size_that_was_asked_for() -> None:
-    """At both ends (`client/NET-2`, `broker-log/A13`)."""
+    """At both ends."""
     world = RealWorld()
     sizes = {"send_buffer_bytes": 50_000, "receive_buffer_bytes": 40_000}
     listener = await world.listen("127.0.0.1", 0, **sizes)
@@ -306,7 +306,6 @@ def test_a_view_of_a_file_that_was_shortened_from_outside_is_an_error(tmp_path: 
 
 
 def test_a_write_goes_on_where_the_system_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """(`broker-log/C33`)"""
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:3], offset))
     file = OsStorage().open(str(tmp_path / "log"), create=True)
@@ -316,7 +315,6 @@ def test_a_write_goes_on_where_the_system_stopped(tmp_path: Path, monkeypatch: p
 
 
 def test_when_a_file_was_changed_can_be_read_and_set(tmp_path: Path) -> None:
-    """(`broker-log/E12`, `H18`)"""
     storage = OsStorage()
     before_ms = RealWorld().wall_ms()
     path = str(tmp_path / "log")

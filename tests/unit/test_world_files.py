@@ -64,7 +64,7 @@ def evict(path: Path) -> None:
 
 @pytest.mark.parametrize("cold", [False, True])
 async def test_parts_arrive_in_their_order_whether_from_memory_or_from_files(tmp_path: Path, cold: bool) -> None:
-    """More than a socket takes at once, from pages that are there or not (`broker-log/N03`, `N04`)."""
+    """More than a socket takes at once, from pages that are there or not."""
     data = content(6 * MIB)
     file = opened(tmp_path / "log", data)
     if cold:
@@ -107,7 +107,7 @@ class Collecting(Stream):
 
 @pytest.mark.parametrize("cold", [False, True])
 async def test_stream_that_knows_no_files_gets_their_bytes(tmp_path: Path, cold: bool) -> None:
-    """An encrypted one, for example (`broker-log/N03`)."""
+    """An encrypted one, for example."""
     data = content(MIB)
     file = opened(tmp_path / "log", data)
     if cold:
@@ -138,7 +138,7 @@ async def test_slice_keeps_its_bytes_when_its_owner_cuts_renames_removes_and_clo
 
 
 async def test_file_that_others_shortened_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    """Before it is sliced, and while it is sent (`broker-log/N03`)."""
+    """Before it is sliced, and while it is sent."""
     path = tmp_path / "log"
     file = opened(path, content(MIB))
     part = sliced(file, 0, MIB)

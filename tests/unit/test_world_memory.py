@@ -100,7 +100,7 @@ def test_an_open_file_outlives_its_name() -> None:
 
 
 def test_a_file_knows_when_it_was_changed() -> None:
-    """By reading, renaming and crashing it does not change (`broker-log/E12`)."""
+    """By reading, renaming and crashing it does not change."""
     storage = MemoryStorage()
     storage.wall_ms = lambda: 5
     file = storage.open("/d", create=True)

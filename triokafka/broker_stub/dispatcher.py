@@ -331,7 +331,7 @@ class Dispatcher:
         return answer
 
     def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
-        """The handler for a frame; None for an ApiVersions request of a version that does not exist yet (Z23)."""
+        """The handler for a frame; None for an ApiVersions request of a version that does not exist yet."""
         header = decode_request_header(frame)
         api = self._apis.get(header.api_key) or self.load(header.api_key)
         if api is None:
@@ -439,7 +439,7 @@ def _authorize(handler: Handler[Any, Any], request: Any, context: RequestContext
 def _error_response(
     handler: Handler[Any, Any], request: Any, context: RequestContext, code: int, message: str
 ) -> Response | None:
-    """The API's own answer that the whole request failed (B06)."""
+    """The API's own answer that the whole request failed."""
     if handler.on_error is not None:
         response: Response | None = handler.on_error(request, context, code, message)
         if response is not None:

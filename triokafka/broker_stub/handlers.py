@@ -141,7 +141,7 @@ class RequestContext:
         return self.broker.dispatcher.authorizer.allowed_operations(self.principal, self.peer[0], resource_type, name)
 
     def yield_slot(self) -> None:
-        """Give the handler slot back: from here on the request waits for something other than work (B07)."""
+        """Give the handler slot back: from here on the request waits for something other than work."""
         if self.slot is not None:
             self.slot.release()
 

@@ -38,7 +38,7 @@ class ImageFollower:
             broker.sockets.limits.configure_ip_rates(ip_connection_rates(image.client_quotas))
         offsets = image.topics.get(GROUP_METADATA_TOPIC)
         if offsets is not None and GROUP_METADATA_TOPIC not in delta.base.topics:
-            # The topic wins over the configuration; that it grows later must not move groups (GMD-02).
+            # The topic wins over the configuration; that it grows later must not move groups.
             broker.group_coordinator.partitions = len(offsets.partitions)
         changes = broker.replicas.apply(delta, image)
         if broker.has_group_coordinator:

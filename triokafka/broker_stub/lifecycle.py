@@ -21,9 +21,9 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 _EAGER_SECONDS: Final = 0.010
-"""Between heartbeats while the broker starts: it serves as soon as it may (KRB-09)."""
+"""Between heartbeats while the broker starts: it serves as soon as it may."""
 _LEAVING_SECONDS: Final = 0.050
-"""Before the first heartbeat after a stop was asked for and not granted at once (KRB-12)."""
+"""Before the first heartbeat after a stop was asked for and not granted at once."""
 _FIRST_BACKOFF: Final = 0.100
 
 
@@ -77,17 +77,17 @@ class Lifecycle:
         return self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN
 
     def start(self) -> None:
-        """The broker begins (KRB-03)."""
+        """The broker begins."""
         self.state = LifecycleState.STARTING
 
     def registration_answered(self, broker_epoch: int) -> float:
-        """The controller has registered the broker; a heartbeat follows at once (KRB-06)."""
+        """The controller has registered the broker; a heartbeat follows at once."""
         self._failures = 0
         self.broker_epoch = broker_epoch
         return 0.0
 
     def heartbeat_answered(self, reply: HeartbeatReply) -> float:
-        """The controller has answered a heartbeat (KRB-09 to KRB-13)."""
+        """The controller has answered a heartbeat."""
         self._failures = 0
         match self.state:
             case LifecycleState.STARTING:
@@ -108,7 +108,7 @@ class Lifecycle:
                 return self._interval
 
     def failed(self, error: errors.KafkaError) -> float:
-        """A request failed: wait, longer each time. Who is not known any more registers anew (KRB-06, KRB-14)."""
+        """A request failed: wait, longer each time. Who is not known any more registers anew."""
         if isinstance(error, errors.BrokerIdNotRegisteredError) and self.state is not LifecycleState.SHUTTING_DOWN:
             self.broker_epoch = -1
         self._failures += 1
@@ -201,7 +201,7 @@ class BrokerLifecycle:
                 await trio.sleep(self._wait)
 
     async def _communicate(self) -> errors.KafkaError | None:
-        """One request: the registration, or else a heartbeat (KRB-07). Returns why it failed."""
+        """One request: the registration, or else a heartbeat. Returns why it failed."""
         registration, core = self._registration, self._core
         if registration is None:
             raise errors.IllegalStateError("the broker was not started")

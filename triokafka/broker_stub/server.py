@@ -188,7 +188,7 @@ class Broker:
 
     @property
     def idle_share(self) -> float:
-        """How much of their time handler slots were free since the start, between 0 and 1 (B02)."""
+        """How much of their time handler slots were free since the start, between 0 and 1."""
         elapsed = self.world.now() - self._made_at
         return max(1 - self.dispatcher.busy_seconds / max(elapsed * self.sockets.slots.slots, 1e-9), 0.0)
 

@@ -44,7 +44,7 @@ class TopicCreation:
 
     async def create_missing(self, names: Sequence[str], *, charge: Charge = free_of_charge) -> None:
         """Create topics. Those that cannot be created, and why, are told in the log: who asks learns that they are not
-        there (MDC-12)."""
+        there."""
         from triokafka.protocol.api.create_topics import CreateTopicsRequest
 
         possible = [name for name in dict.fromkeys(names) if not self.name_error(name)]

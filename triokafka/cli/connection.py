@@ -158,7 +158,7 @@ def admin_options(function: F) -> F:
 
 
 def pair(option: str, text: str) -> tuple[str, str]:
-    """The two sides of NAME=VALUE; the value may contain further equals signs (CL-03)."""
+    """The two sides of NAME=VALUE; the value may contain further equals signs."""
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
         raise click.UsageError(f"{option} takes NAME=VALUE, not {text!r}.")

@@ -77,7 +77,7 @@ class Formatter(Protocol):
 
 
 class DefaultFormatter:
-    """The value, and before it what the properties ask for (FM-01).
+    """The value, and before it what the properties ask for.
 
     ``print.timestamp``, ``print.partition``, ``print.offset``, ``print.epoch``, ``print.headers``, ``print.key`` (all
     false) and ``print.value`` (true), separated by ``key.separator`` (a tab) and ended by ``line.separator`` (a new
@@ -185,7 +185,7 @@ class JsonFormatter:
 
 
 class LoggingFormatter(DefaultFormatter):
-    """As the default one, and a line of log for each record (FM-02)."""
+    """As the default one, and a line of log for each record."""
 
     def __call__(self, record: Record) -> bytes:
         logger.info("%s:%d, key:%r, value:%r", _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestamp"),
@@ -194,7 +194,7 @@ class LoggingFormatter(DefaultFormatter):
 
 
 class NoOpFormatter:
-    """Nothing, for measuring (FM-03)."""
+    """Nothing, for measuring."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         check_properties(properties, frozenset())
@@ -204,7 +204,7 @@ class NoOpFormatter:
 
 
 class ChecksumFormatter:
-    """A CRC-32C over timestamp, key and value (FM-04); with the property ``topic`` the topic's name before it."""
+    """A CRC-32C over timestamp, key and value; with the property ``topic`` the topic's name before it."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         check_properties(properties, frozenset({"topic"}))
@@ -223,7 +223,7 @@ class ChecksumFormatter:
 
 
 class OffsetsFormatter:
-    """Committed offsets, from ``__consumer_offsets`` (FM-05); other records, and those without a key, are left out."""
+    """Committed offsets, from ``__consumer_offsets``; other records, and those without a key, are left out."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         check_properties(properties, frozenset())
@@ -247,7 +247,7 @@ class OffsetsFormatter:
 
 
 class GroupMetadataFormatter:
-    """Generations of groups, from ``__consumer_offsets`` (FM-06); all other records are left out."""
+    """Generations of groups, from ``__consumer_offsets``; all other records are left out."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         check_properties(properties, frozenset())
@@ -341,7 +341,7 @@ def check_properties(properties: Mapping[str, str], known: frozenset[str]) -> No
 
 
 def truth(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """A property that is true or false; without a value, false (CL-03)."""
+    """A property that is true or false; without a value, false."""
     text = properties.get(name, str(default)).strip().lower()
     if text not in ("true", "false", ""):
         raise click.UsageError(f"--property {name} is true or false, not {text!r}.")

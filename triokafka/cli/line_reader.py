@@ -60,7 +60,7 @@ class Lines:
 
 
 class LineReader:
-    """The line is the value, unless the properties say otherwise (CP-02).
+    """The line is the value, unless the properties say otherwise.
 
     ``parse.key``: the key stands before the first ``key.separator`` (a tab). ``parse.headers``: headers stand before
     the first ``headers.delimiter`` (a tab), separated by ``headers.separator`` (a comma), each a name,

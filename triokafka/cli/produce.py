@@ -179,7 +179,7 @@ def command(
 
 
 def pairs_or_empty(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """Several NAME=VALUE, where a name alone has an empty value (CL-03)."""
+    """Several NAME=VALUE, where a name alone has an empty value."""
     return pairs(option, [text if "=" in text else f"{text}=" for text in texts])
 
 

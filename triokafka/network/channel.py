@@ -36,7 +36,7 @@ _PROBE_BYTES: Final = 64
 
 
 class ChannelState(enum.Enum):
-    """Where a channel stands. Only a ``READY`` one takes requests (`client/NET-9`, `client/NET-15`)."""
+    """Where a channel stands. Only a ``READY`` one takes requests."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -113,7 +113,7 @@ class BrokerChannel:
         return self.connection.in_flight if self.connection is not None else 0
 
     def may_connect(self, now: float) -> bool:
-        """Whether a connection attempt may start now (`client/NET-16`)."""
+        """Whether a connection attempt may start now."""
         return self.state is ChannelState.DISCONNECTED and now >= self.retry_at
 
     def is_ready(self, now: float) -> bool:
@@ -291,7 +291,7 @@ class BrokerChannel:
             self.connection.let_go()
 
     def _doubt_versions(self) -> None:
-        """The broker refused a version that it had announced: it is not what it was (`client/MOD-9`)."""
+        """The broker refused a version that it had announced: it is not what it was."""
         self._versions_doubted.set()
 
     def _set_state(self, state: ChannelState) -> None:
@@ -335,7 +335,7 @@ class BrokerChannel:
         raise self._connect_error("; ".join(tried) or f"the name {self.node.host!r} has no address")
 
     async def _addresses(self) -> list[_Address]:
-        """Where to try, in order. Names are resolved for every attempt: brokers move (`client/MOD-11`)."""
+        """Where to try, in order. Names are resolved for every attempt: brokers move."""
         host, port = self.node.host, self.node.port
         if self._config.stream_factory is not None:
             return [_Address(host, port, host)]

@@ -53,7 +53,7 @@ class NetworkClient:
     them all; whoever still waits gets `ClosedError`.
 
     Node ids below 0 are bootstrap servers. ``purpose`` names a further connection to the same broker: a consumer
-    talks to its coordinator on a connection of its own, so that long fetches do not delay heartbeats (`client/NET-3`).
+    talks to its coordinator on a connection of its own, so that long fetches do not delay heartbeats.
     """
 
     def __init__(self, config: NetworkConfig, *, world: World) -> None:
@@ -155,7 +155,7 @@ class NetworkClient:
 
     def _connection_lost(self, channel: BrokerChannel) -> None:
         if not self._closed:
-            # The broker may be gone for good, and its partitions led by another (`client/NET-23`, `client/NET-28`).
+            # The broker may be gone for good, and its partitions led by another.
             if channel.node.node_id >= 0:
                 self.request_metadata_update()
             self._directory.note_lost_connection()
@@ -173,7 +173,7 @@ class NetworkClient:
             self.request_metadata_update()
             return None
         if channel.is_ready(now):
-            # Metadata first: it may name another broker (`client/META-29`).
+            # Metadata first: it may name another broker.
             return None if self._updater.is_due(now) else channel
         self._connector.start(channel)
         return None

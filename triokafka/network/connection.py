@@ -3,7 +3,7 @@
 Three tasks serve it: one reads, one writes what could not be written at once, one watches the clock; a request starts
 none and opens no cancel scope. Answers come in the order of the requests. When the connection ends, for whatever
 reason, all requests in flight fail, the newest first, so that a caller who puts each back at the head of a queue
-restores their order (`client/NET-23`).
+restores their order.
 
 The task that watches the clock also ends a connection that has died without a word, see `triokafka.network.silence`.
 """
@@ -56,7 +56,7 @@ class Connection:
     """A connected stream to the broker ``name`` (a text for messages, as in ``broker 1 at localhost:9092``).
 
     Times are seconds on the world's clock. A request whose answer does not come within its timeout ends the connection,
-    since answers behind it cannot come either (`client/NET-30`). ``error`` says why the connection ended, ``in_flight``
+    since answers behind it cannot come either. ``error`` says why the connection ended, ``in_flight``
     how many requests are not answered yet. ``on_room`` is called when one more request may be handed over after it
     could not; ``on_version_refused`` when the broker says that it does not know the version of a request.
 
@@ -144,7 +144,7 @@ class Connection:
     def can_send(self) -> bool:
         """Whether one more request may be handed over now, without passing by those who wait for it.
 
-        The requests before it must be written: a peer that does not read gets no more of them (`client/NET-14`).
+        The requests before it must be written: a peer that does not read gets no more of them.
         """
         return (
             self.in_flight < self._max_in_flight
@@ -356,7 +356,7 @@ class Connection:
         self._in_flight.clear()
         self._outgoing.clear()
         now = self._world.now()
-        for entry in written:  # no answer was due to them: they are done, whatever ends the connection (`client/SND-9`)
+        for entry in written:  # no answer was due to them: they are done, whatever ends the connection
             entry.complete(None, None)
         for entry in reversed(failed):
             if self._hooks:
@@ -374,7 +374,7 @@ class Connection:
         return waiting
 
     async def _watch_deadlines(self) -> None:
-        """End the connection when an answer is overdue, or nobody has used it for long (`client/NET-11`).
+        """End the connection when an answer is overdue, or nobody has used it for long.
 
         Answers do not touch the alarm, so that it costs nothing per request: it looks again when it goes off.
         """

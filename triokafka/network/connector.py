@@ -49,7 +49,7 @@ class Connector:
         self._on_lost = on_lost
 
     def start(self, channel: BrokerChannel) -> None:
-        """Begin to connect, if the back-off allows it and nobody does already (`client/NET-16`)."""
+        """Begin to connect, if the back-off allows it and nobody does already."""
         if channel.may_connect(self._world.now()):
             channel.begin()
             self._tasks.start(self._serve, channel, name=f"kafka connection to {channel.name}")

@@ -76,7 +76,7 @@ class Coordinators:
         if found.error_code:
             error = for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
             if error.retriable:
-                self._request_metadata_update()  # its broker may be gone (`client/META-28`)
+                self._request_metadata_update()  # its broker may be gone
             return error
         node = Node(found.node_id, found.host, found.port)
         if not can_be_reached(node):

@@ -104,7 +104,7 @@ class BrokerDirectory:
                 connection.close(KafkaConnectionError(f"{channel.name}: silent while another connection died; closed"))
 
     def least_loaded(self) -> int | None:
-        """The broker to ask when any will do; None when all are in reconnect back-off (`client/META-24`).
+        """The broker to ask when any will do; None when all are in reconnect back-off.
 
         Connected and idle first, then the one with the fewest requests in flight, then one not connected yet, then one
         that takes no more requests for the moment. Starts at a random one, so that not all clients ask the same; of

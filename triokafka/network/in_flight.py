@@ -69,7 +69,7 @@ class InFlightRequest:
         return self.version
 
     def complete(self, response: object, error: Exception | None) -> None:
-        """Tell the caller; what it raises is logged and stops nobody else (`client/NET-20`)."""
+        """Tell the caller; what it raises is logged and stops nobody else."""
         try:
             self.on_done(response, error)
         except Exception:

@@ -72,7 +72,7 @@ class Metadata:
         return self._need_update or bool(self._new_topics)
 
     def add_listener(self, listener: Callable[[Cluster], None]) -> None:
-        """Call ``listener`` with every new snapshot, before those who wait for it wake (`client/META-16`)."""
+        """Call ``listener`` with every new snapshot, before those who wait for it wake."""
         self._listeners.append(listener)
 
     def use_topic(self, topic: str, now: float) -> bool:

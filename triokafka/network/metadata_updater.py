@@ -65,7 +65,7 @@ class MetadataUpdater:
         self._asking = False
 
     def is_due(self, now: float) -> bool:
-        """Whether a refresh should be asked for and is not yet (`client/NET-17`)."""
+        """Whether a refresh should be asked for and is not yet."""
         return not self._asking and self.metadata.time_to_next_update(now) <= 0
 
     def wake_waiters(self) -> None:
@@ -87,7 +87,7 @@ class MetadataUpdater:
                 continue
             self._attempts += 1
             self._asking = True
-            self._on_attempt()  # requests that waited behind this one may go (`client/META-29`)
+            self._on_attempt()  # requests that waited behind this one may go
             try:
                 await self._refresh_once()
             finally:

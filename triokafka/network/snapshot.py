@@ -45,13 +45,13 @@ class TopicMetadata:
 
     @cached_property
     def available(self) -> tuple[int, ...]:
-        """The partitions that have a leader (`client/META-5`)."""
+        """The partitions that have a leader."""
         return tuple(p.partition for p in self.partitions.values() if p.leader >= 0)
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """An immutable snapshot: take one and stick to it for one decision (`client/META-6`).
+    """An immutable snapshot: take one and stick to it for one decision.
 
     ``changed`` are the topics of which it may say something else than the one before; None when that may be any.
     """

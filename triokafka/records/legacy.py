@@ -26,8 +26,8 @@ class LegacyMessage(NamedTuple):
 def decode_legacy(view: memoryview, info: BatchInfo, *, check_crc: bool, max_size: int) -> list[LegacyMessage]:
     """The messages of one outer v0/v1 entry: itself, or what its compressed value holds.
 
-    In v0 the inner offsets are absolute. In v1 they count from 0, and the wrapper has the offset of the last one
-    (``broker-log/C15``). A wrapper stamped by the broker stamps all its messages (``broker-log/C18``).
+    In v0 the inner offsets are absolute. In v1 they count from 0, and the wrapper has the offset of the last one. A
+    wrapper stamped by the broker stamps all its messages.
 
     Raises:
         CorruptRecordError: lengths, checksums or offsets do not fit.

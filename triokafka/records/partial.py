@@ -153,7 +153,7 @@ class OpenedBatch:
 
 
 def empty_batch(info: BatchInfo) -> bytes:
-    """The header of a batch without its records: it keeps offsets, and what is known of its producer (Z13)."""
+    """The header of a batch without its records: it keeps offsets, and what is known of its producer."""
     attributes = info.attributes & (batch.LOG_APPEND_TIME | batch.TRANSACTIONAL | batch.CONTROL)
     return _assemble(
         info, b"", attributes, info.base_offset, info.last_offset_delta, batch.NO_TIMESTAMP, info.max_timestamp, 0

@@ -183,7 +183,7 @@ def test_an_unknown_error_says_so() -> None:
 
 
 async def test_metrics_are_there_for_prometheus_under_kafkas_names() -> None:
-    """With label values quoted (`broker-log/A37`, `Z35`)."""
+    """With label values quoted."""
     samples = [
         Sample("kafka.network:type=RequestMetrics,name=TotalTimeMs", {"request": "Fetch"}, 3.25, "0.99"),
         Sample("kafka.network:type=RequestMetrics,name=TotalTimeMs", {"request": "Fetch"}, 7, "Count"),

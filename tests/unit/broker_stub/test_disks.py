@@ -64,7 +64,7 @@ async def make_topic(node: Node) -> None:
 
 
 async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None:
-    """Produce, fetch and metadata tell it; new topics go elsewhere; a restart with the disk back heals it (`Z16`)."""
+    """Produce, fetch and metadata tell it; new topics go elsewhere; a restart with the disk back heals it."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await make_topic(node)
@@ -92,7 +92,7 @@ async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None
 
 
 async def test_a_broker_whose_last_disk_fails_stops_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    """Not before: with one that is left it goes on. After a repair, a start has what was there (`broker-log/Z16`)."""
+    """Not before: with one that is left it goes on. After a repair, a start has what was there."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await make_topic(node)
@@ -120,7 +120,7 @@ async def test_a_broker_whose_last_disk_fails_stops_and_says_why(caplog: pytest.
 
 
 async def test_a_broker_starts_without_one_of_its_disks() -> None:
-    """What was there is not made anew elsewhere (`G02`, `Z16`)."""
+    """What was there is not made anew elsewhere."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
@@ -134,7 +134,7 @@ async def test_a_broker_starts_without_one_of_its_disks() -> None:
 @pytest.mark.parametrize("is_new", [True, False])
 async def test_a_broker_starts_without_a_disk_that_cannot_be_written_or_read(is_new: bool) -> None:
     """Also where it can be locked: a new one without its `meta.properties`, or that of one that is known. Partitions
-    that are there are offline, and it is whole when the disk is back (`broker-log/G02`, `Z16`)."""
+    that are there are offline, and it is whole when the disk is back."""
     world = DiskWorld()
     if not is_new:
         async with running_node(world=world, log_dirs=TWO) as node:
@@ -158,7 +158,7 @@ async def test_a_broker_starts_without_a_disk_that_cannot_be_written_or_read(is_
 
 
 async def test_a_full_disk_is_an_answer_and_no_more() -> None:
-    """Readers read on, and when there is room again, so do writers (`F28`)."""
+    """Readers read on, and when there is room again, so do writers."""
     world = DiskWorld()
     async with running_node(world=world) as node:
         await node.create("t")
@@ -175,7 +175,7 @@ async def test_a_full_disk_is_an_answer_and_no_more() -> None:
 
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_with_flush_messages_1_an_answer_means_that_the_records_are_on_disk(acks: int) -> None:
-    """Until then nobody reads them, and the broker does other things (`F14`)."""
+    """Until then nobody reads them, and the broker does other things."""
     world = DiskWorld()
     threads: set[int] = set()
     async with running_node(world=world) as node:
@@ -218,7 +218,7 @@ async def test_a_flush_that_fails_is_the_answer_to_who_waits_for_it() -> None:
 
 
 async def test_a_log_of_no_topic_is_put_aside_at_the_start() -> None:
-    """Its deletion was known to the cluster, and not yet to the disk, when the broker died (`Z15`)."""
+    """Its deletion was known to the cluster, and not yet to the disk, when the broker died."""
     world = DiskWorld()
     async with running_node(world=world) as node:
         await node.create("t", 2)
@@ -233,7 +233,7 @@ async def test_a_log_of_no_topic_is_put_aside_at_the_start() -> None:
 async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offline(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Not empty, as if nothing had been in them; also at later starts, and until it is back (`broker-log/Z16`)."""
+    """Not empty, as if nothing had been in them; also at later starts, and until it is back."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 20)
@@ -263,7 +263,7 @@ async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offl
 
 
 async def test_partitions_of_a_directory_that_is_gone_begin_anew_where_their_topic_allows_it() -> None:
-    """At once; and the next start remembers nothing of the directory (`broker-log/Z16`)."""
+    """At once; and the next start remembers nothing of the directory."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
@@ -282,7 +282,7 @@ async def test_partitions_of_a_directory_that_is_gone_begin_anew_where_their_top
 
 
 async def test_partitions_of_a_disk_that_failed_and_was_then_taken_out_are_offline() -> None:
-    """What did not come up at one start is not forgotten at the next (`broker-log/Z16`)."""
+    """What did not come up at one start is not forgotten at the next."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
@@ -296,7 +296,7 @@ async def test_partitions_of_a_disk_that_failed_and_was_then_taken_out_are_offli
 
 
 async def test_log_that_was_removed_by_hand_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
-    """All directories are there, so it is nowhere (`broker-log/G14`)."""
+    """All directories are there, so it is nowhere."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
@@ -309,7 +309,7 @@ async def test_log_that_was_removed_by_hand_begins_anew(caplog: pytest.LogCaptur
 
 
 async def test_a_start_without_the_metadata_log_is_refused_where_there_are_logs() -> None:
-    """Nothing is put aside, and with the directory back all is as before (`broker-log/Z15`)."""
+    """Nothing is put aside, and with the directory back all is as before."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 4)
@@ -326,7 +326,7 @@ async def test_a_start_without_the_metadata_log_is_refused_where_there_are_logs(
 
 @pytest.mark.parametrize("began_before", [False, True])
 async def test_a_start_is_refused_where_another_directory_has_a_metadata_log(began_before: bool) -> None:
-    """Directories in another order would be a new, empty cluster; so it is refused, as by Kafka (`broker-log/Z15`)."""
+    """Directories in another order would be a new, empty cluster; so it is refused, as by Kafka."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO[:1]):
         pass  # no topic yet; but there may be users, quotas and configurations
@@ -341,7 +341,7 @@ async def test_a_start_is_refused_where_another_directory_has_a_metadata_log(beg
 
 
 async def test_the_configuration_of_topics_is_known_when_their_logs_are_recovered() -> None:
-    """Gaps between segments are natural where a topic is compacted, and a loss where it is not (`G12`, `I09`)."""
+    """Gaps between segments are natural where a topic is compacted, and a loss where it is not."""
     world = DiskWorld()
     async with running_node(world=world) as node:
         await node.create("t", cleanup_policy="compact", segment_ms="123456")

@@ -166,7 +166,7 @@ async def test_a_lost_answer_leaves_the_connection_as_it_is() -> None:
 
 
 async def test_a_throttled_client_is_told_how_long_to_stay_silent() -> None:
-    """KIP-219; that the connection is not read meanwhile is the processor's affair (`broker-log/Z20`)."""
+    """KIP-219; that the connection is not read meanwhile is the processor's affair."""
     async with running_node() as node:
         await node.create("t")
         node.broker.faults.arm(RequestFault(api_key=PRODUCE, throttle_ms=700))

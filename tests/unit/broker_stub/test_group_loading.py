@@ -10,7 +10,7 @@ from triokafka.world import RealWorld
 
 
 async def test_a_change_of_the_metadata_does_not_wait_for_what_is_loading_in_the_background() -> None:
-    """`cluster/GMD-21`: it may be large; only what a change itself brings, and is small, is read at once."""
+    """It may be large; only what a change itself brings, and is small, is read at once."""
     broker = Broker(BrokerConfig(), world=RealWorld())
     broker.group_coordinator.load(0, leader_epoch=0)
     change = MetadataDelta(MetadataImage())

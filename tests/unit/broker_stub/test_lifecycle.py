@@ -31,7 +31,6 @@ def core() -> Lifecycle:
 
 class TestLifecycle:
     def test_broker_catches_up_and_is_let_in(self) -> None:
-        """(`cluster/KRB-03`, KRB-06, KRB-09, KRB-10, KRB-11)"""
         life = core()
         life.start()
         assert not life.registered
@@ -45,7 +44,6 @@ class TestLifecycle:
         assert life.heartbeat_answered(SERVING) == 2.0
 
     def test_failures_wait_longer_each_time_up_to_the_session(self) -> None:
-        """(`cluster/KRB-06`, KRB-14)"""
         life = core()
         life.start()
         waits = [life.failed(errors.NotControllerError("x")) for _ in range(9)]
@@ -64,7 +62,6 @@ class TestLifecycle:
         assert not life.registered
 
     def test_stop_waits_until_the_controller_lets_the_broker_go(self) -> None:
-        """(`cluster/KRB-12`, KRB-13)"""
         life = core()
         life.start()
         life.registration_answered(5)
@@ -128,7 +125,6 @@ def someone() -> BrokerRegistration:
 
 class TestBrokerLifecycle:
     async def test_start_goes_on_until_the_broker_is_let_in(self, autojump_clock: MockClock) -> None:
-        """(`cluster/KRB-07`, KRB-08)"""
         channel = Channel(errors.DuplicateBrokerRegistrationError("still there"), 17, FENCED, SERVING)
         life, epochs = life_of(channel)
         await life.start(someone(), timeout_ms=60_000)
@@ -139,7 +135,7 @@ class TestBrokerLifecycle:
         ]
 
     async def test_start_that_takes_too_long_raises_the_last_reason(self, autojump_clock: MockClock) -> None:
-        """(`cluster/KRB-03`: initial.broker.registration.timeout.ms)"""
+        """(initial.broker.registration.timeout.ms)"""
         channel = Channel(*[errors.DuplicateBrokerRegistrationError("still there")] * 100)
         life, _ = life_of(channel)
         with pytest.raises(errors.DuplicateBrokerRegistrationError, match="still there"):
@@ -165,7 +161,6 @@ class TestBrokerLifecycle:
         assert epochs == [17, 30] and channel.beats[-1].broker_epoch == 30
 
     async def test_leaving_asks_until_it_is_granted(self, autojump_clock: MockClock) -> None:
-        """(`cluster/KRB-12`)"""
         channel = Channel(17, SERVING, SERVING, MAY_STOP)
         life, _ = life_of(channel)
         await life.start(someone(), timeout_ms=1_000)
@@ -182,7 +177,6 @@ class TestSessions:
     )
 
     async def test_broker_that_falls_silent_is_fenced_and_comes_back_with_its_next_heartbeat(self) -> None:
-        """(`cluster/KRC-18`, KRC-16, KRE-15)"""
         world = MemoryWorld()
         with trio.fail_after(10):
             async with running(world, self.CONFIG, register=False) as controller:

@@ -66,7 +66,6 @@ async def delete(node: Node, name: str) -> int:
 
 
 async def test_others_are_served_while_the_logs_of_a_large_topic_are_made() -> None:
-    """(`broker-log/A01`, `G14`)"""
     world = HeldThreads("make_logs")
     async with running_node(world=world) as node, trio.open_nursery() as nursery:
         await node.create("small")
@@ -83,7 +82,7 @@ async def test_others_are_served_while_the_logs_of_a_large_topic_are_made() -> N
 
 
 async def test_others_are_served_while_the_deletion_of_a_topic_reaches_the_disk() -> None:
-    """All partitions with one sync of the directory, and the answer waits for it (`broker-log/Z17`)."""
+    """All partitions with one sync of the directory, and the answer waits for it."""
     world = HeldThreads("sync_dir")
     async with running_node(world=world) as node, trio.open_nursery() as nursery:
         await node.create("small")
@@ -147,7 +146,6 @@ def codes_of(response: Any) -> list[int]:
 async def test_others_have_their_turn_in_the_middle_of_a_large_request(
     request_for: Callable[[int], Any], version: int
 ) -> None:
-    """(`broker-log/A01`, `A16`)"""
     bystander = Bystander()
     async with running_node() as node, trio.open_nursery() as nursery:
         await node.create("large", 10 * AT_ONCE)
@@ -192,7 +190,7 @@ def _names(count: int) -> list[str]:
 async def test_others_have_their_turn_while_very_many_names_are_looked_up(
     api: str, version: int, fields: Callable[[int], dict[str, Any]]
 ) -> None:
-    """Tools ask for all topics at once, and whoever likes for as many as fit into a request (`broker-log/A01`)."""
+    """Tools ask for all topics at once, and whoever likes for as many as fit into a request."""
     bystander = Bystander()
     async with running_node(auto_create_topics_enable=False) as node, trio.open_nursery() as nursery:
         await node.call(request("find_coordinator", {"coordinator_keys": ["g"]}), 4)
@@ -226,7 +224,7 @@ def _commit(group: str, topic: str, count: int) -> dict[str, Any]:
 async def test_others_have_their_turn_while_all_there_is_is_told(
     api: str, version: int, fields: dict[str, Any]
 ) -> None:
-    """The request is small; the answer is of many partitions, positions or groups (`broker-log/A01`)."""
+    """The request is small; the answer is of many partitions, positions or groups."""
     bystander = Bystander()
     many = 2_000
     async with running_node() as node, trio.open_nursery() as nursery:
@@ -294,7 +292,7 @@ _CHANGES: list[tuple[str, int, Callable[[int], dict[str, Any]]]] = [
 async def test_others_have_their_turn_while_very_many_things_are_changed(
     api: str, version: int, fields: Callable[[int], dict[str, Any]], exist: bool
 ) -> None:
-    """Whether that succeeds or fails (`broker-log/A01`)."""
+    """Whether that succeeds or fails."""
     bystander, taken = Bystander(), []
     async with running_node() as node, trio.open_nursery() as nursery:
         if exist:
@@ -320,7 +318,6 @@ async def test_others_have_their_turn_while_very_many_things_are_changed(
 async def test_others_have_their_turn_while_very_many_partitions_are_made(
     api: str, version: int, fields: Callable[[int], dict[str, Any]]
 ) -> None:
-    """(`broker-log/A01`)"""
     bystander, taken = Bystander(), []
     async with running_node() as node, trio.open_nursery() as nursery:
         await node.create("u")
@@ -382,7 +379,7 @@ async def test_a_change_of_more_than_ten_thousand_records_is_refused_as_a_whole(
 
 
 async def test_what_a_large_request_takes_in_memory_counts_while_it_is_worked_on() -> None:
-    """Beside its bytes, for ``queued.max.request.bytes`` (`broker-log/A16`)."""
+    """Beside its bytes, for ``queued.max.request.bytes``."""
     async with running_broker(queued_max_request_bytes=200_000_000) as broker:
         taken: list[int] = []
 
@@ -402,7 +399,6 @@ async def test_what_a_large_request_takes_in_memory_counts_while_it_is_worked_on
 
 
 async def test_others_are_served_while_a_large_answer_to_a_small_request_is_encoded() -> None:
-    """(`broker-log/A01`)"""
     world = HeldThreads("_encode")
     async with running_node(world=world) as node, trio.open_nursery() as nursery:
         await node.create("t", 1_000)
@@ -421,7 +417,6 @@ async def test_others_are_served_while_a_large_answer_to_a_small_request_is_enco
 
 @pytest.mark.parametrize("held", ["_decode", "_encode"])
 async def test_others_are_served_while_a_very_large_request_is_decoded_and_its_answer_encoded(held: str) -> None:
-    """(`broker-log/A01`)"""
     world = HeldThreads(held)
     async with running_node(world=world, auto_create_topics_enable=False) as node, trio.open_nursery() as nursery:
         answers: list[Any] = []
@@ -449,7 +444,7 @@ async def test_a_log_that_could_not_be_made_ahead_is_tried_again() -> None:
 
 
 async def test_a_log_that_cannot_be_made_leaves_the_others_alone() -> None:
-    """Its partition is offline, and says why; the data directory stays (`broker-log/Z16`)."""
+    """Its partition is offline, and says why; the data directory stays."""
     world = HeldThreads()
     async with running_node(world=world) as node:
         world.memory.inject(DiskFault("open", "*/large-3/*", errno.EMFILE, times=1000))
@@ -461,7 +456,7 @@ async def test_a_log_that_cannot_be_made_leaves_the_others_alone() -> None:
 
 
 async def test_a_topic_made_anew_does_not_inherit_offsets() -> None:
-    """What the checkpoints say is of the earlier one, which had the same partitions (`broker-log/G09`)."""
+    """What the checkpoints say is of the earlier one, which had the same partitions."""
     world = HeldThreads()
     async with running_node(world=world) as node:
         await node.create("large", MANY)
@@ -478,7 +473,6 @@ async def test_a_topic_made_anew_does_not_inherit_offsets() -> None:
 
 
 async def test_logs_of_a_large_topic_are_spread_over_the_data_directories() -> None:
-    """(`broker-log/G14`)"""
     async with running_node(world=HeldThreads(), log_dirs=("/one", "/two", "/three")) as node:
         await node.create("small", 3)
         await node.create("large", MANY)
@@ -487,7 +481,7 @@ async def test_logs_of_a_large_topic_are_spread_over_the_data_directories() -> N
 
 
 async def test_a_data_directory_that_fails_while_logs_are_made_keeps_those_that_were_begun_there() -> None:
-    """Made in another one, they would be in two when it is back, and no broker would start (`broker-log/Z16`)."""
+    """Made in another one, they would be in two when it is back, and no broker would start."""
     world, directories = HeldThreads("make_logs"), ("/one", "/two")
     async with running_node(world=world, log_dirs=directories) as node, trio.open_nursery() as nursery:
         await node.create("small", 2)
@@ -508,7 +502,6 @@ async def test_a_data_directory_that_fails_while_logs_are_made_keeps_those_that_
 
 
 async def test_others_have_their_turn_while_the_partitions_of_a_large_topic_are_opened() -> None:
-    """(`broker-log/A01`)"""
     seen = set()
     async with running_node() as node, trio.open_nursery() as nursery:
         nursery.start_soon(node.create, "large", 10 * AT_ONCE)
@@ -520,7 +513,6 @@ async def test_others_have_their_turn_while_the_partitions_of_a_large_topic_are_
 
 
 async def test_a_data_directory_that_fails_while_partitions_are_opened_fails_its_own() -> None:
-    """(`broker-log/Z16`)"""
     world, directories = HeldThreads(), ("/one", "/two")
     async with running_node(world=world, log_dirs=directories) as node, trio.open_nursery() as nursery:
         await node.create("small", 2)
@@ -540,7 +532,7 @@ async def test_a_data_directory_that_fails_while_partitions_are_opened_fails_its
 
 
 async def test_partitions_that_were_opened_before_defaults_changed_have_the_new_ones() -> None:
-    """Both changes are committed together, and both are prepared before either is applied (`broker-log/P12`)."""
+    """Both changes are committed together, and both are prepared before either is applied."""
     world = HeldThreads()
     async with running_node(world=world) as node, trio.open_nursery() as nursery:
         world.held = "run"  # the sync of the metadata log

@@ -1,4 +1,4 @@
-"""Claims about a broker's metrics (`broker-log/A37`, `Z35`, `security-metrics-tools/KM-05`, `KM-14`)."""
+"""Claims about a broker's metrics."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_requests_are_counted_by_api_version_and_error() -> None:
 
 
 async def test_idle_share_of_handlers_is_near_one_where_nothing_happens() -> None:
-    """And never outside of 0 to 1 (`broker-log/B02`)."""
+    """And never outside of 0 to 1."""
     async with running_node() as node:
         assert 0 <= node.broker.idle_share <= 1
         await node.call(MetadataRequest(topics=[]), 9)
@@ -52,7 +52,7 @@ async def test_idle_share_of_handlers_is_near_one_where_nothing_happens() -> Non
 
 
 async def test_traffic_is_counted_where_records_are_taken_and_given() -> None:
-    """What followers read counts apart (`broker-log/O28`)."""
+    """What followers read counts apart."""
     async with running_node() as node:
         await node.create("t")
         sent = batch(b"a", b"b", b"c")
@@ -76,7 +76,7 @@ async def test_traffic_is_counted_where_records_are_taken_and_given() -> None:
 
 
 async def test_groups_and_positions_are_counted() -> None:
-    """(`security-metrics-tools/KM-13`, cluster section 19: group state counts)"""
+    """(cluster section 19: group state counts)"""
     async with running_node(group_initial_rebalance_delay_ms=0) as node:
         await node.create("t", partitions=3)
         await stable(node, "steady")
@@ -114,7 +114,6 @@ async def test_groups_and_positions_are_counted() -> None:
 
 
 async def test_waiting_requests_time_outs_and_sessions_are_told(autojump_clock: object) -> None:
-    """(`broker-log/K12`, `P19`)"""
     async with running_node(max_incremental_fetch_session_cache_slots=1) as node:
         await node.create("t", partitions=2)
         await node.call(node.fetch_request("t", [0], session_epoch=0), 11)

@@ -44,7 +44,7 @@ def still_online(node: Node) -> bool:
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
 async def test_a_segment_that_cannot_be_begun_is_begun_by_the_next_append(code: int) -> None:
-    """The append that would have rolled is refused, and nothing of it is in the log (`broker-log/Z16`)."""
+    """The append that would have rolled is refused, and nothing of it is in the log."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     async with running_node(world=world) as node:
@@ -62,7 +62,7 @@ async def test_a_segment_that_cannot_be_begun_is_begun_by_the_next_append(code: 
 
 @pytest.mark.parametrize("path", ["*.index", "*.timeindex", "*.snapshot*", "*leader-epoch*"])
 async def test_files_beside_the_records_that_cannot_be_opened_cost_nothing_that_was_acknowledged(path: str) -> None:
-    """Through rolls, and a start after a kill (`broker-log/I05`)."""
+    """Through rolls, and a start after a kill."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     async with running_node(world=world) as node:
@@ -88,7 +88,7 @@ async def test_files_beside_the_records_that_cannot_be_opened_cost_nothing_that_
 
 
 async def test_a_log_whose_file_cannot_be_opened_for_reading_is_read_later() -> None:
-    """A file that was closed to make room for others (`broker-log/Z16`)."""
+    """A file that was closed to make room for others."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     async with running_node(world=world) as node:
@@ -104,7 +104,6 @@ async def test_a_log_whose_file_cannot_be_opened_for_reading_is_read_later() -> 
 
 
 async def test_checkpoints_that_cannot_be_written_are_written_later() -> None:
-    """(`broker-log/G09`)"""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     async with running_node(world=world) as node:
@@ -125,7 +124,7 @@ async def test_checkpoints_that_cannot_be_written_are_written_later() -> None:
 
 
 async def test_a_partition_whose_log_could_not_be_made_is_there_when_files_are() -> None:
-    """Without a restart: who asks for it has it tried again (`broker-log/Z16`)."""
+    """Without a restart: who asks for it has it tried again."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     async with running_node(world=world) as node:
@@ -145,7 +144,7 @@ async def test_a_partition_whose_log_could_not_be_made_is_there_when_files_are()
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
 @pytest.mark.parametrize("partitions", [1, 10])
 async def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(code: int, partitions: int) -> None:
-    """What is left of it in one data directory and a log in another would keep the broker from starting (`G14`)."""
+    """What is left of it in one data directory and a log in another would keep the broker from starting."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     directories = ("/one", "/two")
@@ -186,7 +185,7 @@ class HealedByTheStart(RealWorld):
 
 
 async def test_logs_that_could_not_be_opened_at_the_start_are_left_alone_until_the_next() -> None:
-    """That their partitions are led again does not make them anew (`broker-log/Z16`)."""
+    """That their partitions are led again does not make them anew."""
     world = HealedByTheStart()
     async with running_node(world=world) as node:
         await node.create("t", 10)
@@ -205,7 +204,7 @@ async def test_logs_that_could_not_be_opened_at_the_start_are_left_alone_until_t
 
 
 async def test_who_asks_for_metadata_has_what_could_not_be_made_tried_again() -> None:
-    """A client asks no more of a partition that has no leader (`broker-log/Z16`)."""
+    """A client asks no more of a partition that has no leader."""
     world = memory_world()
     assert isinstance(world.storage, MemoryStorage)
     async with running_node(world=world) as node:

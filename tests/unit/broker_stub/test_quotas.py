@@ -1,4 +1,4 @@
-"""Claims about client quotas (`broker-log/B09`, `Z24`, `O26`; `security-metrics-tools/QT-01`, KIP-13, 124, 219)."""
+"""Claims about client quotas (KIP-13, 124, 219)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def quotas_of(*entries: tuple[QuotaEntity, float], kind: QuotaKind = PRODUCE) ->
 
 
 def test_a_rate_is_over_ten_whole_windows_at_least() -> None:
-    """So that a client that just began is not held back for its first bytes (`security-metrics-tools/GV-09`)."""
+    """So that a client that just began is not held back for its first bytes."""
     rate = Rate(11, 1)
     assert rate.measure(5.0) == (0.0, 1)
     rate.record(1000, 5.0)
@@ -70,7 +70,7 @@ def test_what_is_older_than_all_windows_does_not_count() -> None:
 
 
 def test_the_delay_brings_the_rate_down_to_the_quota() -> None:
-    """200 kB/s against 100 kB/s over 10 s is 10 s (`security-metrics-tools/GV-09`, `broker-log/B09`)."""
+    """200 kB/s against 100 kB/s over 10 s is 10 s."""
     quotas = quotas_of((entity(user="u"), 100_000))
     assert quotas.record(PRODUCE, "u", "c", 1_000_000, 50.0) == 0
     assert quotas.record(PRODUCE, "u", "c", 1_000_000, 50.0) == 10_000
@@ -87,7 +87,7 @@ def test_no_delay_is_longer_than_an_answer_can_say(quota: float) -> None:
 
 
 def test_what_is_taken_back_was_never_there() -> None:
-    """A throttled fetch answers nothing (`broker-log/O26`)."""
+    """A throttled fetch answers nothing."""
     quotas = quotas_of((entity(client="c"), 100), kind=FETCH)
     assert quotas.record(FETCH, "u", "c", 3000, 1.0) == 20_000
     quotas.take_back(FETCH, "u", "c", 3000, 1.0)
@@ -106,7 +106,7 @@ def test_time_costs_one_window_of_silence_at_most() -> None:
 
 
 def test_the_most_specific_quota_holds() -> None:
-    """User and client id before user before client id, names before defaults (`security-metrics-tools/MD-18`)."""
+    """User and client id before user before client id, names before defaults."""
     order = [
         entity(user="u", client="c"),
         entity(user="u", client=None),
@@ -136,7 +136,7 @@ def test_who_shares_a_quota_shares_its_rate() -> None:
 
 
 def test_a_changed_quota_holds_at_once() -> None:
-    """Without a restart (`security-metrics-tools/QT-01`)."""
+    """Without a restart."""
     quotas = quotas_of((entity(user="u"), 100))
     assert quotas.record(PRODUCE, "u", "a", 2000, 1.0) == 10_000
     quotas.configure({entity(user="u"): {PRODUCE.value: 1000.0}})
@@ -286,7 +286,7 @@ def throttle_of(answer: bytes, response_type: Any, version: int) -> int:
 
 
 async def test_a_producer_over_its_quota_is_answered_at_once_and_then_not_read() -> None:
-    """KIP-219: the records are appended, the answer says how long, the next request waits (`broker-log/Z20`, `Y14`)."""
+    """KIP-219: the records are appended, the answer says how long, the next request waits."""
     async with running_node() as node:
         await node.create("t")
         await alter(node, entity(client=None), producer_byte_rate=10_000.0)
@@ -302,7 +302,7 @@ async def test_a_producer_over_its_quota_is_answered_at_once_and_then_not_read()
 
 
 async def test_acks_0_is_throttled_though_nothing_is_answered() -> None:
-    """Only the connection tells, which is read again without an answer (`broker-log/A33`, `A18`, `A30`)."""
+    """Only the connection tells, which is read again without an answer."""
     async with running_node() as node:
         await node.create("t")
         await alter(node, entity(user="ANONYMOUS"), producer_byte_rate=10_000.0)
@@ -318,7 +318,7 @@ async def test_acks_0_is_throttled_though_nothing_is_answered() -> None:
 
 
 async def test_a_consumer_over_its_quota_gets_an_empty_answer_and_loses_nothing() -> None:
-    """In a session the epoch is used up, and the next fetch has the records (`broker-log/O26`, `P13`, `M14`)."""
+    """In a session the epoch is used up, and the next fetch has the records."""
     async with running_node() as node:
         await node.create("t")
         await node.produce("t", batch(b"x" * 3000))
@@ -347,7 +347,7 @@ async def test_a_consumer_over_its_quota_gets_an_empty_answer_and_loses_nothing(
 
 
 async def test_other_brokers_are_never_held_back() -> None:
-    """Whatever the quota of clients is (`broker-log/B09`, `O25`)."""
+    """Whatever the quota of clients is."""
     async with running_node() as node:
         await node.create("t")
         await node.produce("t", batch(b"x" * 3000))
@@ -363,7 +363,7 @@ async def test_other_brokers_are_never_held_back() -> None:
 
 
 async def test_a_fetch_is_cut_to_what_its_quota_lets_through() -> None:
-    """More than ten windows' worth would be throttled for ever (`broker-log/Z24`)."""
+    """More than ten windows' worth would be throttled for ever."""
     async with running_node() as node:
         await node.create("t")
         for _ in range(10):

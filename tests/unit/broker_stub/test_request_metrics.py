@@ -1,4 +1,4 @@
-"""Claims about what requests cost, as the broker counts it (`broker-log/A32`, `security-metrics-tools/KM-05`)."""
+"""Claims about what requests cost, as the broker counts it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def test_api_that_was_never_asked_for_has_metrics_of_nothing() -> None:
 
 
 def test_fetch_of_a_consumer_counts_once_though_it_is_under_two_names() -> None:
-    """(`security-metrics-tools/KM-05`)."""
     metrics = RequestMetrics()
     for name in ("Fetch", "FetchConsumer", "Produce"):
         metrics.api(name).record(0, times(1))

@@ -1,4 +1,4 @@
-"""What is printed of a record (`security-metrics-tools/FM-01` to FM-06)."""
+"""What is printed of a record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def printed(name: str = "default", record_: ConsumerRecord | None = None, **prop
 
 
 def test_value_alone_is_printed_unless_told_otherwise() -> None:
-    """(ER-14)"""
     assert printed() == b"v\n"
     assert printed(record_=record(value=None)) == b"null\n"
     assert printed(record_=record(value=None), null_literal="") == b"\n"
@@ -52,7 +51,6 @@ def test_logging_formatter_also_logs(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_checksum_depends_on_every_part() -> None:
-    """(FM-04)"""
     sums = {
         printed("checksum", one)
         for one in (
@@ -69,7 +67,6 @@ def test_checksum_depends_on_every_part() -> None:
 
 
 def test_offsets_formatter_shows_commits_and_tombstones_only() -> None:
-    """(FM-05)"""
     key = OffsetCommitKey(group="g", topic="t", partition=1).encode_versioned(1)
     value = OffsetCommitValue(offset=9, leader_epoch=2, metadata="m", commit_timestamp=77).encode_versioned(3)
     assert printed("offsets", record(key, value)) == (
@@ -81,7 +78,6 @@ def test_offsets_formatter_shows_commits_and_tombstones_only() -> None:
 
 
 def test_group_metadata_formatter_shows_generations_only() -> None:
-    """(FM-06)"""
     key = GroupMetadataKey(group="g").encode_versioned(2)
     member = MemberMetadata(member_id="m-1", client_id="c", client_host="/h")
     value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", leader="m-1", members=[member])

@@ -1,4 +1,4 @@
-"""From lines to records (`security-metrics-tools/CP-02`)."""
+"""From lines to records."""
 
 from __future__ import annotations
 
@@ -105,7 +105,6 @@ class Upper:
 
 
 def test_pairs_may_have_equal_signs_and_brackets() -> None:
-    """(CL-03)"""
     assert pair("-X", "a=b=c") == ("a", "b=c")
     with pytest.raises(click.UsageError, match="takes NAME=VALUE"):
         pair("-X", "=b")

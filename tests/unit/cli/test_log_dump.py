@@ -78,7 +78,7 @@ class Dump:
 
 @pytest.mark.parametrize("kind", ["a named pipe", "a device"])
 def test_what_is_no_file_is_refused_and_not_waited_for(directory: Path, dump: Dump, kind: str) -> None:
-    """Named itself, found in a directory, or beside an index (`security-metrics-tools/DL-01`)."""
+    """Named itself, found in a directory, or beside an index."""
     path = directory / f"{BASE}.log"
     path.unlink()
     with ExitStack() as opened:
@@ -94,7 +94,6 @@ def test_what_is_no_file_is_refused_and_not_waited_for(directory: Path, dump: Du
 
 
 def test_batches_are_printed_with_what_their_headers_say(directory: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/DL-01`, `DL-02`, `MD-14`)"""
     assert dump(directory / f"{BASE}.log") == 0
     assert dump.out[:2] == [f"Dumping {directory}/{BASE}.log", "Log starting offset: 0"]
     second = dump.out[3]
@@ -110,7 +109,6 @@ def test_batches_are_printed_with_what_their_headers_say(directory: Path, dump: 
 
 
 def test_records_are_printed_with_key_and_value_when_asked_for(directory: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/DL-02`)"""
     assert dump("--files", directory / f"{BASE}.log", "--print-data-log") == 0
     lines = [line for line in dump.out if line.startswith("|")]
     assert lines[2] == (
@@ -141,7 +139,6 @@ def test_directory_stands_for_all_files_of_the_log(directory: Path, dump: Dump) 
 
 
 def test_file_of_another_kind_is_left_alone(tmp_path: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/DL-01`)"""
     (tmp_path / "notes.txt").write_text("not of a log")
     assert dump(tmp_path / "notes.txt") == 0
     assert "Not looked at" in dump.err
@@ -170,7 +167,6 @@ def test_reader_that_goes_away_is_no_damage_of_the_log(directory: Path, monkeypa
 
 
 def test_index_that_agrees_with_its_log_is_printed(directory: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/DL-05`)"""
     assert dump(directory / f"{BASE}.index", directory / f"{BASE}.timeindex") == 0
     assert [line.split()[0] for line in dump.out if not line.startswith("Dumping")][:1] == ["offset:"]
     assert any(line.startswith(f"timestamp: {NOW // 1000}") for line in dump.out)
@@ -182,7 +178,6 @@ def test_index_that_agrees_with_its_log_is_printed(directory: Path, dump: Dump) 
 
 @pytest.mark.parametrize("kind", ["index", "timeindex"])
 def test_index_that_does_not_agree_with_its_log_is_told(directory: Path, dump: Dump, kind: str) -> None:
-    """(`security-metrics-tools/DL-05`)"""
     path = directory / f"{BASE}.{kind}"
     data = bytearray(path.read_bytes())
     data[3 if kind == "index" else 7] += 1
@@ -192,7 +187,7 @@ def test_index_that_does_not_agree_with_its_log_is_told(directory: Path, dump: D
 
 
 def test_index_of_garbage_is_told_of_entry_by_entry(directory: Path, dump: Dump) -> None:
-    """Positions before the file's beginning among them (`security-metrics-tools/DL-05`)."""
+    """Positions before the file's beginning among them."""
     path = directory / f"{BASE}.index"
     path.write_bytes(struct.pack(">iiii", 1, -5, 2, 2**31 - 1))
     assert dump(path) == 1
@@ -201,7 +196,6 @@ def test_index_of_garbage_is_told_of_entry_by_entry(directory: Path, dump: Dump)
 
 
 def test_zeros_of_an_index_that_was_made_larger_in_advance_are_no_entries(directory: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/DL-05`)"""
     path = directory / f"{BASE}.index"
     path.write_bytes(path.read_bytes() + bytes(80))
     assert dump(path) == 0
@@ -247,7 +241,7 @@ def test_files_that_come_and_go_belong_together(directory: Path, dump: Dump, suf
     ],
 )
 def test_name_that_only_looks_like_that_of_a_log_is_told(directory: Path, dump: Dump, name: str) -> None:
-    """Where the log begins is not known then (`security-metrics-tools/DL-01`, `security-metrics-tools/DL-02`)."""
+    """Where the log begins is not known then."""
     (directory / name).write_bytes((directory / f"{BASE}.log").read_bytes())
     assert dump(directory / name) == 1
     assert dump.out == []
@@ -257,7 +251,7 @@ def test_name_that_only_looks_like_that_of_a_log_is_told(directory: Path, dump: 
 
 
 def test_bytes_behind_the_last_whole_batch_are_counted(directory: Path, dump: Dump) -> None:
-    """A running broker may be in the middle of a write (`security-metrics-tools/DL-04`, `broker-log/C36`)."""
+    """A running broker may be in the middle of a write."""
     path = directory / f"{BASE}.log"
     path.write_bytes(path.read_bytes()[:-10])
     assert dump(path) == 0
@@ -268,7 +262,7 @@ def test_bytes_behind_the_last_whole_batch_are_counted(directory: Path, dump: Du
 
 @pytest.mark.parametrize("kept", [1, 7, 8, 11, 12, 16, 17, 60])
 def test_batch_that_is_not_all_there_yet_is_no_damage(directory: Path, dump: Dump, kept: int) -> None:
-    """Wherever the broker is in writing it (`security-metrics-tools/DL-01`, `security-metrics-tools/DL-04`)."""
+    """Wherever the broker is in writing it."""
     path = directory / f"{BASE}.log"
     whole = path.read_bytes()
     next_one = encode_batch([(NOW, b"k", b"v" * 500, ())], base_offset=1_000)
@@ -296,7 +290,7 @@ def test_length_that_is_destroyed_is_damage_and_valid_batches_behind_it_are_coun
 def test_zeros_of_a_log_that_was_made_larger_in_advance_are_no_damage(
     directory: Path, dump: Dump, before: bool
 ) -> None:
-    """``preallocate`` (`security-metrics-tools/DL-04`)."""
+    """``preallocate``."""
     path = directory / f"{BASE}.log"
     path.write_bytes((path.read_bytes() if before else b"") + bytes(100_000))
     assert dump(path) == 0
@@ -318,7 +312,6 @@ GARBAGE = [
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_file_that_holds_something_else_is_damaged(tmp_path: Path, dump: Dump, garbage: bytes) -> None:
-    """(`security-metrics-tools/DL-04`)"""
     path = tmp_path / f"{BASE}.log"
     path.write_bytes(garbage)
     assert dump(path, "--print-data-log") == 1
@@ -329,7 +322,7 @@ def test_file_that_holds_something_else_is_damaged(tmp_path: Path, dump: Dump, g
 
 @pytest.mark.parametrize("garbage", [*GARBAGE, bytes(7) + b"\1" + (100).to_bytes(4, "big") + bytes(4) + b"\2"])
 def test_what_can_be_read_before_the_damage_is_printed(directory: Path, dump: Dump, garbage: bytes) -> None:
-    """Also where a batch seems to begin whose offset was there before (`security-metrics-tools/DL-04`)."""
+    """Also where a batch seems to begin whose offset was there before."""
     path = directory / f"{BASE}.log"
     assert dump(path, "--print-data-log") == 0
     good = dump.out
@@ -341,7 +334,6 @@ def test_what_can_be_read_before_the_damage_is_printed(directory: Path, dump: Du
 
 
 def test_batch_whose_checksum_does_not_match_is_told_and_the_next_one_printed(directory: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/DL-02`)"""
     path = directory / f"{BASE}.log"
     data = bytearray(path.read_bytes())
     data[70] ^= 1
@@ -353,7 +345,7 @@ def test_batch_whose_checksum_does_not_match_is_told_and_the_next_one_printed(di
 
 
 def test_gaps_between_offsets_are_told_and_are_no_failure(tmp_path: Path, dump: Dump) -> None:
-    """Compaction leaves them (`security-metrics-tools/DL-03`)."""
+    """Compaction leaves them."""
     path = tmp_path / f"{BASE}.log"
     batches = [encode_batch([(NOW, b"k", b"v", ())], base_offset=offset) for offset in (0, 1, 5, 9)]
     path.write_bytes(b"".join(batches))
@@ -374,13 +366,11 @@ def test_offsets_that_go_back_are_wrong(tmp_path: Path, dump: Dump, options: tup
 
 
 def test_batch_larger_than_the_limit_is_not_read(directory: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/DL-02`, `broker-log/C36`)"""
     assert dump(directory / f"{BASE}.log", "--max-message-size", 70) == 1
     assert "is above --max-message-size; what is behind it was not looked at" in dump.err
 
 
 def test_only_so_many_bytes_are_looked_at(directory: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/MD-14`)"""
     assert dump(directory / f"{BASE}.log", "--max-bytes", 200) == 0
     assert sum(line.startswith("baseOffset") for line in dump.out) == 2 or "limit of --max-bytes" in dump.out[-1]
 
@@ -392,7 +382,6 @@ def test_missing_file_is_told_and_the_others_are_printed(directory: Path, dump: 
 
 
 def test_records_of_the_offsets_topic_are_decoded(tmp_path: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/DL-02`)"""
     committed = stored.CommittedOffset(17, 2, "here", NOW)
     record = stored.encode(stored.OffsetChange(stored.OffsetKey("readers", "orders", 3), committed))
     gone = stored.encode(stored.GroupChange("readers", None))
@@ -408,7 +397,7 @@ def test_records_of_the_offsets_topic_are_decoded(tmp_path: Path, dump: Dump) ->
 
 
 def test_records_of_consumer_groups_are_decoded_as_kafkas_tool_does(tmp_path: Path, dump: Dump) -> None:
-    """Tagged fields only when they were written, ids and bytes in base64 (`security-metrics-tools/DL-02`, KIP-848)."""
+    """Tagged fields only when they were written, ids and bytes in base64 (KIP-848)."""
     epoch = stored.encode(EpochChange("readers", (3, 0)))
     member = ConsumerGroupMemberMetadataValue(
         client_id="c",

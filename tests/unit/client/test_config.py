@@ -136,7 +136,6 @@ def test_impossible_values_and_combinations_are_refused_when_the_producer_is_mad
     ],
 )
 def test_names_of_old_kafka_and_of_other_clients_are_refused_with_the_name_here(old: str, new: str) -> None:
-    """(`client/CFG-1`)"""
     with pytest.raises(ConfigurationError, match=f"{old!r} is not an option of the producer: here it is {new!r}"):
         ProducerOptions.parse({old: 1})
 
@@ -168,7 +167,6 @@ KAFKA_4_PRODUCER = """
 
 @pytest.mark.parametrize("name", KAFKA_4_PRODUCER.split())
 def test_every_producer_option_of_kafka_4_is_here_or_is_refused_with_a_reason(name: str) -> None:
-    """(`client/CFG-1`)"""
     known = {option for option, _, _ in ProducerOptions.describe()}
     with pytest.raises(ConfigurationError) as caught:
         ProducerOptions.parse({name if "." in name else name.upper(): None})
@@ -194,7 +192,6 @@ def test_what_nobody_gave_follows_what_was_given() -> None:
 
 
 def test_options_keep_what_the_user_said() -> None:
-    """(`client/CFG-3`)"""
     given = {"acks": "all", "bootstrap_servers": "h"}
     options = ProducerOptions.parse(given)
     assert options.given == given
@@ -202,7 +199,6 @@ def test_options_keep_what_the_user_said() -> None:
 
 
 def test_the_books_defaults_are_one_option_away_and_give_way_to_others() -> None:
-    """(`client/MOD-26`, `client/CFG-1`)"""
     book = ProducerOptions.parse({"defaults": "kafka-0.10"})
     assert (book.acks, book.retries, book.linger_ms, book.idempotent) == (1, 0, 0, False)
     assert (book.batch_size, book.buffer_memory, book.max_request_size) == (16_384, 33_554_432, 1_048_576)
@@ -217,7 +213,6 @@ def test_the_books_defaults_are_one_option_away_and_give_way_to_others() -> None
 
 
 def test_the_books_consumer_defaults_as_well() -> None:
-    """(`client/MOD-26`, `client/CFG-2`)"""
     book = ConsumerOptions.parse({"defaults": "kafka-0.10"})
     assert (book.session_timeout_ms, book.request_timeout_ms, book.max_poll_records) == (30_000, 40_000, 2**31 - 1)
     assert book.partition_assignment_strategy == ("range",)
@@ -230,7 +225,6 @@ def test_profiles_hold_only_options_that_exist_with_values_that_pass() -> None:
 
 
 def test_idempotence_is_on_unless_other_options_rule_it_out() -> None:
-    """(`client/MOD-2`)"""
     assert ProducerOptions.parse({}).idempotent
     assert not ProducerOptions.parse({"enable_idempotence": False}).idempotent
     assert not ProducerOptions.parse({"acks": 1}).idempotent
@@ -239,7 +233,6 @@ def test_idempotence_is_on_unless_other_options_rule_it_out() -> None:
 
 
 def test_defaults_are_those_of_kafka_4() -> None:
-    """(`client/MOD-26`)"""
     options = ProducerOptions.parse({})
     assert (options.acks, options.linger_ms, options.batch_size, options.buffer_memory) == (-1, 5, 16_384, 33_554_432)
     assert (options.delivery_timeout_ms, options.max_block_ms, options.request_timeout_ms) == (120_000, 60_000, 30_000)
@@ -293,7 +286,6 @@ JUNK: list[Any] = [
 
 @pytest.mark.parametrize("option", [name for name, _, _ in ProducerOptions.describe()])
 def test_no_value_of_an_option_is_worse_than_a_configuration_error_that_names_it(option: str) -> None:
-    """(`client/CFG-1`, `client/CFG-3`)"""
     for value in JUNK:
         try:
             triokafka.Producer(**{option: value})
@@ -302,12 +294,11 @@ def test_no_value_of_an_option_is_worse_than_a_configuration_error_that_names_it
 
 
 def test_heartbeats_must_come_within_the_session_timeout() -> None:
-    """(`client/CON-12`)"""
     with pytest.raises(ConfigurationError, match="must be less than"):
         ConsumerOptions.parse({"heartbeat_interval_ms": 50_000})
 
 
 def test_share_groups_are_refused_with_what_there_is() -> None:
-    """They are optional, and not there (`client/MOD-29`)"""
+    """They are optional, and not there"""
     with pytest.raises(ConfigurationError, match="one of 'classic', 'consumer'"):
         ConsumerOptions.parse({"group_protocol": "share"})

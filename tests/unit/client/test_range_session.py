@@ -42,7 +42,7 @@ async def offsets(reader: RangeReader) -> list[int]:
 
 @simulated
 async def test_readers_one_after_the_other_share_connections() -> None:
-    """`spark/5.4`: a Spark worker reads for many tasks."""
+    """A Spark worker reads for many tasks."""
     cluster, broker, options = await started(2)
     cluster.write("t", 0, numbers(0, 30))
     cluster.write("t", 1, numbers(0, 30))

@@ -253,7 +253,6 @@ async def test_an_error_of_one_partition_waits_for_the_rows_of_another() -> None
 
 @simulated
 async def test_a_cancelled_read_loses_nothing() -> None:
-    """(`client/TRI-6`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 30))
     async with RangeReader({T0: (0, 30)}, batch_rows=10, **options) as reader:

@@ -59,14 +59,12 @@ PAIRS: list[tuple[Any, Any, Any, bytes]] = [
 def test_built_in_types_have_javas_bytes_and_come_back(
     serializer: Serializer[Any], deserializer: Deserializer[Any], value: Any, data: bytes
 ) -> None:
-    """(`client/SER-3`, `client/SER-2`)"""
     assert serializer.serialize("t", value) == data
     assert deserializer.deserialize("t", data) == value
 
 
 @pytest.mark.parametrize("value", [b"a", bytearray(b"a"), memoryview(b"a")])
 def test_every_kind_of_bytes_is_bytes(value: Any) -> None:
-    """(`client/SER-3`)"""
     assert BytesSerializer().serialize("t", value) == b"a"
 
 
@@ -88,7 +86,6 @@ def test_every_kind_of_bytes_is_bytes(value: Any) -> None:
     ],
 )
 def test_what_a_serializer_does_not_take_is_named(serializer: Serializer[Any], value: Any, message: str) -> None:
-    """(`client/SER-4`)"""
     with pytest.raises(SerializationError, match=message):
         serializer.serialize("t", value)
 
@@ -126,7 +123,6 @@ def test_json_has_no_nan_and_no_infinity(value: float) -> None:
     ],
 )
 def test_text_takes_its_encoding_when_it_is_configured(config: dict[str, str], encoding: str) -> None:
-    """(`client/SER-3`)"""
     serializer = StringSerializer()
     serializer.configure(config, is_key=True)
     assert serializer.encoding == encoding

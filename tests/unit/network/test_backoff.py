@@ -1,4 +1,4 @@
-"""Waits that grow (`client/MOD-10`)."""
+"""Waits that grow."""
 
 from __future__ import annotations
 

@@ -105,7 +105,6 @@ async def test_leaving_cancelled_at_any_checkpoint_ends_every_task_and_wakes_eve
 
 @simulated
 async def test_waiters_of_one_connection_attempt_share_it_and_one_may_go() -> None:
-    """(`client/NET-16`, `client/CNC-16`)"""
     async with client_of(nodes=1) as (cluster, client):
         answers: list[Any] = []
 

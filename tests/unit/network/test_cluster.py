@@ -52,7 +52,6 @@ ASK = MetadataRequest(topics=[])
 
 @simulated
 async def test_entering_connects_nothing_and_the_first_request_does() -> None:
-    """(`client/CNC-1`)"""
     async with client_of() as (cluster, client):
         await trio.sleep(1000)
         assert cluster.brokers[1].connection_count == 0
@@ -64,7 +63,6 @@ async def test_entering_connects_nothing_and_the_first_request_does() -> None:
 
 @simulated
 async def test_unreachable_brokers_are_named_with_address_and_reason() -> None:
-    """(`client/CNC-8`)"""
     nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
     async with client_of(bootstrap=nobody) as (_, client):
         with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1:1: .*refused.*127\.0\.0\.1:2: .*refused"):
@@ -105,7 +103,7 @@ class _ManyAddresses(RealWorld):
 
 @simulated
 async def test_every_address_of_a_name_is_tried() -> None:
-    """KIP-302, KIP-601, KIP-602 (`client/MOD-11`)"""
+    """KIP-302, KIP-601, KIP-602"""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -124,7 +122,6 @@ async def test_every_address_of_a_name_is_tried() -> None:
 
 @simulated
 async def test_reconnecting_backs_off_more_and_more() -> None:
-    """(`client/NET-16`, `client/MOD-10`)"""
     async with client_of(reconnect_backoff_ms=100, reconnect_backoff_max_ms=1600) as (cluster, client):
         await client.send(-1, ASK)
         cluster.brokers[1].stop()
@@ -152,7 +149,7 @@ async def test_broker_that_comes_back_is_used_again() -> None:
 
 @simulated
 async def test_bootstrap_servers_are_asked_again_when_every_known_broker_is_gone() -> None:
-    """KIP-899 (`client/NET-29`, `client/MOD-23`)"""
+    """KIP-899"""
     simulation = current_simulation()
     spare_port = 45_000
     async with client_of(nodes=2, bootstrap=[("127.0.0.1", 40_000), ("127.0.0.1", spare_port)]) as (cluster, client):
@@ -169,7 +166,6 @@ async def test_bootstrap_servers_are_asked_again_when_every_known_broker_is_gone
 
 @simulated
 async def test_idle_connected_broker_is_preferred() -> None:
-    """(`client/META-24`, `client/CNC-23`)"""
     async with client_of(nodes=3) as (cluster, client):
         await client.refresh_metadata()
         await client.send(2, ASK)
@@ -185,7 +181,7 @@ async def test_idle_connected_broker_is_preferred() -> None:
 
 @simulated
 async def test_version_is_the_newest_that_both_know() -> None:
-    """KIP-35 (`client/MOD-9`)"""
+    """KIP-35"""
     async with client_of() as (cluster, client):
         cluster.brokers[1].api_versions[3] = (4, 8)
         asked: list[int] = []
@@ -238,7 +234,6 @@ async def test_upgraded_broker_is_asked_again_what_it_speaks() -> None:
 
 @simulated
 async def test_silent_broker_costs_one_request_timeout_and_then_a_new_connection() -> None:
-    """(`client/NET-30`)"""
     async with client_of(request_timeout_ms=2000) as (cluster, client):
         await client.send(-1, ASK)
         cluster.brokers[1].script(MetadataRequest, SILENCE)
@@ -249,7 +244,6 @@ async def test_silent_broker_costs_one_request_timeout_and_then_a_new_connection
 
 @simulated
 async def test_lost_connection_has_the_metadata_refreshed() -> None:
-    """(`client/META-28`, `client/NET-23`)"""
     async with client_of() as (cluster, client):
         await client.refresh_metadata()
         await client.send(1, ASK)
@@ -261,7 +255,6 @@ async def test_lost_connection_has_the_metadata_refreshed() -> None:
 
 @simulated
 async def test_metadata_is_refreshed_periodically() -> None:
-    """(`client/META-17`)"""
     async with client_of(metadata_max_age_ms=10_000) as (_, client):
         await client.refresh_metadata()
         version = client.metadata.version
@@ -271,7 +264,6 @@ async def test_metadata_is_refreshed_periodically() -> None:
 
 @simulated
 async def test_only_one_metadata_request_is_in_flight() -> None:
-    """(`client/META-21`)"""
     async with client_of(request_timeout_ms=60_000, connections_max_silence_ms=-1) as (cluster, client):
         await client.refresh_metadata()
         cluster.brokers[1].script(MetadataRequest, SILENCE)
@@ -299,7 +291,6 @@ async def test_coordinator_is_found_once_and_looked_up_again_when_told() -> None
 
 @simulated
 async def test_coordinator_has_a_connection_of_its_own() -> None:
-    """(`client/NET-3`)"""
     async with client_of() as (cluster, client):
         await client.refresh_metadata()
         await client.send(1, ASK)
@@ -354,7 +345,6 @@ async def test_request_made_while_the_connection_is_ending_waits_for_the_next_on
 
 @simulated
 async def test_callers_take_turns_when_too_many_requests_are_in_flight() -> None:
-    """(`client/NET-14`)"""
     async with client_of(max_in_flight_requests_per_connection=2) as (cluster, client):
         await client.send(-1, ASK)
         most = 0
@@ -386,7 +376,7 @@ async def test_a_request_right_after_the_connection_ended_lets_the_others_run() 
 
 @simulated
 async def test_any_broker_will_do_also_when_the_only_one_is_busy() -> None:
-    """It is waited for, and no longer than it takes (`client/META-24`)."""
+    """It is waited for, and no longer than it takes."""
     async with client_of(max_in_flight_requests_per_connection=1) as (cluster, client):
         broker = cluster.brokers[1]
         await client.send(-1, ASK)

@@ -108,7 +108,7 @@ async def test_name_that_does_not_resolve_is_named() -> None:
 
 @simulated
 async def test_time_for_connecting_grows_with_failures_only() -> None:
-    """KIP-601 (`client/MOD-11`)"""
+    """KIP-601"""
     simulation = current_simulation()
     world = NamedWorld(simulation.host("client").world, kafka=["10.0.0.1"])
     config = NetworkConfig(
@@ -146,7 +146,7 @@ async def test_brokers_that_moved_are_found_by_resolving_their_names_again() -> 
 
 @simulated
 async def test_stale_addresses_of_all_brokers_lead_back_to_the_bootstrap_names() -> None:
-    """KIP-899: metadata named brokers by addresses that are gone now (`client/MOD-23`, `client/NET-29`)"""
+    """KIP-899: metadata named brokers by addresses that are gone now"""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=2)
@@ -175,7 +175,6 @@ async def test_stale_addresses_of_all_brokers_lead_back_to_the_bootstrap_names()
 
 @simulated
 async def test_without_recovery_the_bootstrap_servers_are_not_asked_again() -> None:
-    """(`client/MOD-23`)"""
     async with client_of(metadata_recovery_strategy="none", request_timeout_ms=5000) as (cluster, client):
         await client.refresh_metadata()
         cluster.brokers[1].stop()
@@ -186,7 +185,7 @@ async def test_without_recovery_the_bootstrap_servers_are_not_asked_again() -> N
 
 @simulated
 async def test_brokers_that_give_no_metadata_for_long_are_left_for_the_bootstrap_servers() -> None:
-    """KIP-1102: they can be connected to, and say nothing (`client/MOD-23`)"""
+    """KIP-1102: they can be connected to, and say nothing"""
     async with client_of(metadata_recovery_rebootstrap_trigger_ms=20_000, request_timeout_ms=5000) as (cluster, client):
         await client.refresh_metadata()
         broker = cluster.brokers[1]
@@ -202,7 +201,7 @@ async def test_brokers_that_give_no_metadata_for_long_are_left_for_the_bootstrap
 
 @simulated
 async def test_broker_that_says_so_makes_the_client_start_over() -> None:
-    """KIP-1102: the error REBOOTSTRAP_REQUIRED (`client/MOD-23`)"""
+    """KIP-1102: the error REBOOTSTRAP_REQUIRED"""
     async with client_of() as (cluster, client):
         await client.refresh_metadata()
         cluster.brokers[1].script(MetadataRequest, MetadataResponse(error_code=129))
@@ -238,7 +237,6 @@ async def test_canonical_names_of_bootstrap_servers_are_what_they_must_prove(mon
 
 @simulated
 async def test_failed_connection_has_the_metadata_refreshed() -> None:
-    """(`client/NET-28`, `client/META-28`)"""
     async with client_of(nodes=2) as (cluster, client):
         await client.refresh_metadata()
         version = client.metadata.version
@@ -251,7 +249,7 @@ async def test_failed_connection_has_the_metadata_refreshed() -> None:
 
 @simulated
 async def test_connection_that_ends_again_and_again_is_not_taken_for_one_that_fails() -> None:
-    """Back-off starts anew after each connection that was ready (`client/NET-16`, `client/MOD-10`)"""
+    """Back-off starts anew after each connection that was ready"""
     async with client_of(reconnect_backoff_ms=100, reconnect_backoff_max_ms=10_000) as (cluster, client):
         for _ in range(10):
             await client.send(-1, ASK)
@@ -264,7 +262,7 @@ async def test_connection_that_ends_again_and_again_is_not_taken_for_one_that_fa
 
 @simulated
 async def test_broker_that_refuses_a_version_it_announced_is_asked_again_what_it_speaks() -> None:
-    """It was downgraded behind an address that kept the connection (`client/MOD-9`, `client/WIRE-21`)"""
+    """It was downgraded behind an address that kept the connection"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.send(-1, ASK)
@@ -282,7 +280,7 @@ async def test_broker_that_refuses_a_version_it_announced_is_asked_again_what_it
 
 @simulated
 async def test_broker_that_was_replaced_by_an_older_one_is_asked_with_what_that_speaks() -> None:
-    """Another broker behind the same address, which hangs up on what it does not know (`client/WIRE-21`)"""
+    """Another broker behind the same address, which hangs up on what it does not know"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.send(-1, ASK)
@@ -382,7 +380,6 @@ async def test_failure_of_a_background_task_is_raised_by_the_next_call_and_told_
 
 @simulated
 async def test_new_broker_of_a_known_id_is_connected_to_at_its_new_address() -> None:
-    """(`client/META-30`)"""
     simulation = current_simulation()
     async with client_of() as (cluster, client):
         await client.refresh_metadata()
@@ -398,7 +395,7 @@ async def test_new_broker_of_a_known_id_is_connected_to_at_its_new_address() -> 
 
 @simulated
 async def test_each_attempt_starts_one_address_further() -> None:
-    """KIP-602: a first address that is gone costs its timeout once (`client/MOD-11`)"""
+    """KIP-602: a first address that is gone costs its timeout once"""
     simulation = current_simulation()
     cluster = ScriptedCluster(orders=1)
     await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -414,7 +411,7 @@ async def test_each_attempt_starts_one_address_further() -> None:
 
 @simulated
 async def test_new_connection_does_not_shorten_the_throttling() -> None:
-    """KIP-219 (`client/MOD-25`)"""
+    """KIP-219"""
     async with client_of() as (cluster, client):
         cluster.brokers[1].script(MetadataRequest, MetadataResponse(throttle_time_ms=5000))
         await client.send(-1, ASK)
@@ -427,7 +424,6 @@ async def test_new_connection_does_not_shorten_the_throttling() -> None:
 
 @simulated
 async def test_clients_do_not_all_begin_with_the_same_server() -> None:
-    """(`client/META-24`)"""
     nobody = [("127.0.0.1", port) for port in (1, 2, 3)]
     async with client_of(bootstrap=nobody) as (_, client):
         assert {client.least_loaded() for _ in range(50)} == {-1, -2, -3}

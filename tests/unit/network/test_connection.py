@@ -53,7 +53,6 @@ async def connected(**options: Any) -> AsyncIterator[tuple[ScriptedBroker, Conne
 
 @simulated
 async def test_answers_reach_their_askers_in_order() -> None:
-    """(`client/NET-12`, `client/NET-13`, `client/NET-22`, `client/WIRE-1`, `client/WIRE-2`)"""
     async with connected() as (broker, connection):
         answers: list[Any] = []
         for _ in range(3):
@@ -70,7 +69,6 @@ async def test_answers_reach_their_askers_in_order() -> None:
 
 @simulated
 async def test_silence_ends_the_connection_and_fails_the_newest_first() -> None:
-    """(`client/NET-30`, `client/NET-23`)"""
     async with connected() as (broker, connection):
         await connection.call(ASK, 9)
         broker.script(MetadataRequest, SILENCE)
@@ -90,7 +88,6 @@ async def test_silence_ends_the_connection_and_fails_the_newest_first() -> None:
 
 @simulated
 async def test_request_without_an_answer_that_was_written_is_done_although_the_connection_ends() -> None:
-    """(`client/SND-9`, `client/NET-21`)"""
     async with connected() as (broker, connection):
         await connection.call(ASK, 9)
         outcomes: list[Any] = []
@@ -173,7 +170,6 @@ async def test_closed_connection_says_so_to_all_and_to_later_ones() -> None:
 )
 @simulated
 async def test_nonsense_is_a_protocol_error_and_ends_the_connection(raw: Raw, message: str) -> None:
-    """(`client/NET-6`, `client/NET-10`, `client/NET-12`)"""
     async with connected() as (broker, connection):
         broker.script(MetadataRequest, raw)
         with pytest.raises(ProtocolError, match=message):
@@ -193,7 +189,6 @@ async def test_response_to_nothing_ends_the_connection() -> None:
 
 @simulated
 async def test_request_without_answer_is_done_when_written() -> None:
-    """(`client/NET-21`)"""
     async with connected() as (broker, connection):
         done: list[Any] = []
         request = ProduceRequest(acks=0, timeout_ms=1)
@@ -206,7 +201,6 @@ async def test_request_without_answer_is_done_when_written() -> None:
 
 @simulated
 async def test_unused_connection_is_closed_after_the_idle_time() -> None:
-    """(`client/NET-11`)"""
     async with connected(max_idle=60.0) as (_, connection):
         for _ in range(5):
             await trio.sleep(50)
@@ -217,7 +211,6 @@ async def test_unused_connection_is_closed_after_the_idle_time() -> None:
 
 @simulated
 async def test_failing_completion_does_not_stop_the_others() -> None:
-    """(`client/NET-20`)"""
     async with connected() as (broker, connection):
         done: list[int] = []
 
@@ -235,7 +228,7 @@ async def test_failing_completion_does_not_stop_the_others() -> None:
 @pytest.mark.parametrize("topics", [10, 5_000])
 @simulated
 async def test_large_and_small_answers_arrive_whole(topics: int) -> None:
-    """Within the receive buffer, and beyond it in a pooled one (`client/NET-7`)."""
+    """Within the receive buffer, and beyond it in a pooled one."""
     async with connected() as (broker, connection):
         names = [f"topic-{i:06d}" for i in range(topics)]
         broker.cluster.topics.update(dict.fromkeys(names, 1))

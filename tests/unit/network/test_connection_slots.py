@@ -42,7 +42,7 @@ class Gate:
 
 @simulated
 async def test_waiters_for_a_slot_go_first_come_first_served() -> None:
-    """Also a newcomer, who finds a slot free that somebody else waits for, goes behind (`client/NET-14`)."""
+    """Also a newcomer, who finds a slot free that somebody else waits for, goes behind."""
     async with connected(max_in_flight=1) as (broker, connection):
         gate = Gate(broker, 5)
         order: list[int] = []
@@ -137,7 +137,7 @@ async def test_ended_connection_lets_all_waiters_go() -> None:
 
 @simulated
 async def test_throttled_client_sends_nothing_until_the_time_is_over() -> None:
-    """KIP-219 (`client/MOD-25`)"""
+    """KIP-219"""
     async with connected() as (_, connection):
         connection.throttled_until = trio.current_time() + 3
         started = trio.current_time()
@@ -153,7 +153,7 @@ async def test_throttled_client_sends_nothing_until_the_time_is_over() -> None:
 @pytest.mark.parametrize(("version", "muted"), [(5, False), (6, True)])
 @simulated
 async def test_answers_of_brokers_that_held_them_back_themselves_do_not_throttle(version: int, muted: bool) -> None:
-    """Before KIP-219 the broker answered late, and waiting again would count twice (`client/MOD-25`)"""
+    """Before KIP-219 the broker answered late, and waiting again would count twice"""
     async with connected() as (broker, connection):
 
         def throttling(request: MetadataRequest) -> MetadataResponse:
@@ -199,7 +199,6 @@ class Stuck:
 @pytest.mark.parametrize("room", [0, 3, 20])
 @simulated
 async def test_what_the_socket_does_not_take_at_once_follows_in_order(room: int) -> None:
-    """(`client/NET-4`)"""
     async with connected(max_in_flight=5) as (broker, connection):
         stuck = Stuck(connection, room)
         answers: list[Any] = []
@@ -215,7 +214,7 @@ async def test_what_the_socket_does_not_take_at_once_follows_in_order(room: int)
 
 @simulated
 async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
-    """Until the last one is written; then the owner is told (`client/NET-14`, `client/NET-5`)."""
+    """Until the last one is written; then the owner is told."""
     told: list[str] = []
     async with connected(max_in_flight=5, on_room=lambda: told.append("room")) as (broker, connection):
         stuck = Stuck(connection, 10)
@@ -247,7 +246,6 @@ async def test_owner_hears_once_that_there_is_room_again() -> None:
 
 @simulated
 async def test_request_without_answer_is_never_done_before_submit_returns() -> None:
-    """(`client/NET-21`)"""
     async with connected(max_in_flight=5) as (broker, connection):
         done: list[int] = []
         for number in range(3):
@@ -262,7 +260,7 @@ async def test_request_without_answer_is_never_done_before_submit_returns() -> N
 
 @simulated
 async def test_requests_with_and_without_answer_fail_newest_first_together() -> None:
-    """Whether they are written or not (`client/NET-23`)"""
+    """Whether they are written or not"""
     async with connected(max_in_flight=5) as (_, connection):
         Stuck(connection, 0)
         failed: list[int] = []
@@ -275,7 +273,6 @@ async def test_requests_with_and_without_answer_fail_newest_first_together() -> 
 
 @simulated
 async def test_broken_stream_is_found_by_the_writer_and_not_by_who_submits() -> None:
-    """(`client/NET-8`)"""
     async with connected() as (_, connection):
         simulation = current_simulation()
         await connection.call(ASK, 9)
@@ -290,7 +287,7 @@ async def test_broken_stream_is_found_by_the_writer_and_not_by_who_submits() -> 
 @pytest.mark.parametrize("room", [0, 100, 10_000])
 @simulated
 async def test_what_is_held_is_written_in_one_go_and_in_order(room: int) -> None:
-    """However much of it the socket takes at once (`client/NET-4`)."""
+    """However much of it the socket takes at once."""
     async with connected(max_in_flight=5) as (broker, connection):
         stuck = Stuck(connection, room)
         answers: list[Any] = []

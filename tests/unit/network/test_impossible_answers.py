@@ -58,7 +58,6 @@ def whole(response: Any, version: int, correlation_id: int) -> bytes:
 )
 @simulated
 async def test_nonsense_costs_one_connection_and_the_client_goes_on(raw: Raw, message: str) -> None:
-    """(`client/NET-6`, `client/NET-10`, `client/NET-12`)"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.refresh_metadata()
@@ -89,7 +88,6 @@ async def test_answer_that_ends_early_is_waited_for_until_the_request_times_out(
 
 @simulated
 async def test_answer_without_a_request_ends_the_connection() -> None:
-    """(`client/NET-12`)"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.send(-1, ASK)
@@ -138,7 +136,6 @@ def changed(change: Callable[[MetadataResponse], None], broker: Any) -> Callable
 
 @simulated
 async def test_metadata_without_brokers_is_asked_for_again() -> None:
-    """(`client/META-26`, `client/META-10`)"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         empty = changed(lambda response: response.brokers.clear(), broker)
@@ -174,7 +171,6 @@ async def test_brokers_that_cannot_be_are_left_out(impossible: MetadataResponseB
 
 @simulated
 async def test_leader_that_is_not_among_the_brokers_counts_as_none_and_is_asked_for_again() -> None:
-    """(`client/META-3`, `client/META-30`)"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
 

@@ -53,7 +53,6 @@ def answer(
 
 
 def test_partition_of_a_topic_is_a_value_that_never_changes() -> None:
-    """(`client/META-2`)"""
     assert {TP: "found"}[TopicPartition("t", 0)] == "found"
     assert len({TP, TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)}) == 3
     with pytest.raises(AttributeError):
@@ -65,7 +64,6 @@ def test_nothing_is_due_before_somebody_asks() -> None:
 
 
 def test_new_topic_is_asked_for_at_once_and_a_known_one_is_not() -> None:
-    """(`client/META-11`)"""
     metadata = holder()
     assert metadata.use_topic("t", 10.0)
     assert metadata.time_to_next_update(10.0) == 0
@@ -76,7 +74,6 @@ def test_new_topic_is_asked_for_at_once_and_a_known_one_is_not() -> None:
 
 
 def test_refresh_is_due_after_max_age() -> None:
-    """(`client/META-17`)"""
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.begin_update(10.0)
@@ -86,7 +83,6 @@ def test_refresh_is_due_after_max_age() -> None:
 
 
 def test_forced_refresh_waits_for_the_back_off() -> None:
-    """(`client/META-18`, `client/META-19`)"""
     metadata = holder()
     metadata.update(answer(1), None, 10.0)
     metadata.request_update()
@@ -95,7 +91,6 @@ def test_forced_refresh_waits_for_the_back_off() -> None:
 
 
 def test_back_off_grows_with_failures_and_ends_with_success() -> None:
-    """(`client/MOD-10`)"""
     metadata = holder()
     metadata.use_topic("t", 0.0)
     waits = []
@@ -109,7 +104,7 @@ def test_back_off_grows_with_failures_and_ends_with_success() -> None:
 
 
 def test_version_grows_with_success_only() -> None:
-    """A failure is noted, and changes nothing else (`client/META-7`, `client/META-8`, `client/META-10`)"""
+    """A failure is noted, and changes nothing else"""
     metadata = holder()
     metadata.request_update()
     metadata.failed_update(0.0)
@@ -122,7 +117,6 @@ def test_version_grows_with_success_only() -> None:
 
 
 def test_answer_without_brokers_counts_as_failed() -> None:
-    """(`client/META-26`)"""
     metadata = holder()
     metadata.update(answer(1), None, 0.0)
     assert not metadata.update(answer(1, brokers=0), None, 1.0)
@@ -131,7 +125,6 @@ def test_answer_without_brokers_counts_as_failed() -> None:
 
 
 def test_snapshot_tells_all_partitions_from_those_with_a_leader() -> None:
-    """(`client/META-5`)"""
     metadata = holder()
     metadata.update(answer(1, -1, 2), None, 0.0)
     topic = metadata.topics["t"]
@@ -183,7 +176,7 @@ def test_epochs_of_old_versions_are_not_believed() -> None:
 
 
 def test_leader_named_by_an_error_reply_is_taken_if_it_is_newer() -> None:
-    """KIP-951 (`client/MOD-24`)"""
+    """KIP-951"""
     metadata = holder()
     metadata.update(answer(1, epoch=5), None, 0.0)
     before = metadata.cluster
@@ -191,11 +184,11 @@ def test_leader_named_by_an_error_reply_is_taken_if_it_is_newer() -> None:
     assert not metadata.update_leader(TP, 9, 6, None)
     assert metadata.update_leader(TP, 9, 6, Node(9, "n", 1))
     assert metadata.cluster.leader_for(TP) == 9
-    assert before.leader_for(TP) == 1  # a snapshot never changes (`client/META-6`)
+    assert before.leader_for(TP) == 1  # a snapshot never changes
 
 
 def test_unused_topic_is_forgotten() -> None:
-    """KIP-526 (`client/MOD-23`)"""
+    """KIP-526"""
     metadata = holder()
     metadata.use_topic("t", 0.0)
     metadata.use_topic("u", 0.0)
@@ -312,7 +305,6 @@ def test_topic_that_the_answer_leaves_out_stays_known_and_is_asked_for_again() -
 
 
 def test_snapshot_never_changes() -> None:
-    """(`client/META-1` to `client/META-4`)"""
     metadata = holder()
     metadata.update(answer(1, -1), None, 0.0)
     snapshot = metadata.cluster
@@ -329,7 +321,6 @@ def test_snapshot_never_changes() -> None:
 
 
 def test_error_of_a_topic_is_told_and_a_passing_one_asked_again() -> None:
-    """(`client/META-14`, `client/META-26`)"""
     metadata = holder()
     metadata.update(answer(error=29), None, 0.0)
     assert type(metadata.error_for("t")).__name__ == "TopicAuthorizationFailedError"
@@ -340,7 +331,6 @@ def test_error_of_a_topic_is_told_and_a_passing_one_asked_again() -> None:
 
 
 def test_listeners_are_told_of_every_snapshot() -> None:
-    """(`client/META-16`)"""
     metadata = holder()
     told: list[Cluster] = []
     metadata.add_listener(told.append)
@@ -370,7 +360,6 @@ def test_snapshot_names_the_topics_of_which_there_is_news() -> None:
 
 
 def test_all_topics_are_asked_for_with_none() -> None:
-    """(`client/META-12`, `client/META-25`)"""
     metadata = holder()
     metadata.set_all_topics(True)
     assert metadata.update_requested

@@ -52,7 +52,6 @@ class Held:
 
 @simulated
 async def test_topic_that_may_not_be_seen_fails_at_once() -> None:
-    """(`client/META-14`)"""
     async with client_of() as (cluster, client):
         cluster.topic_errors.update(secret=29, **{"bad/name": 17})
         started = trio.current_time()
@@ -65,7 +64,7 @@ async def test_topic_that_may_not_be_seen_fails_at_once() -> None:
 
 @simulated
 async def test_topic_that_is_not_there_is_asked_for_until_the_time_is_over() -> None:
-    """A refresh that succeeds is not enough (`client/META-13`, `client/META-26`)"""
+    """A refresh that succeeds is not enough"""
     async with client_of() as (cluster, client):
         started = trio.current_time()
         with pytest.raises(UnknownTopicOrPartitionError, match=r"'later' does not exist \(waited 5000 ms\)"):
@@ -77,7 +76,6 @@ async def test_topic_that_is_not_there_is_asked_for_until_the_time_is_over() -> 
 
 @simulated
 async def test_topic_that_is_made_meanwhile_is_found() -> None:
-    """(`client/META-13`)"""
     async with client_of() as (cluster, client):
 
         async def make() -> None:
@@ -108,7 +106,7 @@ async def test_topic_that_gets_no_leader_is_not_said_to_be_missing() -> None:
 
 @simulated
 async def test_timeout_names_what_was_tried() -> None:
-    """Each broker in turn, as the back-off allows (`client/META-23`)"""
+    """Each broker in turn, as the back-off allows"""
     nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
     async with client_of(bootstrap=nobody) as (_, client):
         message = r"no metadata for \['orders'\] within 2000 ms.*127\.0\.0\.1:1: .*refused.*127\.0\.0\.1:2: .*refused"
@@ -118,7 +116,6 @@ async def test_timeout_names_what_was_tried() -> None:
 
 @simulated
 async def test_metadata_of_other_topics_wakes_nobody_too_early() -> None:
-    """(`client/META-15`)"""
     async with client_of() as (cluster, client):
         cluster.topic_errors["orders"] = 3
         cluster.topics["bills"] = 1
@@ -140,7 +137,7 @@ async def test_metadata_of_other_topics_wakes_nobody_too_early() -> None:
 
 @simulated
 async def test_listeners_hear_of_a_snapshot_before_those_who_wait_for_it() -> None:
-    """They may have to prepare for it; and they find it in place (`client/META-9`, `client/META-16`)"""
+    """They may have to prepare for it; and they find it in place"""
     async with client_of() as (_, client):
         events: list[str] = []
 
@@ -161,7 +158,6 @@ async def test_listeners_hear_of_a_snapshot_before_those_who_wait_for_it() -> No
 
 @simulated
 async def test_metadata_request_that_is_lost_with_its_connection_is_made_again() -> None:
-    """(`client/META-21`, `client/META-27`)"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         broker.script(MetadataRequest, CLOSE, CLOSE)
@@ -171,7 +167,7 @@ async def test_metadata_request_that_is_lost_with_its_connection_is_made_again()
 
 @simulated
 async def test_refresh_gives_the_answer_to_a_request_made_after_it() -> None:
-    """Not to one that was on its way already, and may have missed what happened since (`client/CNC-20`)."""
+    """Not to one that was on its way already, and may have missed what happened since."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.metadata_for(["orders"])
@@ -211,7 +207,6 @@ async def test_topic_that_is_being_asked_for_is_not_asked_for_twice() -> None:
 
 @simulated
 async def test_metadata_goes_before_data_and_does_not_hold_it_up_once_it_is_asked_for() -> None:
-    """(`client/META-29`, `client/NET-17`, `client/ERR-5`)"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.metadata_for(["orders"])
@@ -233,7 +228,7 @@ async def test_metadata_goes_before_data_and_does_not_hold_it_up_once_it_is_aske
 
 @simulated
 async def test_leaderless_partitions_do_not_make_a_storm() -> None:
-    """It is asked for a leader until there is one, with a growing back-off (`client/META-18`, `client/META-30`)"""
+    """It is asked for a leader until there is one, with a growing back-off"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         cluster.leaders[TP] = -1
@@ -252,7 +247,6 @@ async def test_leaderless_partitions_do_not_make_a_storm() -> None:
 
 @simulated
 async def test_sick_cluster_is_asked_with_a_growing_back_off_by_however_many_callers() -> None:
-    """(`client/META-18`, `client/META-22`)"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         broker.script(MetadataRequest, *[MetadataResponse()] * 1000)
@@ -281,7 +275,7 @@ async def test_new_topics_of_a_well_cluster_are_asked_for_without_delay() -> Non
 
 @simulated
 async def test_unused_topic_is_not_asked_for_any_more() -> None:
-    """KIP-526 (`client/MOD-23`, `client/META-11`)"""
+    """KIP-526"""
     async with client_of(metadata_max_idle_ms=10_000, metadata_max_age_ms=3_000) as (cluster, client):
         broker = cluster.brokers[1]
         cluster.topics["bills"] = 1
@@ -298,7 +292,7 @@ async def test_unused_topic_is_not_asked_for_any_more() -> None:
 
 @simulated
 async def test_leader_of_an_error_reply_is_used_at_once_also_on_a_broker_not_known_before() -> None:
-    """KIP-951 (`client/MOD-24`)"""
+    """KIP-951"""
     async with client_of() as (cluster, client):
         await client.metadata_for(["orders"])
         newcomer = ScriptedBroker(cluster, 9, current_simulation().host("newcomer").world)
@@ -312,7 +306,7 @@ async def test_leader_of_an_error_reply_is_used_at_once_also_on_a_broker_not_kno
 
 @simulated
 async def test_metadata_of_a_slow_broker_does_not_undo_a_leader_that_is_known_to_be_newer() -> None:
-    """KIP-320, KIP-951 (`client/MOD-24`)"""
+    """KIP-320, KIP-951"""
     async with client_of(nodes=2) as (cluster, client):
         await client.metadata_for(["orders"])
         assert client.metadata.update_leader(TP, 2, 1, None)
@@ -326,7 +320,6 @@ async def test_metadata_of_a_slow_broker_does_not_undo_a_leader_that_is_known_to
 
 @simulated
 async def test_coordinator_that_cannot_be_found_now_has_the_metadata_refreshed() -> None:
-    """(`client/META-28`)"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.refresh_metadata()
@@ -341,7 +334,6 @@ async def test_coordinator_that_cannot_be_found_now_has_the_metadata_refreshed()
 
 @simulated
 async def test_request_that_times_out_has_the_metadata_refreshed() -> None:
-    """(`client/META-28`, `client/NET-30`)"""
     async with client_of(nodes=2, request_timeout_ms=2000) as (cluster, client):
         await client.refresh_metadata()
         version = client.metadata.version
@@ -354,7 +346,6 @@ async def test_request_that_times_out_has_the_metadata_refreshed() -> None:
 
 @simulated
 async def test_metadata_that_the_user_asks_for_is_the_users() -> None:
-    """(`client/META-27`)"""
     async with client_of() as (cluster, client):
         answers: list[Any] = []
         await client.send(-1, ASK)
@@ -388,7 +379,6 @@ async def waits_of(client: NetworkClient, *calls: Any) -> list[float]:
 
 @simulated
 async def test_every_wait_for_metadata_ends_in_its_own_time() -> None:
-    """(`client/META-13`, `client/META-15`, `client/CNC-20`)"""
     async with client_of(bootstrap=[("127.0.0.1", 1)]) as (_, client):
         waits = await waits_of(
             client,

@@ -27,12 +27,11 @@ def ignore(response: object, error: object) -> None:
 
 @simulated
 async def test_asking_whether_a_node_is_ready_starts_one_connection_attempt() -> None:
-    """(`client/NET-15`, `client/NET-16`, `client/NET-18`, `client/NET-24`, `client/CNC-25`)"""
     async with client_of() as (cluster, client):
         woken: list[bool] = []
         client.add_listener(lambda: woken.append(True))
         assert [client.ready(-1) for _ in range(5)] == [False] * 5
-        assert client.ready_delay(-1) == float("inf")  # an event will tell (`client/NET-27`)
+        assert client.ready_delay(-1) == float("inf")  # an event will tell
         await trio.sleep(1)
         assert woken
         assert client.ready(-1)
@@ -41,7 +40,6 @@ async def test_asking_whether_a_node_is_ready_starts_one_connection_attempt() ->
 
 @simulated
 async def test_nothing_is_sent_before_the_versions_are_agreed_on() -> None:
-    """(`client/NET-9`, `client/NET-19`)"""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         go = trio.Event()
@@ -67,7 +65,6 @@ async def test_nothing_is_sent_before_the_versions_are_agreed_on() -> None:
 
 @simulated
 async def test_node_in_back_off_says_how_long() -> None:
-    """(`client/NET-27`)"""
     async with client_of(bootstrap=[("127.0.0.1", 1)], reconnect_backoff_ms=1000, reconnect_backoff_max_ms=1000) as (
         _,
         client,
@@ -93,8 +90,7 @@ async def test_node_that_nobody_knows_has_the_metadata_refreshed() -> None:
 
 @simulated
 async def test_submitted_request_is_answered_once_whatever_becomes_of_the_connection() -> None:
-    """An answer, a lost connection and a timeout come the same way (`client/NET-22`, `client/NET-25`, `client/CNC-15`,
-    `client/CNC-19`)"""
+    """An answer, a lost connection and a timeout come the same way"""
     async with client_of(request_timeout_ms=2000) as (cluster, client):
         broker = cluster.brokers[1]
         outcomes: list[str] = []
@@ -176,7 +172,6 @@ async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
 
 @simulated
 async def test_every_answer_reaches_its_asker_when_many_ask_many_brokers_at_once() -> None:
-    """(`client/NET-1`)"""
     async with client_of(nodes=3, max_in_flight_requests_per_connection=2) as (_, client):
         await client.refresh_metadata()
         answers: list[object] = []

@@ -72,7 +72,6 @@ def scalar(wire: Any, item: Any) -> Any:
 
 
 def test_vectors_cover_every_message_and_version_in_three_fillings() -> None:
-    """(`reliability/T0`)"""
     for name, message in MESSAGES.items():
         found = {(vector["version"], vector["filling"]) for vector in _VECTORS[name]}
         assert found >= {(version, filling) for version in message.versions.each() for filling in (0, 1, 2)}, name
@@ -80,7 +79,6 @@ def test_vectors_cover_every_message_and_version_in_three_fillings() -> None:
 
 @pytest.mark.parametrize("name", sorted(MESSAGES))
 def test_our_bytes_are_javas(name: str) -> None:
-    """(`reliability/T0`)"""
     message = MESSAGES[name]
     for vector in _VECTORS[name]:
         version, wire = vector["version"], bytes.fromhex(vector["bytes"])

@@ -100,7 +100,7 @@ NO_BYTES = i(-1)
 GROUP_MEMBER = s("group") + i(3) + s("member")
 
 LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
-    "client/WIRE-3": (
+    "ProduceRequest": (
         ProduceRequest(
             acks=-1,
             timeout_ms=30_000,
@@ -109,7 +109,7 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         3,
         NO_TEXT + h(-1) + i(30_000) + i(1) + s("t") + i(1) + i(2) + b(b"batch"),
     ),
-    "client/WIRE-4": (
+    "ProduceResponse": (
         ProduceResponse(
             responses=[
                 TopicProduceResponse(
@@ -124,9 +124,9 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         3,
         i(1) + s("t") + i(1) + i(2) + h(6) + q(70) + q(-1) + i(9),
     ),
-    "client/WIRE-5": (MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 1, i(1) + s("t")),
-    "client/WIRE-5, all": (MetadataRequest(topics=None), 1, i(-1)),
-    "client/WIRE-6": (
+    "MetadataRequest": (MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 1, i(1) + s("t")),
+    "MetadataRequest, all topics": (MetadataRequest(topics=None), 1, i(-1)),
+    "MetadataResponse": (
         MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=1, host="a", port=9092, rack=None)],
             controller_id=1,
@@ -147,13 +147,13 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         i(1) + i(1) + s("a") + i(9092) + NO_TEXT + i(1)
         + i(1) + h(5) + s("t") + b"\1" + i(1) + h(9) + i(2) + i(1) + i(2) + i(1) + i(3) + i(1) + i(1),
     ),
-    "client/WIRE-7, request": (FindCoordinatorRequest(key="group"), 0, s("group")),
-    "client/WIRE-7, response": (
+    "FindCoordinatorRequest": (FindCoordinatorRequest(key="group"), 0, s("group")),
+    "FindCoordinatorResponse": (
         FindCoordinatorResponse(error_code=15, node_id=1, host="a", port=9092),
         0,
         h(15) + i(1) + s("a") + i(9092),
     ),
-    "client/WIRE-8": (
+    "JoinGroupRequest": (
         JoinGroupRequest(
             group_id="group",
             session_timeout_ms=10_000,
@@ -167,7 +167,7 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         0,
         s("group") + i(10_000) + s("") + s("consumer") + i(2) + s("range") + b(b"1") + s("roundrobin") + b(b"2"),
     ),
-    "client/WIRE-9": (
+    "JoinGroupResponse": (
         JoinGroupResponse(
             error_code=0,
             generation_id=3,
@@ -179,7 +179,7 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         0,
         h(0) + i(3) + s("range") + s("leader") + s("member") + i(1) + s("leader") + b(b"1"),
     ),
-    "client/WIRE-10": (
+    "SyncGroupRequest": (
         SyncGroupRequest(
             group_id="group",
             generation_id=3,
@@ -189,20 +189,20 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         0,
         GROUP_MEMBER + i(1) + s("other") + b(b"1"),
     ),
-    "client/WIRE-11": (SyncGroupResponse(error_code=27, assignment=b"1"), 0, h(27) + b(b"1")),
-    "client/WIRE-12, request": (
+    "SyncGroupResponse": (SyncGroupResponse(error_code=27, assignment=b"1"), 0, h(27) + b(b"1")),
+    "HeartbeatRequest": (
         HeartbeatRequest(group_id="group", generation_id=3, member_id="member"),
         0,
         GROUP_MEMBER,
     ),
-    "client/WIRE-12, response": (HeartbeatResponse(error_code=27), 0, h(27)),
-    "client/WIRE-13, request": (
+    "HeartbeatResponse": (HeartbeatResponse(error_code=27), 0, h(27)),
+    "LeaveGroupRequest": (
         LeaveGroupRequest(group_id="group", member_id="member"),
         0,
         s("group") + s("member"),
     ),
-    "client/WIRE-13, response": (LeaveGroupResponse(error_code=25), 0, h(25)),
-    "client/WIRE-14": (
+    "LeaveGroupResponse": (LeaveGroupResponse(error_code=25), 0, h(25)),
+    "OffsetCommitRequest": (
         OffsetCommitRequest(
             group_id="group",
             generation_id_or_member_epoch=3,
@@ -220,7 +220,7 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         2,
         GROUP_MEMBER + q(-1) + i(1) + s("t") + i(1) + i(2) + q(70) + s("why"),
     ),
-    "client/WIRE-15": (
+    "OffsetCommitResponse": (
         OffsetCommitResponse(
             topics=[
                 OffsetCommitResponseTopic(
@@ -235,12 +235,12 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         2,
         i(1) + s("t") + i(2) + i(2) + h(0) + i(3) + h(12),
     ),
-    "client/WIRE-16, request": (
+    "OffsetFetchRequest": (
         OffsetFetchRequest(group_id="group", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[2, 3])]),
         1,
         s("group") + i(1) + s("t") + i(2) + i(2) + i(3),
     ),
-    "client/WIRE-16, response": (
+    "OffsetFetchResponse": (
         OffsetFetchResponse(
             topics=[
                 OffsetFetchResponseTopic(
@@ -256,7 +256,7 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         1,
         i(1) + s("t") + i(1) + i(2) + q(-1) + s("why") + h(3),
     ),
-    "client/WIRE-17": (
+    "FetchRequest": (
         FetchRequest(
             replica_id=-1,
             max_wait_ms=500,
@@ -270,7 +270,7 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         4,
         i(-1) + i(500) + i(1) + i(1000) + b"\1" + i(1) + s("t") + i(1) + i(2) + q(70) + i(99),
     ),
-    "client/WIRE-18": (
+    "FetchResponse": (
         FetchResponse(
             throttle_time_ms=9,
             responses=[
@@ -292,7 +292,7 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         4,
         i(9) + i(1) + s("t") + i(1) + i(2) + h(1) + q(70) + q(60) + i(-1) + b(b"batch"),
     ),
-    "client/WIRE-19, request": (
+    "ListOffsetsRequest": (
         ListOffsetsRequest(
             replica_id=-1,
             topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=2, timestamp=-2)])],
@@ -300,7 +300,7 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         1,
         i(-1) + i(1) + s("t") + i(1) + i(2) + q(-2),
     ),
-    "client/WIRE-19, response": (
+    "ListOffsetsResponse": (
         ListOffsetsResponse(
             topics=[
                 ListOffsetsTopicResponse(
@@ -312,12 +312,12 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
         1,
         i(1) + s("t") + i(1) + i(2) + h(6) + q(-1) + q(70),
     ),
-    "client/WIRE-20, subscription": (
+    "ConsumerProtocolSubscription": (
         ConsumerProtocolSubscription(topics=["t", "u"], user_data=b"1"),
         0,
         i(2) + s("t") + s("u") + b(b"1"),
     ),
-    "client/WIRE-20, assignment": (
+    "ConsumerProtocolAssignment": (
         ConsumerProtocolAssignment(assigned_partitions=[AssignedTopic(topic="t", partitions=[2, 3])], user_data=None),
         0,
         i(1) + s("t") + i(2) + i(2) + i(3) + NO_BYTES,
@@ -327,16 +327,12 @@ LAYOUTS: dict[str, tuple[Message, int, bytes]] = {
 
 @pytest.mark.parametrize("row", LAYOUTS)
 def test_message_has_the_fields_of_the_protocol_guide_in_its_order(row: str) -> None:
-    """(`client/WIRE-3`, `client/WIRE-4`, `client/WIRE-5`, `client/WIRE-6`, `client/WIRE-7`, `client/WIRE-8`,
-    `client/WIRE-9`, `client/WIRE-10`, `client/WIRE-11`, `client/WIRE-12`, `client/WIRE-13`, `client/WIRE-14`,
-    `client/WIRE-15`, `client/WIRE-16`, `client/WIRE-17`, `client/WIRE-18`, `client/WIRE-19`, `client/WIRE-20`)"""
     message, version, layout = LAYOUTS[row]
     assert message.encode(version) == layout
     assert type(message).decode(layout, version) == message
 
 
 def test_what_members_tell_each_other_begins_with_its_version_and_is_understood_from_newer_ones() -> None:
-    """(`client/WIRE-20`)"""
     subscription = ConsumerProtocolSubscription(topics=["t"], user_data=None)
     assert subscription.encode_versioned(0) == h(0) + i(1) + s("t") + NO_BYTES
     newer = h(9) + subscription.encode(3) + b"what version 9 brings"

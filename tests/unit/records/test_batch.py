@@ -1,4 +1,4 @@
-"""Walking a buffer of batches (``broker-log/C04``, ``broker-log/C20``, ``broker-log/Z01``)."""
+"""Walking a buffer of batches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_header_field_is_told() -> None:
 
 @pytest.mark.parametrize("cut", [1, 12, 16, 17, 60, 61, len(SECOND) - 1])
 def test_partial_batch_at_the_end_ends_the_walk(cut: int) -> None:
-    """A fetch response may be cut anywhere (``broker-log/C20``)."""
+    """A fetch response may be cut anywhere."""
     assert [info.base_offset for info in iter_batches(FIRST + SECOND[:cut])] == [5]
 
 
@@ -63,7 +63,7 @@ def test_header_that_cannot_be_is_corrupt(fields: dict[str, int], reason: str) -
 
 
 def test_zeros_are_corrupt() -> None:
-    """The tail of a preallocated segment (``broker-log/C31``)."""
+    """The tail of a preallocated segment."""
     with pytest.raises(CorruptRecordError):
         list(iter_batches(FIRST + bytes(100)))
 
@@ -84,7 +84,7 @@ def test_checksum_is_verified_when_asked() -> None:
 
 
 def test_batch_that_compaction_emptied_is_kept() -> None:
-    """The cleaner keeps empty batches for the producer state (``broker-log/Z13``)."""
+    """The cleaner keeps empty batches for the producer state."""
     info = next(iter_batches(FIRST))._replace(record_count=0, length=49)
     (empty,) = iter_batches(HEADER.pack(*info[1:]))
     assert (empty.record_count, empty.next_offset) == (0, 7)

@@ -1,4 +1,4 @@
-"""Building a batch record by record (``client/MEM-1`` to ``client/MEM-6``, ``client/BAT-2``, ``client/COMP-4``)."""
+"""Building a batch record by record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ def values_of(stack: Stack, batch: bytes) -> list[bytes | None]:
 
 
 def test_append_tells_the_number_of_the_record_in_the_batch(stack: Stack) -> None:
-    """(``client/MEM-2``)"""
     builder = stack.records.BatchBuilder(1000)
     assert [builder.append(5, None, b"x"), builder.append(6, b"k", None, [("h", b"")])] == [0, 1]
     assert builder.count == 2
@@ -28,7 +27,6 @@ def test_append_tells_the_number_of_the_record_in_the_batch(stack: Stack) -> Non
 
 
 def test_record_that_does_not_fit_changes_nothing(stack: Stack) -> None:
-    """(``client/BAT-2``)"""
     builder = stack.records.BatchBuilder(200)
     assert builder.append(5, None, b"a" * 100) == 0
     before = (builder.size, builder.count, builder.max_timestamp)
@@ -47,7 +45,6 @@ def test_batch_is_filled_to_the_last_byte(stack: Stack) -> None:
 
 
 def test_first_record_is_taken_however_large(stack: Stack) -> None:
-    """(``client/MEM-3``)"""
     builder = stack.records.BatchBuilder(100)
     assert builder.append(5, None, b"x" * 100_000) == 0
     assert builder.append(5, None, b"y") == -1
@@ -55,7 +52,6 @@ def test_first_record_is_taken_however_large(stack: Stack) -> None:
 
 
 def test_built_batch_takes_no_more_and_is_built_once(stack: Stack) -> None:
-    """(``client/MEM-1``)"""
     builder = stack.records.BatchBuilder(1000)
     builder.append(5, None, b"x")
     batch = builder.build(3, 0, 0)
@@ -90,7 +86,7 @@ def test_pooled_buffer_is_written_to_in_place(stack: Stack) -> None:
 
 
 def test_pooled_buffer_that_is_too_small_is_left_alone(stack: Stack) -> None:
-    """The pool gets its own buffer back at its own size (``client/MEM-5``, ``client/BUF-10``, ``client/COMP-3``)."""
+    """The pool gets its own buffer back at its own size."""
     pooled = bytearray(100)
     builder = stack.records.BatchBuilder(100, buffer=pooled)
     builder.append(5, None, b"x" * 500)
@@ -143,7 +139,7 @@ def test_memory_that_is_not_contiguous_is_refused(stack: Stack) -> None:
 
 
 class TestCompressed:
-    """A compressed batch closes by an estimate of its size (``client/COMP-4``)."""
+    """A compressed batch closes by an estimate of its size."""
 
     def test_limit_is_judged_by_the_expected_ratio(self, stack: Stack) -> None:
         plain = stack.records.BatchBuilder(1000, compression="gzip")

@@ -90,7 +90,7 @@ class TestSnappy:
 
 
 class TestLz4:
-    """Java's reader wants independent blocks; v0 messages have Kafka's wrong header checksum (``broker-log/C06``)."""
+    """Java's reader wants independent blocks; v0 messages have Kafka's wrong header checksum."""
 
     def test_blocks_are_independent_64_kib_without_content_size(self) -> None:
         info = lz4.frame.get_frame_info(compress("lz4", TEXT))
@@ -156,7 +156,6 @@ def test_gzip_members_joined_together_are_one() -> None:
 
 @pytest.mark.parametrize(("codec", "module"), [("snappy", "cramjam"), ("lz4", "lz4.frame"), ("zstd", "backports.zstd")])
 def test_missing_package_says_what_to_install(codec: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """(``client/COMP-2``)"""
     packed = compress(codec, TEXT)
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setitem(sys.modules, "compression.zstd", None)

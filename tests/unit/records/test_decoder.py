@@ -74,7 +74,7 @@ def test_values_are_those_of_the_offsets(stack: Stack) -> None:
 
 
 def test_records_before_the_position_are_skipped(stack: Stack) -> None:
-    """A batch may begin before the offset that was asked for (``broker-log/C15``)."""
+    """A batch may begin before the offset that was asked for."""
     decoder = stack.records.RecordDecoder(batch(0, 5) + batch(5, 5), from_offset=7)
     assert offsets(decoder.take(2)) == [7, 8]
     assert offsets(decoder.take(2)) == [9]

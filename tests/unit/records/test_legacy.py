@@ -1,4 +1,4 @@
-"""Message sets of format v0 and v1: read, never written (``broker-log/C04`` to ``broker-log/C20``)."""
+"""Message sets of format v0 and v1: read, never written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def decoded(stack: Stack, data: bytes, **settings: object) -> list[tuple]:
 
 
 def test_messages_of_both_formats(stack: Stack) -> None:
-    """(``client/MEM-7``)"""
     data = message(4, b"k", None, magic=0) + message(5, None, b"v", timestamp=77) + message(9, b"", b"", timestamp=-1)
     assert decoded(stack, data) == [(4, -1, -1, b"k", None), (5, 77, 0, None, b"v"), (9, -1, 0, b"", b"")]
 
@@ -48,7 +47,6 @@ def test_formats_may_follow_each_other(stack: Stack) -> None:
 
 @pytest.mark.parametrize("codec", [1, 2, 3])
 def test_v1_wrapper_has_the_offset_of_its_last_message(stack: Stack, codec: int) -> None:
-    """(``broker-log/C14``, ``broker-log/C15``, ``client/COMP-5``)"""
     inner = (
         message(0, None, b"a", timestamp=1) + message(1, None, b"b", timestamp=2) + message(4, None, b"c", timestamp=3)
     )
@@ -57,13 +55,12 @@ def test_v1_wrapper_has_the_offset_of_its_last_message(stack: Stack, codec: int)
 
 
 def test_v0_wrapper_holds_absolute_offsets(stack: Stack) -> None:
-    """Only inner ones of version 1 are relative (``broker-log/C08``, ``broker-log/C19``, ``broker-log/Y13``)"""
+    """Only inner ones of version 1 are relative"""
     inner = message(7, None, b"a", magic=0) + message(9, None, b"b", magic=0)
     assert decoded(stack, wrapper(9, inner, magic=0)) == [(7, -1, -1, None, b"a"), (9, -1, -1, None, b"b")]
 
 
 def test_wrapper_stamped_by_the_broker_stamps_all_its_messages(stack: Stack) -> None:
-    """(``broker-log/C18``)"""
     inner = message(0, None, b"a", timestamp=1) + message(1, None, b"b", timestamp=2)
     data = wrapper(1, inner, attributes=8, timestamp=500)
     assert [row[1:3] for row in decoded(stack, data)] == [(500, 1), (500, 1)]
@@ -103,13 +100,11 @@ BAD_INNER = [
 
 @pytest.mark.parametrize(("inner", "reason"), BAD_INNER)
 def test_wrapper_with_wrong_contents_is_corrupt(stack: Stack, inner: bytes, reason: str) -> None:
-    """(``broker-log/C11``, ``broker-log/C18``)"""
     with pytest.raises(CorruptRecordError, match=f"t-0 at offset 0: .*{reason}"):
         decoded(stack, wrapper(5, inner), topic="t")
 
 
 def test_checksums_of_inner_and_outer_messages_are_verified(stack: Stack) -> None:
-    """(``broker-log/C07``)"""
     bad = bytearray(message(0, None, b"abc"))
     bad[-1] ^= 1
     for data in (bytes(bad), wrapper(0, bytes(bad))):

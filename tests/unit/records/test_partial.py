@@ -36,7 +36,7 @@ def test_records_that_stay_keep_offset_timestamp_and_content(
     codec: str,
     timestamp_type: int,
 ) -> None:
-    """Whatever stays, in whatever codec, with or without a delete horizon (`broker-log/H20`, KIP-534)."""
+    """Whatever stays, in whatever codec, with or without a delete horizon (KIP-534)."""
     data = encode_batch(
         records,
         base_offset=100,
@@ -67,7 +67,6 @@ def test_records_that_stay_keep_offset_timestamp_and_content(
 
 
 def test_horizon_that_is_set_stays_with_what_is_left() -> None:
-    """(`broker-log/Z13`)"""
     data = encode_batch([(TIME + i, b"%d" % i, None, ()) for i in range(4)], base_offset=7)
     first = opened(data).with_only([0, 2, 3], delete_horizon_ms=TIME + 999)
     second = opened(first).with_only([1])
@@ -85,7 +84,6 @@ def test_result_is_what_the_declaration_of_batches_says() -> None:
 
 
 def test_empty_batch_keeps_offsets_and_producer() -> None:
-    """(`broker-log/Z13`)"""
     data = encode_batch(
         [(TIME, b"k", b"v", ()), (TIME + 1, b"k", b"v", ())],
         base_offset=50,
@@ -108,7 +106,6 @@ def test_empty_batch_keeps_offsets_and_producer() -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [None, "gzip"])
 def test_old_formats_become_the_new_one_when_something_goes(magic: int, codec: str | None) -> None:
-    """(`broker-log/Z02`, `H20`)"""
     builder_module = pytest.importorskip("kafka.record.legacy_records")
     builder = builder_module.LegacyRecordBatchBuilder(
         magic=magic, compression_type=1 if codec else 0, batch_size=1 << 20

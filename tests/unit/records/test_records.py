@@ -1,4 +1,4 @@
-"""Encoding and decoding batches of format v2, with both kernels (``broker-log/Z01``)."""
+"""Encoding and decoding batches of format v2, with both kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ def as_tuples(records: list) -> list:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_encoded_is_decoded_again(stack: Stack, codec: str) -> None:
-    """(``client/COMP-6``, `client/MOD-8`)"""
     batch = stack.records.encode_batch(RECORDS, base_offset=7, compression=codec, leader_epoch=3)
     decoded = stack.records.decode_records(batch, topic="t", partition=2)
     assert as_tuples(decoded) == RECORDS

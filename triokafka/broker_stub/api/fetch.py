@@ -135,7 +135,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         await trio.lowlevel.checkpoint()  # each of these steps takes long then
     outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
     if readable and not urgent and not failed and size < parameters.min_bytes and parameters.max_wait_ms > 0:
-        del outcomes  # nothing read is kept while waiting (M13)
+        del outcomes  # nothing read is kept while waiting
         if many:
             await trio.lowlevel.checkpoint()
         operation = replicas.delay_fetch(readable, parameters)
@@ -150,7 +150,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
             if wanted.topic not in broker.image.topics_by_id:
                 outcomes[key] = ReadOutcome(errors.UnknownTopicIdError.code)
     if not follower and context.count_towards(QuotaKind.FETCH, size):
-        # Nothing is answered, so nothing counts (O26); the client asks again when its time is over.
+        # Nothing is answered, so nothing counts; the client asks again when its time is over.
         broker.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, broker.world.now())
         throttled = session.throttle()
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
@@ -170,7 +170,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
 
 
 def _most_at_once(replica_id: int, context: RequestContext) -> int:
-    """More than this would be throttled even if it were the first for a while, and so never be answered (Z24)."""
+    """More than this would be throttled even if it were the first for a while, and so never be answered."""
     quotas = context.broker.quotas
     if replica_id >= 0 or not quotas.limits(QuotaKind.FETCH):
         return _NO_LIMIT

@@ -209,7 +209,7 @@ def _refusal(failure: errors.BrokerResponseError, key: TopicPartition, context: 
 
 
 def _forget_records(request: ProduceRequest, context: RequestContext) -> None:
-    """They are in the log: while the answer waits for replicas or the disk, they need not stay in memory (L11)."""
+    """They are in the log: while the answer waits for replicas or the disk, they need not stay in memory."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None

@@ -150,7 +150,7 @@ class ClusterControl:
     ) -> Outcome[HeartbeatReply]:
         """Hear of a broker, and fence, unfence or let it stop as it asks and may.
 
-        Who knows everything up to ``committed_offset`` (by default, all of ``image``) is caught up (KRC-12).
+        Who knows everything up to ``committed_offset`` (by default, all of ``image``) is caught up.
 
         Raises:
             BrokerIdNotRegisteredError: nobody with this id is registered.
@@ -253,7 +253,7 @@ class ClusterControl:
         return Outcome([*self._moves(image, broker.broker_id), gone], UnregisterBrokerResponse(error_message=None))
 
     def begin(self, image: MetadataImage, *, now: float, own_id: int) -> None:
-        """A controller has taken over: everybody else who is not fenced gets a new session (KRC-09).
+        """A controller has taken over: everybody else who is not fenced gets a new session.
 
         This node's own broker is gone with the process that it was in, and registers anew.
         """

@@ -280,7 +280,7 @@ class Controller(Operations):
     # What it does by itself
 
     async def _fence_stale_brokers(self) -> None:
-        """Fence brokers as their sessions end, one by one (KRC-18, KRC-19)."""
+        """Fence brokers as their sessions end, one by one."""
         cluster, timeout = self._started().cluster, self._config.broker_session_timeout_ms / 1000
         while True:
             oldest = cluster.oldest_session(self.image)
@@ -302,10 +302,10 @@ class Controller(Operations):
                     if fenced is not None:
                         logger.warning("broker %d is fenced: it was silent for more than %g s", fenced, timeout)
             else:
-                await trio.sleep(0.001)  # a session is valid up to and including its last moment (KRC-10)
+                await trio.sleep(0.001)  # a session is valid up to and including its last moment
 
     async def _balance_leaders(self) -> None:
-        """Give leadership back to preferred replicas where it was lost (CEV-15)."""
+        """Give leadership back to preferred replicas where it was lost."""
         while True:
             await trio.sleep(self._config.leader_imbalance_check_interval_seconds)
             if all(partition.leader == partition.preferred_leader for _, partition in self.image.partitions()):

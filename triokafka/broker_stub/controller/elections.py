@@ -47,7 +47,7 @@ def broker_unfenced(image: MetadataImage, broker_id: int, topic_config: TopicCon
 
 
 def preferred_leaders(image: MetadataImage, topic_config: TopicConfig) -> list[PartitionChangeRecord]:
-    """Changes that make preferred replicas leaders again where they can be (CEV-15), at most a bounded number."""
+    """Changes that make preferred replicas leaders again where they can be, at most a bounded number."""
     records: list[PartitionChangeRecord] = []
     for topic, partition in image.partitions():
         if partition.leader != partition.preferred_leader:

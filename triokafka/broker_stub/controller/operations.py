@@ -147,7 +147,7 @@ class Operations:
         )
 
     async def balance_leaders(self) -> int:
-        """Make preferred replicas leaders again where they can be; returns how many (CEV-15)."""
+        """Make preferred replicas leaders again where they can be; returns how many."""
 
         def compute(image: MetadataImage) -> Outcome[int]:
             records = elections.preferred_leaders(image, self._topic_config(image))

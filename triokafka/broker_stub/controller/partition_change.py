@@ -173,7 +173,7 @@ def partition_change(
     if replicas != partition.replicas:
         record.directories = [_directory(image, partition, broker_id) for broker_id in replicas]
     if leader != partition.leader or not set(partition.replicas) <= set(replicas):
-        # With fewer replicas a new epoch begins, so that the leader lets go of those that are gone (KRE-08).
+        # With fewer replicas a new epoch begins, so that the leader lets go of those that are gone.
         record.leader = leader
         changed = True
     if recovery != partition.leader_recovery_state:

@@ -63,7 +63,7 @@ class AppendableLog(ReadableLog):
     def append_as_leader(
         self, batches: Buffer | Checked, *, leader_epoch: int, now_ms: int, from_client: bool = True
     ) -> AppendInfo:
-        """Check batches, give them the next offsets, and append them (F06).
+        """Check batches, give them the next offsets, and append them.
 
         Args:
             batches: v2 batches, one when ``from_client``. Patched in place when the buffer is writable. A client's may
@@ -105,7 +105,7 @@ class AppendableLog(ReadableLog):
         return AppendInfo(infos[0].base_offset, last_offset, newest, append_time, self.log_start_offset)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int | None = None) -> AppendInfo:
-        """Append batches as the leader has them, offsets and epochs included (F10). A partial last one is ignored.
+        """Append batches as the leader has them, offsets and epochs included. A partial last one is ignored.
 
         Raises:
             CorruptRecordError: a checksum does not match.
@@ -211,7 +211,7 @@ class AppendableLog(ReadableLog):
             raise KafkaStorageError(f"the log of {self.topic_partition} is offline: {error}") from error
 
     def flush(self) -> None:
-        """Return once everything appended so far is on disk, and move ``recovery_point`` there (F15).
+        """Return once everything appended so far is on disk, and move ``recovery_point`` there.
 
         Raises:
             KafkaStorageError: the disk failed; the recovery point stays.

@@ -3,7 +3,7 @@
 Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
 ``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``) hold an offset per partition of one data directory;
 ``leader-epoch-checkpoint`` the first offset of every leader epoch of one log; ``partition.metadata`` the topic id.
-Offset checkpoints are replaced atomically: a crash leaves the old content or the new one (G09, G10). Text that is not
+Offset checkpoints are replaced atomically: a crash leaves the old content or the new one. Text that is not
 what a writer would have written raises `CorruptCheckpointError`.
 """
 

@@ -23,7 +23,7 @@ class CuttableLog(AppendableLog):
     # -- at the end
 
     def truncate_to(self, offset: int, *, now_ms: int | None = None) -> None:
-        """Give up all records at or after ``offset`` (F21). A batch that reaches over it goes as a whole.
+        """Give up all records at or after ``offset``. A batch that reaches over it goes as a whole.
 
         Raises:
             KafkaStorageError: the disk failed; how far the cut came shows when the log is opened again.
@@ -43,7 +43,7 @@ class CuttableLog(AppendableLog):
             self._after_cut(cut_at, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int | None = None) -> None:
-        """Give up all records; the next one gets ``offset`` (F22).
+        """Give up all records; the next one gets ``offset``.
 
         Raises:
             KafkaStorageError: the disk failed; how far the cut came shows when the log is opened again.
@@ -89,7 +89,7 @@ class CuttableLog(AppendableLog):
     # -- at the beginning
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Records before ``offset`` are gone for readers (Z08); their segments go with the next `apply_retention`.
+        """Records before ``offset`` are gone for readers; their segments go with the next `apply_retention`.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is after the log's end.
@@ -103,7 +103,7 @@ class CuttableLog(AppendableLog):
             self.leader_epochs.drop_before(offset)
 
     def apply_retention(self, now_ms: int, *, up_to_offset: int | None = None, remove_files: bool = True) -> int:
-        """Drop old segments by time, size and log start offset (G05, G06, Z07); returns how many.
+        """Drop old segments by time, size and log start offset; returns how many.
 
         Their files are renamed now and removed ``file.delete.delay.ms`` later, by a later call.
 

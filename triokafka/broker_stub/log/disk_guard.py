@@ -1,4 +1,4 @@
-"""What an error of the disk means for a log: one refused call, or the end of its use (F28, Z16).
+"""What an error of the disk means for a log: one refused call, or the end of its use.
 
 A full disk, a file that may not grow (``ulimit -f``), and a process that has too many files open get better: the call
 fails, the log goes on. After anything else the disk is not to be trusted; whoever keeps the data directory is told.

@@ -1,4 +1,4 @@
-"""How much of a log is on disk: the recovery point, and the syncs that move it (F05, F14, F15).
+"""How much of a log is on disk: the recovery point, and the syncs that move it.
 
 A flush has a beginning in the log's thread, a slow part that may run in another one while appends go on, and an end in
 the log's thread again, which moves the recovery point to where the log ended at the beginning.

@@ -181,7 +181,7 @@ class HostedLogs:
             raise ConfigurationError(f"no data directory can be used: {self._directories[0].failure}")
 
     def offline_directories(self) -> dict[str, str]:
-        """The data directories that cannot be used any more, and why (Z16)."""
+        """The data directories that cannot be used any more, and why."""
         return {directory.path: directory.failure for directory in self._directories if directory.failure}
 
     def _fail(self, directory: LogDirectory, error: OSError) -> None:
@@ -200,7 +200,7 @@ class HostedLogs:
             self._all_offline.set()
 
     async def run_until_all_offline(self) -> None:
-        """Wait until no data directory can be used any more (Z16); cancelling it leaves nothing behind.
+        """Wait until no data directory can be used any more; cancelling it leaves nothing behind.
 
         Raises:
             KafkaStorageError: that is so; says why the last one is offline. Repair a disk, and start again.
@@ -250,7 +250,7 @@ class HostedLogs:
     # -- logs
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, when there is one here (G15)."""
+        """The log of a partition, when there is one here."""
         hosted = self._logs.get(topic_partition)
         return hosted.log if hosted is not None else None
 
@@ -284,7 +284,7 @@ class HostedLogs:
         return any(topic_partition in directory.offline for directory in self._directories)
 
     def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
-        """Give up a log. Its folder is renamed now and removed ``file.delete.delay.ms`` later (Z17).
+        """Give up a log. Its folder is renamed now and removed ``file.delete.delay.ms`` later.
 
         Args:
             sync: False to leave it to `LogManager.settle` that this is on the disk.
@@ -305,7 +305,7 @@ class HostedLogs:
             self._doomed.append((self._world.wall_ms() + hosted.log.config.file_delete_delay_ms, path))
 
     def put_aside(self, topic_partition: TopicPartition) -> None:
-        """Give up a log of a partition that is not in the cluster (Z15). A failure is logged.
+        """Give up a log of a partition that is not in the cluster. A failure is logged.
 
         The log of a topic whose deletion is committed is deleted: a crash came before its folder was renamed. Any other
         stays, renamed to ``…-stray``, as Kafka has it: nobody has decided to delete its records.

@@ -58,7 +58,7 @@ class IndexFile(ABC):
 
     @abstractmethod
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above ``offset`` (D09)."""
+        """Drop the entries at or above ``offset``."""
 
     @abstractmethod
     def _parse(self, data: bytes) -> int:
@@ -87,7 +87,7 @@ class IndexFile(ABC):
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry fits any more, which forces a roll (D12)."""
+        """Whether no entry fits any more, which forces a roll."""
         return (self._count() if self._loaded else len(self)) >= self.max_entries
 
     def _load(self) -> None:
@@ -173,7 +173,7 @@ class IndexFile(ABC):
 
 
 class OffsetIndex(IndexFile):
-    """From offsets to positions (D01–D12). An entry is the last offset of a batch and the position where it starts."""
+    """From offsets to positions. An entry is the last offset of a batch and the position where it starts."""
 
     ENTRY_SIZE = 8
 
@@ -183,7 +183,7 @@ class OffsetIndex(IndexFile):
         self._positions = array("I")
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; both must be above the last one's. Raises `CorruptIndexError` otherwise (D06)."""
+        """Add an entry; both must be above the last one's. Raises `CorruptIndexError` otherwise."""
         self._load()
         relative = offset - self.base_offset
         if not 0 <= relative <= _MAX_RELATIVE_OFFSET or not 0 <= position <= _MAX_POSITION:
@@ -199,7 +199,7 @@ class OffsetIndex(IndexFile):
         return position <= _MAX_POSITION
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """The entry with the greatest offset at or below ``offset``; base offset and 0 when there is none (D07)."""
+        """The entry with the greatest offset at or below ``offset``; base offset and 0 when there is none."""
         self._load()
         relative = offset - self.base_offset
         found = bisect_right(self._offsets, relative) - 1 if relative >= 0 else -1
@@ -224,7 +224,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + relative, position
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above ``offset`` (D09)."""
+        """Drop the entries at or above ``offset``."""
         self.keep_first(bisect_left(self._offsets, max(0, offset - self.base_offset)) if len(self) else 0)
 
     def entries(self) -> list[tuple[int, int]]:
@@ -256,7 +256,7 @@ class OffsetIndex(IndexFile):
 
 
 class TimeIndex(IndexFile):
-    """From timestamps to offsets (Z04). An entry says: up to this offset no record is newer than this timestamp."""
+    """From timestamps to offsets. An entry says: up to this offset no record is newer than this timestamp."""
 
     ENTRY_SIZE = 12
 

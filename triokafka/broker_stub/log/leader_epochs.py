@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset, for one log (KIP-101, KIP-320; Z10).
+"""Which leader epoch began at which offset, for one log (KIP-101, KIP-320).
 
 Kept in ``leader-epoch-checkpoint``. The file is written with the next flush of the log; what a crash takes from it is
 found again in the batches: those that recovery reads, or all of them when the file is torn (`LeaderEpochs.lost`).

@@ -1,4 +1,4 @@
-"""What a crash leaves of files that were coming or going, told by the ends of their names (I04, I06, I13, Z15).
+"""What a crash leaves of files that were coming or going, told by the ends of their names.
 
 A new segment is written as ``.cleaned``, becomes ``.swap`` once it is complete, and loses the suffix when the segments
 that it replaces are out of the way; those become ``.deleted``. Between two steps the directory is synced, so that the

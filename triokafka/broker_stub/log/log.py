@@ -279,7 +279,7 @@ class PartitionLog(CuttableLog):
     def replacing(
         self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, now_ms: int
     ) -> Generator[Callable[[], None], None, None]:
-        """Let ``new`` take the place of ``old``, whose files are removed ``file.delete.delay.ms`` later (F25).
+        """Let ``new`` take the place of ``old``, whose files are removed ``file.delete.delay.ms`` later.
 
         Yields functions to be called one after the other, in a thread when the log is to go on meanwhile; when one of
         them fails, throw its `OSError` into the iterator. The log has the old records or the new ones at any time, and
@@ -359,7 +359,7 @@ class PartitionLog(CuttableLog):
         self._segments.close()
 
     def delete(self) -> None:
-        """Remove the log with all its files, at once (F26).
+        """Remove the log with all its files, at once.
 
         Raises:
             KafkaStorageError: the disk failed; some files may be left.

@@ -71,7 +71,7 @@ class LogDirectory:
         self._doubtful: set[str] = set()  # a write has failed: what is there may go with a power cut
 
     def open(self) -> None:
-        """Make the directory if it is missing, and lock it (G02, G03).
+        """Make the directory if it is missing, and lock it.
 
         Raises:
             ConfigurationError: another broker uses it.
@@ -115,14 +115,14 @@ class LogDirectory:
         return f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
 
     def forget_clean_stop(self) -> None:
-        """Remove the marker, durably, before anything is written: a crash from now on is a crash (I02)."""
+        """Remove the marker, durably, before anything is written: a crash from now on is a crash."""
         if self._storage.exists(self._marker):
             self._storage.remove(self._marker)
         # Also for what a dead process has renamed: else a power cut brings back checkpoints that it has replaced.
         self._storage.sync_dir(self.path)
 
     def mark_clean_stop(self, broker_epoch: int = -1) -> None:
-        """Write the marker: all logs are closed and on disk (G13).
+        """Write the marker: all logs are closed and on disk.
 
         ``broker_epoch`` is the broker's registration that ends with this stop; Kafka takes a start whose marker names
         another for one after a crash. -1 for none.
@@ -155,7 +155,7 @@ class LogDirectory:
         return found
 
     def deleted_folders(self) -> list[str]:
-        """Return the folders of logs that were deleted, but whose files are still there (Z17). Raises `OSError`."""
+        """Return the folders of logs that were deleted, but whose files are still there. Raises `OSError`."""
         return self._renamed_folders(DELETE_SUFFIX)
 
     def stray_folders(self) -> list[str]:
@@ -178,7 +178,7 @@ class LogDirectory:
         self.checkpoint_start_offsets()
 
     def checkpoint_recovery_points(self) -> None:
-        """Write up to where each log is on disk (G08). Raises `KafkaStorageError`."""
+        """Write up to where each log is on disk. Raises `KafkaStorageError`."""
         points = {tp: log.recovery_point for tp, log in self.logs.items()}
         points.update((tp, log.recovery_point) for tp, log in self.offline.items())
         if self.metadata_end is not None:  # Kafka does not write it, and passes over it
@@ -196,7 +196,7 @@ class LogDirectory:
             self.write_offsets(RECOVERY_POINT_CHECKPOINT, points)
 
     def checkpoint_start_offsets(self) -> None:
-        """Write where logs start, as far as the names of their segments do not say it (Z07).
+        """Write where logs start, as far as the names of their segments do not say it.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -227,7 +227,7 @@ class LogDirectory:
             self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
 
     def read_offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
-        """A checkpoint of this directory; nothing, with a warning, when it cannot be read (I03)."""
+        """A checkpoint of this directory; nothing, with a warning, when it cannot be read."""
         try:
             offsets = read_offsets(self._storage, f"{self.path}/{checkpoint}")
         except (CorruptCheckpointError, OSError) as error:
@@ -273,18 +273,18 @@ class LogDirectory:
 
 
 def folder_name(topic_partition: TopicPartition) -> str:
-    """The name of a log's folder (C02)."""
+    """The name of a log's folder."""
     return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
 def renamed_folder(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
-    """A log's folder on its way out: the name, something unique, and why (Z17)."""
+    """A log's folder on its way out: the name, something unique, and why."""
     end = f".{unique}{suffix}"
     return folder_name(topic_partition)[: _MAX_NAME - len(end)] + end
 
 
 def parse_folder(name: str) -> TopicPartition | None:
-    """The partition whose folder has that name: topic and number at the *last* hyphen (C02)."""
+    """The partition whose folder has that name: topic and number at the *last* hyphen."""
     topic, hyphen, number = name.rpartition("-")
     if not hyphen or not topic or not (number.isascii() and number.isdigit()) or number != str(int(number)):
         return None  # with zeros in front it would pass for another folder's

@@ -1,4 +1,4 @@
-"""Opening the logs of a data directory when the broker starts: several at once, each in a thread (I01).
+"""Opening the logs of a data directory when the broker starts: several at once, each in a thread.
 
 Nothing here belongs to a `LogManager`, so that the threads share no more than the list of what is left to do.
 """

@@ -1,4 +1,4 @@
-"""All logs of a broker: opening and closing them, and the work in the background (G01–G16, I01–I09).
+"""All logs of a broker: opening and closing them, and the work in the background.
 
 `LogManager` is told what to do by others and does it at once; only `LogManager.load`, `LogManager.run` and
 `LogManager.close` wait. Deleted logs are renamed and removed later.
@@ -92,7 +92,7 @@ class LogManager(NewLogs):
                 self._fail(directory, error)
 
     async def load(self, topic_configs: TopicConfigs | None = None, topic_id_of: TopicIds | None = None) -> None:
-        """Open every log, recovering those that a crash left behind (I01–I09): several at once, each in a thread.
+        """Open every log, recovering those that a crash left behind: several at once, each in a thread.
 
         Cancelled, it ends with the logs that are being opened.
 
@@ -219,7 +219,7 @@ class LogManager(NewLogs):
                 self.mover.move(again.topic_partition, again.target.path)
 
     async def close(self) -> None:
-        """Flush and close all logs, write the checkpoints, mark each directory as cleanly closed, and unlock (G13).
+        """Flush and close all logs, write the checkpoints, mark each directory as cleanly closed, and unlock.
 
         A directory with a log that cannot be closed gets no mark: it is recovered at the next start. Not cancelled.
         """
@@ -366,7 +366,7 @@ class LogManager(NewLogs):
             await self._world.run_in_thread(_remove, self._world.storage, folders, files)
 
     def apply_retention(self) -> None:
-        """Drop old segments of all logs, and the folders of deleted ones (G04)."""
+        """Drop old segments of all logs, and the folders of deleted ones."""
         self.remove_deleted(self._world.wall_ms())
         for topic_partition in list(self._logs):
             if not self._in_progress(topic_partition):
@@ -388,7 +388,7 @@ class LogManager(NewLogs):
             logger.error("retention of %s: %s", topic_partition, error)
 
     async def _expire_producers(self) -> None:
-        """Forget producers that have been silent for too long, in all logs (Z11)."""
+        """Forget producers that have been silent for too long, in all logs."""
         now_ms = self._world.wall_ms()
         for logs in self._portions():
             for log in logs:
@@ -405,7 +405,7 @@ class LogManager(NewLogs):
         return due
 
     async def flush_due(self) -> None:
-        """Flush the logs whose ``flush.ms`` is over (G07)."""
+        """Flush the logs whose ``flush.ms`` is over."""
         due: list[PartitionLog] = []
         for logs in self._portions():
             now_ms = self._world.wall_ms()  # each time: to what was appended meanwhile, the clock would have gone back
@@ -415,7 +415,7 @@ class LogManager(NewLogs):
         await self._checkpoint_recovery_points()
 
     async def flush_sealed(self) -> None:
-        """Flush segments that are not written to any more, so that recovery need not read them (F13, G08)."""
+        """Flush segments that are not written to any more, so that recovery need not read them."""
         for logs in self._portions():
             for log in logs:
                 self._check_files(log)

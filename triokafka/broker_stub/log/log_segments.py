@@ -115,7 +115,7 @@ class LogSegments:
     ) -> tuple[int, SegmentRead] | None:
         """Whole batches below ``up_to_offset`` out of one segment, with its base offset; None when there are none.
 
-        Segments without anything at or above ``offset`` are passed over: compaction has emptied them (F17). For
+        Segments without anything at or above ``offset`` are passed over: compaction has emptied them. For
         ``to_send`` see `LogSegment.read`.
 
         Raises:
@@ -178,7 +178,7 @@ class LogSegments:
     # -- cutting
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop the batch that has ``offset`` and all after it, durably but for the names of files (F21)."""
+        """Drop the batch that has ``offset`` and all after it, durably but for the names of files."""
         self._hints.clear()
         try:
             if self.active.base_offset > offset:
@@ -196,7 +196,7 @@ class LogSegments:
         self.end_offset = self.active.next_offset()
 
     def start_afresh(self, offset: int, now_ms: int) -> None:
-        """Drop everything, and go on at ``offset`` (F22)."""
+        """Drop everything, and go on at ``offset``."""
         self._hints.clear()
         doomed, self._segments, self._bases = self._segments, [], []
         try:
@@ -246,7 +246,7 @@ class LogSegments:
     def replacing(
         self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, remove_at_ms: int
     ) -> Iterator[Callable[[], None]]:
-        """Let ``new``, whose files end with `CLEANED_SUFFIX`, take the place of ``old`` (F25).
+        """Let ``new``, whose files end with `CLEANED_SUFFIX`, take the place of ``old``.
 
         Yields the slow parts, which may be called in another thread; the sequence is whole at each of them, first with
         the old segments, then with the new ones. Given up in between, it stays with the old ones, or goes to the end.
@@ -319,7 +319,7 @@ class LogSegments:
         )
 
     def remove_doomed(self, now_ms: int) -> None:
-        """Remove files whose time has come (F24)."""
+        """Remove files whose time has come."""
         while self._doomed and self._doomed[0][0] <= now_ms:
             self._remove_files(self._doomed[0][1])
             del self._doomed[0]

@@ -39,7 +39,7 @@ class NewLogs(HostedLogs):
         *,
         is_new: bool = True,
     ) -> PartitionLog:
-        """The log of a partition, made in the directory with the fewest logs when there is none (G01, G14).
+        """The log of a partition, made in the directory with the fewest logs when there is none.
 
         A log of an earlier topic of the same name (its topic id differs) is moved out of the way, to ``…-stray``.
 

@@ -1,4 +1,4 @@
-"""Producer state on disk: ``<offset>.snapshot`` files with the state before the record at that offset (Z11).
+"""Producer state on disk: ``<offset>.snapshot`` files with the state before the record at that offset.
 
 One is written when a segment begins, when a log is closed, and now and then in between, so that not much of the log
 must be read to know its producers after a crash. None is synced: a torn one fails its checksum, and an older one with

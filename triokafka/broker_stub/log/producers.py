@@ -1,4 +1,4 @@
-"""What a log knows about its producers: epochs, the last batches, open transactions (Z11, KIP-98).
+"""What a log knows about its producers: epochs, the last batches, open transactions (KIP-98).
 
 `ProducerStates` answers whether a batch is new, a duplicate or out of order, and up to where no transaction is
 undecided; it changes only by `ProducerStates.replay` with batches that are in the log. `ProducerStates.encode` is the

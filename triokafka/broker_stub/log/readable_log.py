@@ -75,7 +75,7 @@ class ReadableLog:
     def read(
         self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
     ) -> ReadResult:
-        """Whole batches from the one that contains ``offset``, out of one segment (F16, F17).
+        """Whole batches from the one that contains ``offset``, out of one segment.
 
         Args:
             max_bytes: their total size; with ``min_one_batch`` the first batch may be larger.
@@ -165,7 +165,7 @@ class ReadableLog:
             return timestamps.first_with_largest(self.segments, self.log_start_offset, end)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where readers of committed records stop (Z12): at the high watermark, or before it at the first record whose
+        """Where readers of committed records stop: at the high watermark, or before it at the first record whose
         transaction is open, or ended by a marker that is not committed yet."""
         producers = self.producers
         if producers.all_decided:

@@ -126,7 +126,7 @@ class ReadableSegment:
         return self._files.get(self._log_path)
 
     def find(self, offset: int, *, from_position: int = 0, file: ReadableFile | None = None) -> BatchPlace | None:
-        """The first batch whose last offset is at or above ``offset``; None when there is none (E04).
+        """The first batch whose last offset is at or above ``offset``; None when there is none.
 
         Raises:
             CorruptRecordError: a header before that batch is damaged.
@@ -177,7 +177,7 @@ class ReadableSegment:
         return position + 1 if position > 0 else 0
 
     def next_offset(self) -> int:
-        """The offset after the last batch, from the last index entry on (E11).
+        """The offset after the last batch, from the last index entry on.
 
         Raises:
             CorruptRecordError: the file does not end with a whole batch.
@@ -212,7 +212,7 @@ class ReadableSegment:
         to_send: bool = False,
         ends_at: int | None = None,
     ) -> SegmentRead | None:
-        """Whole batches from the one that contains ``offset``, all of them below ``up_to_offset`` (E05).
+        """Whole batches from the one that contains ``offset``, all of them below ``up_to_offset``.
 
         Args:
             max_bytes: their total size; with ``at_least_one`` the first batch may be larger.
@@ -377,7 +377,7 @@ class ReadableSegment:
 
     @property
     def age_counts_from_ms(self) -> int:
-        """The largest timestamp, or, where no record has one, when the file was last written (E12, G05, Z07)."""
+        """The largest timestamp, or, where no record has one, when the file was last written."""
         return self.max_timestamp if self.max_timestamp >= 0 else self._storage.modified_ms(self._log_path)
 
     @property
@@ -410,7 +410,7 @@ class ReadableSegment:
         return self.offset_index, self.time_index, self.transaction_index
 
     def _with_indexes(self, action: Callable[[], T]) -> T:
-        """Do ``action``; when an index proves to be broken, rebuild both and do it again (D10, I05)."""
+        """Do ``action``; when an index proves to be broken, rebuild both and do it again."""
         try:
             result = action()
             self.offset_index.check_bounds(max(self.size, 1))

@@ -1,4 +1,4 @@
-"""Opening a log's directory: loading segments, and cutting what a crash has torn (I04–I11, Z15).
+"""Opening a log's directory: loading segments, and cutting what a crash has torn.
 
 After a clean stop nothing is read but names, sizes, the ends of the last segment and its indexes, and one snapshot of
 producers. After a crash everything from the recovery point on is read: indexes and producers are made anew, and the
@@ -181,7 +181,7 @@ def _open_segments(files: OpenFiles, directory: str, config: LogConfig, now_ms: 
                     "replaced it. The index is removed.",
                     path,
                 )
-            storage.remove(path)  # (I05)
+            storage.remove(path)
     segments = [LogSegment(files, directory, base, config, new=False, now_ms=now_ms) for base in bases]
     _remove_leftover_segments(storage, segments)
     return segments

@@ -1,4 +1,4 @@
-"""Which old segments a log may drop: by time, by size, and by log start offset (G04–G06, Z07, F23)."""
+"""Which old segments a log may drop: by time, by size, and by log start offset."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from triokafka.structs import Buffer
 
 
 class LogSegment(ReadableSegment):
-    """A range of a log on disk (E01–E12). Not thread safe; errors of the disk are `OSError`.
+    """A range of a log on disk. Not thread safe; errors of the disk are `OSError`.
 
     Args:
         directory: of the log.
@@ -47,7 +47,7 @@ class LogSegment(ReadableSegment):
         return LogSegment(files, self._directory, self.base_offset, self.config, new=False, now_ms=self.created_ms)
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files so that they end with ``suffix`` (F25). Raises `OSError` with some of them renamed."""
+        """Rename the files so that they end with ``suffix``. Raises `OSError` with some of them renamed."""
         self._rename(SEGMENT_SUFFIXES, suffix)
         self._suffix = suffix
         self._update_paths()
@@ -79,7 +79,7 @@ class LogSegment(ReadableSegment):
     # -- writing
 
     def append(self, batches: Sequence[BatchInfo], data: Buffer) -> None:
-        """Write ``data``, which consists of ``batches`` with their final offsets (E02).
+        """Write ``data``, which consists of ``batches`` with their final offsets.
 
         Raises:
             OSError: nothing was added; a later call may succeed.
@@ -119,7 +119,7 @@ class LogSegment(ReadableSegment):
             self._torn = False
 
     def should_roll(self, *, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        """Whether a set of batches must go to a new segment (F12, Z05)."""
+        """Whether a set of batches must go to a new segment."""
         config = self.config
         if self.size > config.segment_bytes - incoming_bytes:
             return self.size > 0
@@ -154,7 +154,7 @@ class LogSegment(ReadableSegment):
             index.write()
 
     def sync(self) -> None:
-        """Make everything written so far durable, except the files' names (E10)."""
+        """Make everything written so far durable, except the files' names."""
         self.begin_sync()()
 
     def begin_sync(self) -> Callable[[], None]:
@@ -177,11 +177,11 @@ class LogSegment(ReadableSegment):
         return run
 
     def keep_age_of(self, segment: ReadableSegment) -> None:
-        """Count as written when ``segment`` was, whose records it has: to be called after the last `append` (H18)."""
+        """Count as written when ``segment`` was, whose records it has: to be called after the last `append`."""
         self._storage.set_modified_ms(self._log_path, self._storage.modified_ms(segment.path(LOG_SUFFIX)))
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped (E09).
+        """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped.
 
         With nothing left it begins anew at ``now_ms``, as far as its age is concerned.
         """
@@ -249,7 +249,7 @@ class LogSegment(ReadableSegment):
         after: TrustedPart | None = None,
         before_cut: Callable[[int], None] = lambda position: None,
     ) -> int:
-        """Read the batches, rebuild the indexes, and cut the file at the first bad batch (E08, I09).
+        """Read the batches, rebuild the indexes, and cut the file at the first bad batch.
 
         Args:
             visit: called with every good batch.
@@ -282,7 +282,7 @@ class LogSegment(ReadableSegment):
         self._files.close(self._log_path)
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files so that they no longer count, and return their new paths (F24).
+        """Rename the files so that they no longer count, and return their new paths.
 
         Raises:
             OSError: the segment is there as before. (Once its ``.log`` is renamed it is gone: the other files mean

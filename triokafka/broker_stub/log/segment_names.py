@@ -1,4 +1,4 @@
-"""What the files of a segment are called: 20 digits of its base offset and what they hold, as in Kafka (C03)."""
+"""What the files of a segment are called: 20 digits of its base offset and what they hold, as in Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
-    """Kafka's name of a file that belongs to an offset: 20 digits and a suffix (C03)."""
+    """Kafka's name of a file that belongs to an offset: 20 digits and a suffix."""
     return f"{offset:020d}{suffix}"
 
 

@@ -1,4 +1,4 @@
-"""How fast work in the background may read and write, all of its threads together (H21)."""
+"""How fast work in the background may read and write, all of its threads together."""
 
 from __future__ import annotations
 

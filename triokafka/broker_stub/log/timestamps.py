@@ -1,4 +1,4 @@
-"""Looking records up by time (Z04): which segment, which batch, which record.
+"""Looking records up by time: which segment, which batch, which record.
 
 As in Kafka the markers of transactions count: a consumer that starts at one passes over it.
 """

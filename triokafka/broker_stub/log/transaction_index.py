@@ -1,4 +1,4 @@
-"""The aborted transactions of a segment, in Kafka's ``.txnindex`` format (Z12, KIP-98).
+"""The aborted transactions of a segment, in Kafka's ``.txnindex`` format (KIP-98).
 
 An entry is made when the marker that aborts a transaction is appended, in the segment that has the marker. It says
 where the producer's records are that readers of committed records must skip, and up to which offset the list of aborted

@@ -87,7 +87,7 @@ def prepare(
     from_client: bool,
     max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
 ) -> Prepared:
-    """Check batches for an append by the leader (C23–C29, F07, F08, Z01, Z31).
+    """Check batches for an append by the leader.
 
     Args:
         data: v2 batches; exactly one from a client, behind which the beginning of another is left out. Changed in place
@@ -147,7 +147,7 @@ def assign_offsets(
     leader_epoch: int,
     append_time: int,
 ) -> list[BatchInfo]:
-    """Patch offsets, epoch and, unless ``append_time`` is -1, timestamps into the headers; returns these (C23, C25)."""
+    """Patch offsets, epoch and, unless ``append_time`` is -1, timestamps into the headers; returns these."""
     assigned = []
     for batch in batches:
         if append_time >= 0 and not batch.is_control:

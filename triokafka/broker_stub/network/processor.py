@@ -1,6 +1,6 @@
 """One connection: find out whose it is, read a request, have it answered, send the answer, and only then read on.
 
-There is at most one request of a connection in progress, so answers leave in the order of the requests (A23). What the
+There is at most one request of a connection in progress, so answers leave in the order of the requests. What the
 peer sends meanwhile waits in the kernel's buffer. Whatever goes wrong here closes this connection and no other, with
 one line in the log: ``closing`` the connection's id, and the reason. The number of such lines at WARNING, which any
 peer can cause, is limited.
@@ -251,7 +251,7 @@ class ConnectionProcessor:
                 self._reason = "a fault was injected: closed within the answer"
                 return
             if answer.throttle_ms:
-                # After the answer, which tells the client; it may obey, but need not (Z20).
+                # After the answer, which tells the client; it may obey, but need not.
                 await trio.sleep(answer.throttle_ms / 1000)
                 self.idle_since = world.now()
             del answer, work  # an idle connection keeps nothing of its last request

@@ -238,7 +238,7 @@ class SocketServer:
             except OSError as error:
                 if self._stopping:
                     return
-                # Out of file descriptors, most likely: the acceptor must survive it (A02).
+                # Out of file descriptors, most likely: the acceptor must survive it.
                 if (now := self._world.now()) >= silent_until:
                     silent_until = now + _COMPLAINT_SECONDS
                     logger.error("listener %s cannot accept: %s", name, error)

@@ -47,7 +47,7 @@ class DelayedOperation(ABC):
         """Extra work when the time-out itself completed it."""
 
     def force_complete(self) -> bool:
-        """Complete it whatever the condition; True for the one call that did (K02)."""
+        """Complete it whatever the condition; True for the one call that did."""
         if self.completed:
             return False
         self.completed = True
@@ -72,7 +72,7 @@ class Purgatory:
     Args:
         name: for metrics and logs.
         now_ms: the present, in milliseconds on the clock that `advance` is driven by.
-        purge_interval: how many completed operations may linger in watch lists before all lists are swept (K11).
+        purge_interval: how many completed operations may linger in watch lists before all lists are swept.
     """
 
     def __init__(self, name: str, *, now_ms: int, purge_interval: int = PURGE_INTERVAL) -> None:
@@ -86,7 +86,7 @@ class Purgatory:
 
     @property
     def watched(self) -> int:
-        """Entries in watch lists; more than operations, since one may be watched under several keys (K12)."""
+        """Entries in watch lists; more than operations, since one may be watched under several keys."""
         return sum(map(len, self._watchers.values()))
 
     @property
@@ -98,7 +98,7 @@ class Purgatory:
         """Complete the operation now, or watch its keys until a check or its time-out does.
 
         True only when this call completed it. It is tried once more after it is in the watch lists, so that a change in
-        between is not lost (K08).
+        between is not lost.
         """
         if operation.try_complete():
             return True

@@ -142,7 +142,7 @@ class TimingWheel(Generic[T]):
         slot = expires_ms // wheel.tick_ms
         bucket = wheel.buckets[slot % self._size]
         bucket.insert(entry)
-        if bucket.expires_ms != slot * wheel.tick_ms:  # queued once per revolution, however many entries it gets (J06)
+        if bucket.expires_ms != slot * wheel.tick_ms:  # queued once per revolution, however many entries it gets
             bucket.expires_ms = slot * wheel.tick_ms
             self._sequence += 1
             heapq.heappush(self._queue, (bucket.expires_ms, self._sequence, bucket))

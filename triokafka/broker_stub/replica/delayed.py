@@ -36,7 +36,7 @@ class AppendOutcome:
 
     @property
     def required_offset(self) -> int:
-        """The high watermark that commits it: one after its last record (PAR-22)."""
+        """The high watermark that commits it: one after its last record."""
         return self.last_offset + 1
 
 
@@ -45,7 +45,7 @@ class DelayedProduce(DelayedOperation):
     the leader has flushed them (``flush.messages``).
 
     Each successful partition starts with REQUEST_TIMED_OUT, which success overwrites: at the time-out, those satisfied
-    report success and the others the time-out (L04).
+    report success and the others the time-out.
     """
 
     __slots__ = ("_outcomes", "_partitions", "_pending", "_required_acks")
@@ -88,7 +88,7 @@ class DelayedProduce(DelayedOperation):
             return True
         if partition.high_watermark < outcome.required_offset:
             return False
-        # The records are committed, but on fewer replicas than the topic wants: the producer is to know (PAR-21).
+        # The records are committed, but on fewer replicas than the topic wants: the producer is to know.
         outcome.error_code = 0 if partition.enough_replicas else errors.NotEnoughReplicasAfterAppendError.code
         return True
 
@@ -106,7 +106,7 @@ class Awaited(NamedTuple):
 class DelayedFetch(DelayedOperation):
     """A fetch that found less than ``min_bytes``, until there is as much, something is wrong, or time is up.
 
-    It keeps nothing that it read: who waits reads again (M13).
+    It keeps nothing that it read: who waits reads again.
     """
 
     __slots__ = ("_awaited", "_follower", "_min_bytes", "_partitions", "_read_committed")
@@ -137,17 +137,17 @@ class DelayedFetch(DelayedOperation):
                 if last_fetched_epoch >= 0 and partition.diverging_epoch(fetch_offset, last_fetched_epoch) is not None:
                     return self.force_complete()
             except errors.BrokerResponseError:
-                return self.force_complete()  # the client is to learn of it now (M07, M08)
+                return self.force_complete()  # the client is to learn of it now
             log = partition.log
             if self._follower:
                 end = log.log_end_offset
             else:
                 end = partition.last_stable_offset if self._read_committed else partition.high_watermark
             if fetch_offset > log.log_end_offset or fetch_offset < log.log_start_offset:
-                return self.force_complete()  # truncated or deleted meanwhile: out of range (Z27)
+                return self.force_complete()  # truncated or deleted meanwhile: out of range
             if fetch_offset < end:
                 if self._min_bytes <= 1 or not log.in_one_segment(fetch_offset, end):
-                    # An answer has records of one segment of a partition, so waiting would bring no more (M09).
+                    # An answer has records of one segment of a partition, so waiting would bring no more.
                     return self.force_complete()
                 try:
                     available += log.bytes_between(fetch_offset, end, max_bytes)

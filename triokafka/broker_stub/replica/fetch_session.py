@@ -55,7 +55,7 @@ class _Cached:
         self.log_start_offset = -1
 
     def news(self, outcome: ReadOutcome) -> bool:
-        """Whether the client must be told (P09)."""
+        """Whether the client must be told."""
         return bool(
             len(outcome.records)
             or outcome.error_code
@@ -98,7 +98,7 @@ class Answered(NamedTuple):
 
 
 class FetchContext:
-    """One request's view: ``partitions`` are to be read. Without a session, all of them are answered (P05)."""
+    """One request's view: ``partitions`` are to be read. Without a session, all of them are answered."""
 
     def __init__(self, partitions: Iterable[WantedPartition]) -> None:
         self.partitions: list[WantedPartition] = list(partitions)
@@ -108,7 +108,7 @@ class FetchContext:
         return Answered(NO_SESSION, 0, outcomes)
 
     def throttle(self) -> Answered:
-        """What to answer instead of `respond` to a client whose quota is used up: nothing was read for it (P13)."""
+        """What to answer instead of `respond` to a client whose quota is used up: nothing was read for it."""
         return Answered(NO_SESSION, 0, {})
 
 
@@ -127,7 +127,7 @@ class _RefusedContext(FetchContext):
 
 
 class _FullContext(FetchContext):
-    """A full request that asks for a session, which is made when the answer is (P06)."""
+    """A full request that asks for a session, which is made when the answer is."""
 
     def __init__(
         self, cache: FetchSessionCache, partitions: Iterable[WantedPartition], *, privileged: bool, by_topic_id: bool
@@ -152,7 +152,7 @@ class _FullContext(FetchContext):
 
 
 class _IncrementalContext(FetchContext):
-    """A request within a session: everything in it is read, news are answered (P08, P09)."""
+    """A request within a session: everything in it is read, news are answered."""
 
     def __init__(self, session: FetchSession) -> None:
         super().__init__(cached.wanted for cached in session.partitions.values())
@@ -161,7 +161,7 @@ class _IncrementalContext(FetchContext):
 
     def respond(self, outcomes: Mapping[PartitionKey, ReadOutcome], now: float) -> Answered:
         session = self._session
-        if session.epoch != self._epoch:  # a second request of the session overtook this one (P11)
+        if session.epoch != self._epoch:  # a second request of the session overtook this one
             return Answered(NO_SESSION, errors.InvalidFetchSessionEpochError.code, {})
         news: dict[PartitionKey, ReadOutcome] = {}
         for key, outcome in outcomes.items():
@@ -170,7 +170,7 @@ class _IncrementalContext(FetchContext):
                 continue
             cached.told(outcome)
             news[key] = outcome
-            if len(outcome.records):  # to the end of the line: with a byte limit, the others come first next time (P10)
+            if len(outcome.records):  # to the end of the line: with a byte limit, the others come first next time
                 session.partitions[key] = session.partitions.pop(key)
         return Answered(session.id, 0, news)
 
@@ -244,7 +244,7 @@ class FetchSessionCache:
         return _IncrementalContext(session)
 
     def try_create(self, *, size: int, privileged: bool, by_topic_id: bool, now: float) -> FetchSession | None:
-        """Make a session for ``size`` partitions if there is room, or can be made (P14)."""
+        """Make a session for ``size`` partitions if there is room, or can be made."""
         if not size or not self._make_room(size, privileged, now):
             return None
         session_id = NO_SESSION

@@ -81,7 +81,7 @@ class Partition:
     ) -> bool:
         """This broker leads from now on. True when it did not in this epoch before.
 
-        Followers start unknown with a new epoch, so the high watermark waits for each in-sync one (PAR-07).
+        Followers start unknown with a new epoch, so the high watermark waits for each in-sync one.
         """
         is_new = leader_epoch != self.leader_epoch or not self.is_leader
         self._describe(leader_epoch, partition_epoch, replicas, in_sync_replicas)
@@ -100,7 +100,7 @@ class Partition:
     def make_follower(
         self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Collection[int]
     ) -> bool:
-        """Another broker leads. True when the leader or its epoch is new: fetching must start afresh (PAR-28)."""
+        """Another broker leads. True when the leader or its epoch is new: fetching must start afresh."""
         is_new = leader_epoch != self.leader_epoch or leader_id != self.leader_id
         self._describe(leader_epoch, partition_epoch, replicas, ())
         self.leader_id = leader_id
@@ -175,7 +175,7 @@ class Partition:
         )
 
     def advance_high_watermark(self) -> bool:
-        """Raise the high watermark to the least log end offset of the in-sync replicas; True when it rose (PAR-11).
+        """Raise the high watermark to the least log end offset of the in-sync replicas; True when it rose.
 
         What ``flush.messages`` wants on this broker's disk counts only once it is there.
         """
@@ -329,7 +329,7 @@ class Partition:
         return self.log.leader_epochs.epoch_for_offset(offset)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """Where a reader must go back to, when its last record is not in this log (Z10)."""
+        """Where a reader must go back to, when its last record is not in this log."""
         end = self.end_offset_for_epoch(last_fetched_epoch)
         if end.end_offset == UNKNOWN_OFFSET or end.epoch == -1:
             raise errors.OffsetOutOfRangeError(

@@ -28,8 +28,8 @@ class LeaderHint(NamedTuple):
 class ReadOutcome:
     """One partition's part of a fetch: offsets taken before the read, and the records as they lie in the log.
 
-    With an error, offsets are -1 and there are no records (O06). ``aborted`` names producer id and first offset of
-    every aborted transaction that may have records among ``records``, for readers of committed records (O20).
+    With an error, offsets are -1 and there are no records. ``aborted`` names producer id and first offset of
+    every aborted transaction that may have records among ``records``, for readers of committed records.
     """
 
     error_code: int = 0

@@ -88,7 +88,7 @@ class ReplicaManager(HostedPartitions):
     ) -> dict[TopicPartition, AppendOutcome]:
         """Append what a client sent to every partition as its leader; each has its own outcome.
 
-        Clients may not write to internal topics (RM-24).
+        Clients may not write to internal topics.
         """
         if required_acks not in (-1, 0, 1):
             code = errors.InvalidRequiredAcksError.code
@@ -156,7 +156,7 @@ class ReplicaManager(HostedPartitions):
     def delay_produce(
         self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int, *, required_acks: int = -1
     ) -> DelayedProduce | None:
-        """Wait for the in-sync replicas of what was appended; None when nothing needs to be waited for (RM-25).
+        """Wait for the in-sync replicas of what was appended; None when nothing needs to be waited for.
 
         With ``required_acks`` 1 it is the leader's own disk that is waited for.
         """
@@ -191,7 +191,7 @@ class ReplicaManager(HostedPartitions):
     ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
         """Read partitions in order under one byte budget. Returns outcomes, bytes read, and whether to answer at once.
 
-        The first partition with data may exceed the limits by its first batch, so that a reader always gets on (O12).
+        The first partition with data may exceed the limits by its first batch, so that a reader always gets on.
         Waits only where something must come from the disk first; a thread does that, and then all is read again. Of
         very many partitions, others have their turn in between.
         """

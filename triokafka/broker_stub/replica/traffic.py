@@ -10,7 +10,7 @@ class Traffic:
     """Totals since the start, over all topics.
 
     ``bytes_in`` and ``records_in`` are what clients appended, ``bytes_out`` what was put into answers for consumers,
-    and ``replication_bytes_out`` into those for followers (O28). Requests and failures are counted by partition.
+    and ``replication_bytes_out`` into those for followers. Requests and failures are counted by partition.
     """
 
     bytes_in: int = 0

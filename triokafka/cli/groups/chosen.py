@@ -65,7 +65,7 @@ class Chosen(NamedTuple):
 async def listings(
     admin: AdminClient, states: Iterable[str] = (), types: Iterable[str] = ()
 ) -> tuple[list[GroupListing], int]:
-    """The groups of all brokers by id; a broker that fails is told, and makes the exit status 1 (CG-02)."""
+    """The groups of all brokers by id; a broker that fails is told, and makes the exit status 1."""
     by_broker = await admin.list_groups_by_broker(states=states, types=types)
     for node, error in by_broker.errors.items():
         complain(error, f"The groups of broker {node.node_id} at {node.address} are missing:")

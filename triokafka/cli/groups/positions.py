@@ -1,6 +1,6 @@
-"""Where groups are: their committed offsets beside the ends of the logs, by partition and member (CG-03).
+"""Where groups are: their committed offsets beside the ends of the logs, by partition and member.
 
-It asks as an admin client does and never joins a group, so that looking at one does not disturb it (CG-04).
+It asks as an admin client does and never joins a group, so that looking at one does not disturb it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 async def describe_all(admin: AdminClient, names: Iterable[str]) -> Found:
-    """Describe groups of consumers; others, and those that do not exist, are errors (CG-03)."""
+    """Describe groups of consumers; others, and those that do not exist, are errors."""
     from triokafka.errors import GroupIdNotFoundError, KafkaError
 
     asked = list(names)

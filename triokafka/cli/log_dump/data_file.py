@@ -1,4 +1,4 @@
-"""The ``.log`` file of a segment, and ``.checkpoint`` snapshots of the metadata: batches and their records (DL-02)."""
+"""The ``.log`` file of a segment, and ``.checkpoint`` snapshots of the metadata: batches and their records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DataOptions:
 
 
 def dump_data_file(storage: Storage, path: str, options: DataOptions, report: Report) -> None:
-    """Print a file of batches, and check their checksums and that offsets follow each other (DL-03, DL-04).
+    """Print a file of batches, and check their checksums and that offsets follow each other.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""The indexes of a segment: their entries, and whether they agree with the ``.log`` file (DL-05)."""
+"""The indexes of a segment: their entries, and whether they agree with the ``.log`` file."""
 
 from __future__ import annotations
 

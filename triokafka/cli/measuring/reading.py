@@ -1,7 +1,7 @@
 """One run of reading with triokafka's own consumer: join, go to the beginning, count, tell how it goes, and sum up.
 
 The clock runs from the first assignment to the last record: neither joining the group nor waiting in vain at the end
-counts (CF-02, CF-03). Bytes are those of keys and values (CF-04).
+counts. Bytes are those of keys and values.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def alter(
 
 
 def _assignment(text: str) -> list[list[int]]:
-    """``0:1,1:2``: partitions separated by commas, their brokers by colons (TP-05)."""
+    """``0:1,1:2``: partitions separated by commas, their brokers by colons."""
     try:
         found = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
     except ValueError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def listings(admin: AdminClient, pattern: str | None, *, exclude_internal: bool = False) -> list[TopicListing]:
-    """Topics by name; of a pattern, those that any of its parts names or matches as a whole (TP-02)."""
+    """Topics by name; of a pattern, those that any of its parts names or matches as a whole."""
     found = sorted(await admin.list_topics(include_internal=not exclude_internal), key=lambda one: one.name)
     if pattern is None:
         return found

@@ -65,7 +65,7 @@ class GroupAdmin(GroupOffsetAdmin):
     async def list_groups_by_broker(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: float | None = None
     ) -> Results[Node, tuple[GroupListing, ...]]:
-        """The groups that each broker coordinates. Reading a broker that failed raises its error (CG-02, AD-02).
+        """The groups that each broker coordinates. Reading a broker that failed raises its error.
 
         Otherwise as `list_groups`.
         """

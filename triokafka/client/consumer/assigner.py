@@ -39,11 +39,11 @@ class Assigner(Protocol):
 
     @property
     def settling(self) -> bool:
-        """Whether partitions are about to be given up, so that nothing may be handed out (`client/FET-15`)."""
+        """Whether partitions are about to be given up, so that nothing may be handed out."""
 
     @property
     def telling(self) -> bool:
-        """Whether the listener has still something to hear: it may yet say where to begin (`client/SUB-16`)."""
+        """Whether the listener has still something to hear: it may yet say where to begin."""
 
     async def step(self) -> None:
         """Do what can be done now; waits for the listener only. If cancelled, the next call goes on from there."""

@@ -68,7 +68,7 @@ class Committer:
         self._finished = finished
         self._owns = owns
         self._on_done = on_done
-        # A late retry must not overwrite a newer commit with an older offset (`client/OFF-6`).
+        # A late retry must not overwrite a newer commit with an older offset.
         self._one_at_a_time = trio.Lock()
         self._committed: dict[TopicPartition, int] = {}
         self._flushing = False
@@ -253,7 +253,7 @@ class Committer:
     # ---------------------------------------------------------------- by itself
 
     def assignment_changed(self) -> None:
-        """What was committed before is of no interest; the interval starts anew (`client/CO-9`)."""
+        """What was committed before is of no interest; the interval starts anew."""
         self._committed.clear()
         self._restart.set()
 
@@ -283,7 +283,7 @@ class Committer:
                 await self._restart.wait()
                 continue
             membership = self.membership
-            # With a rejoin ahead, the commit is part of its preparation (`client/OFF-8`).
+            # With a rejoin ahead, the commit is part of its preparation.
             if membership is None or membership.settled:
                 await self.commit_finished(self._options.request_timeout_ms / 1000)
             await trio.lowlevel.checkpoint()

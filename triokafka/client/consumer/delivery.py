@@ -92,7 +92,7 @@ class Delivery:
 
         Raises:
             KafkaError: what stands next in the buffer is an error. When records come before it, they are returned, and
-                the error is raised by the next call (`client/FET-24`).
+                the error is raised by the next call.
         """
         records: Records = {}
         for run in self._take(limit):
@@ -245,7 +245,7 @@ class Delivery:
         return count
 
     def _deserialize(self, records: list[ConsumerRecord], data: FetchedData, start: int) -> list[ConsumerRecord]:
-        """Convert keys and values. A record that cannot be is where the next call stands (`client/FET-23`)."""
+        """Convert keys and values. A record that cannot be is where the next call stands."""
         assert self._convert is not None
         converted: list[ConsumerRecord] = []
         for record in records:

@@ -319,14 +319,14 @@ class Engine:
     # ---------------------------------------------------------------- waiting
 
     def user(self, doing: str) -> Visit:
-        """Let one task in; the same task may come in again (from a listener). Raises `IllegalStateError` (CON-4)."""
+        """Let one task in; the same task may come in again (from a listener). Raises `IllegalStateError`."""
         return Visit(self._visitors, doing)
 
     async def wait_for(self, take: Callable[[], T], timeout: float) -> T | None:
         """Take records, waiting for them at most ``timeout`` seconds; None when the time is over.
 
         Everything handed out before counts as finished now. All that can be cancelled comes before ``take``; after it
-        nothing waits and nothing fails, so that no record is lost (`client/POLL-4`).
+        nothing waits and nothing fails, so that no record is lost.
         """
         self.check_usable()
         self.delivery.asked += 1

@@ -1,6 +1,6 @@
 """What was fetched and not handed out yet: bytes of partitions in order of arrival, decoded piece by piece on demand.
 
-A plain object. Data is stale, and dropped, when its partition's position was moved in the meantime (`client/FET-13`).
+A plain object. Data is stale, and dropped, when its partition's position was moved in the meantime.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class FetchedData:
 
 
 class FetchBuffer:
-    """Fetched data of all partitions, first come, first served (`client/FET-11`).
+    """Fetched data of all partitions, first come, first served.
 
     ``on_space`` is called when bytes were freed, so that more can be fetched.
     """

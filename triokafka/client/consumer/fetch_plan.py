@@ -28,7 +28,7 @@ class FetchRound(NamedTuple):
 
 
 class FetchPlanner:
-    """Chooses the partitions to fetch from each broker, in fair order (`client/FET-4`, `client/FET-7`).
+    """Chooses the partitions to fetch from each broker, in fair order.
 
     ``cluster`` gives the metadata of now. Times are seconds on the world's clock.
     """

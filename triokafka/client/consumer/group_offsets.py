@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 COORDINATOR: Final = "coordinator"
-"""The purpose of the connection that group requests use: never behind a long fetch (`client/GRP-8`)."""
+"""The purpose of the connection that group requests use: never behind a long fetch."""
 _LAST_WITH_TOPIC_NAMES: Final = 9
 _FIRST_OF_MANY_GROUPS: Final = 8
 _FIRST_WITH_STABLE: Final = 7
@@ -58,7 +58,7 @@ _MEMBER_HAS_CHANGED: Final = (StaleMemberEpochError, UnknownMemberIdError)
 
 
 class GroupIdentity(NamedTuple):
-    """As whom offsets are committed; the defaults are for assignment by hand (`client/OFF-14`).
+    """As whom offsets are committed; the defaults are for assignment by hand.
 
     ``generation`` is the member epoch under the consumer protocol.
     """
@@ -249,7 +249,7 @@ class GroupOffsets:
 
 
 def check_commit(codes: Mapping[TopicPartition, int], group_id: str) -> None:
-    """Raise what the answer to a commit says, if anything (`client/OFF-12`, `client/OFF-13`)."""
+    """Raise what the answer to a commit says, if anything."""
     forbidden: list[str] = []
     for partition, code in codes.items():
         if not code:

@@ -113,7 +113,7 @@ class PositionFinder:
         return not self._subscription.all_positions_known
 
     async def _round(self) -> None:
-        """Committed offsets first, then resets, then validation; each in one request per broker (`client/FET-25`).
+        """Committed offsets first, then resets, then validation; each in one request per broker.
 
         What is found counts at once: a partition without a leader, or a broker that is silent, stops no other one.
         """

@@ -58,7 +58,7 @@ class Rebalancer:
 
     @property
     def settling(self) -> bool:
-        """Whether partitions are about to be given up, so that nothing of them may be handed out (`client/FET-15`)."""
+        """Whether partitions are about to be given up, so that nothing of them may be handed out."""
         return self._phase is _Phase.COMMITTING
 
     @property
@@ -74,7 +74,7 @@ class Rebalancer:
         membership = self._membership
         member = membership.member
         if self._network.metadata.version <= self.fresh_after:
-            return  # a stale list of topics would cause two rebalances in a row (GRP-9)
+            return  # a stale list of topics would cause two rebalances in a row
         self.watch_topics()
         while True:
             await self.drain()
@@ -114,7 +114,7 @@ class Rebalancer:
                 return
 
     def watch_topics(self) -> None:
-        """Notice topics that match now, and partitions that were added (`client/CO-4`)."""
+        """Notice topics that match now, and partitions that were added."""
         membership = self._membership
         member = membership.member
         if self._subscription.pattern is not None and self._network.metadata.version:
@@ -122,7 +122,7 @@ class Rebalancer:
         if self._subscription.topics or member.generation != NO_GENERATION:
             member.subscription_changed(self._subscription.topics)
         dealt = membership.dealt
-        # An assignment that waits is compared by `_receive` (GRP-20).
+        # An assignment that waits is compared by `_receive`.
         settled = not (membership.joining or membership.brings_assignment)
         if dealt is not None and settled and dealt != membership.layout():
             membership.dealt = None
@@ -139,7 +139,7 @@ class Rebalancer:
         return tuple(partition for partition in held if partition.topic not in topics)
 
     def _begin_to_give_up(self, going: tuple[TopicPartition, ...]) -> None:
-        """Commit what is finished, tell the listener, and only then drop the partitions (`client/GRP-11`)."""
+        """Commit what is finished, tell the listener, and only then drop the partitions."""
         self._going = going
         self._phase = _Phase.COMMITTING
         self._membership.watch.giving_up()
@@ -153,7 +153,7 @@ class Rebalancer:
         member = membership.member
         dealt = membership.dealt
         if dealt is not None and dealt != membership.layout():
-            # Partitions came or went while the group was rebalancing: once more, without revoking twice (GRP-20).
+            # Partitions came or went while the group was rebalancing: once more, without revoking twice.
             membership.dealt = None
             member.request_rejoin("topics or partitions changed during the rebalance")
             return

@@ -182,7 +182,7 @@ class Reconciler:
     # ---------------------------------------------------------------- give up
 
     def _give_up(self, method: str, going: tuple[TopicPartition, ...]) -> None:
-        """Tell the listener, and only then drop the partitions (`client/GRP-11`)."""
+        """Tell the listener, and only then drop the partitions."""
         self._subscription.mark_going(going)
         self._going = going
         self._going_is_lost = method == "on_partitions_lost"

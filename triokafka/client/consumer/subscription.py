@@ -34,7 +34,7 @@ class SubscriptionPattern:
 
 
 class Mode(enum.Enum):
-    """How the assignment comes about; one excludes the others until `SubscriptionState.unsubscribe` (SUB-2)."""
+    """How the assignment comes about; one excludes the others until `SubscriptionState.unsubscribe`."""
 
     NONE = "nothing subscribed"
     TOPICS = "subscribed by name"
@@ -98,7 +98,7 @@ class PartitionState:
 
     @property
     def fetchable(self) -> bool:
-        """Whether records may be asked for (`client/SUB-9`)."""
+        """Whether records may be asked for."""
         return self.position is not None and not self.paused and not self.validating and not self.going
 
 
@@ -163,7 +163,7 @@ class SubscriptionState:
         self._topics = tuple(sorted(topics))
 
     def match(self, all_topics: Iterable[str]) -> bool:
-        """Apply the pattern to the names of all topics; returns whether the subscription changed (`client/SUB-5`)."""
+        """Apply the pattern to the names of all topics; returns whether the subscription changed."""
         pattern = self._pattern
         if pattern is None:
             return False
@@ -174,7 +174,7 @@ class SubscriptionState:
         return changed
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign by hand, replacing what was assigned; partitions in both keep their state (`client/SUB-6`)."""
+        """Assign by hand, replacing what was assigned; partitions in both keep their state."""
         self._enter(Mode.ASSIGNED)
         self._replace(partitions, keep=True)
 
@@ -256,7 +256,7 @@ class SubscriptionState:
         return self._partitions.get(partition)
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """The state of an assigned partition; `IllegalStateError` otherwise (`client/SUB-8`)."""
+        """The state of an assigned partition; `IllegalStateError` otherwise."""
         found = self._partitions.get(partition)
         if found is None:
             raise IllegalStateError(f"partition {partition} is not assigned to this consumer")
@@ -325,7 +325,7 @@ class SubscriptionState:
             state.finished = offset
 
     def finish_all(self) -> None:
-        """The user asked for more: everything handed out is done (`client/OFF-9`)."""
+        """The user asked for more: everything handed out is done."""
         for state in self._partitions.values():
             state.finished = state.position
 
@@ -419,7 +419,7 @@ class SubscriptionState:
     # What to commit
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions of all partitions that have one: what `commit` without arguments sends (`client/SUB-17`)."""
+        """Positions of all partitions that have one: what `commit` without arguments sends."""
         return {
             partition: OffsetAndMetadata(state.position, "", state.position_epoch)
             for partition, state in self._partitions.items()

@@ -30,7 +30,7 @@ _FIRST_WITHOUT_CREATION: Final = 4
 
 
 class TopicWatch:
-    """Notices topics subscribed to by name that the cluster refuses, or does not have (`client/CO-4`)."""
+    """Notices topics subscribed to by name that the cluster refuses, or does not have."""
 
     def __init__(self, network: NetworkClient, subscription: SubscriptionState, troubles: Troubles) -> None:
         self._network = network
@@ -96,7 +96,7 @@ class TopicLists:
         self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
 
     async def look_up(self, topics: Sequence[str] | None, *, deadline: float) -> dict[str, list[int]]:
-        """Partition numbers of topics, all if None, straight from a broker; makes none (`client/FET-30`).
+        """Partition numbers of topics, all if None, straight from a broker; makes none.
 
         Raises:
             KafkaTimeoutError: no answer in time; says the last error.

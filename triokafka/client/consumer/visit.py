@@ -1,4 +1,4 @@
-"""One task at a time: who is inside a consumer now, and what for (`client/CON-4`)."""
+"""One task at a time: who is inside a consumer now, and what for."""
 
 from __future__ import annotations
 

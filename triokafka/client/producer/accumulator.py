@@ -122,7 +122,7 @@ class Accumulator(BatchLedger):
 
     @property
     def in_hurry(self) -> bool:
-        """Whether no batch lingers: somebody waits for all of them, or for their memory (`client/BUF-11`)."""
+        """Whether no batch lingers: somebody waits for all of them, or for their memory."""
         return self.flushes > 0 or self.closing or self.pool.waiting > 0
 
     def waiting_topics(self) -> list[str]:
@@ -130,8 +130,7 @@ class Accumulator(BatchLedger):
         return list(dict.fromkeys(topic for topic, _ in self.active))
 
     def ready(self, cluster: Cluster, now: float) -> Ready:
-        """The nodes that have something sendable, decided by the head of each queue alone (`client/ACC-9` to
-        `ACC-20`)."""
+        """The nodes that have something sendable, decided by the head of each queue alone."""
         settings = self.settings
         in_hurry = self.in_hurry
         nodes: dict[int, None] = {}
@@ -165,8 +164,8 @@ class Accumulator(BatchLedger):
     ) -> dict[int, list[ProducerBatch]]:
         """Take batches for one request per node: the head of each of its partitions, as many as fit a request.
 
-        Also of partitions whose head still lingers: they ride along (`client/ACC-20`). The next call for a node starts
-        behind where this one stopped, so that no partition is always last (`client/ACC-24`).
+        Also of partitions whose head still lingers: they ride along. The next call for a node starts
+        behind where this one stopped, so that no partition is always last.
         """
         by_node: dict[int, list[PartitionQueue]] = {node: [] for node in nodes}
         for topic_partition, queue in self.active.items():

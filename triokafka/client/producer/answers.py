@@ -84,7 +84,7 @@ class AnswerHandler:
     def answered(
         self, batches: Sequence[ProducerBatch], answers: Mapping[TopicPartition, ProduceAnswer], now: float
     ) -> None:
-        """The broker answered: partitions succeed and fail by themselves (`client/SND-8`)."""
+        """The broker answered: partitions succeed and fail by themselves."""
         for batch in self._off_wire(batches):
             answer = answers.get(batch.topic_partition)
             if answer is None:
@@ -102,7 +102,7 @@ class AnswerHandler:
         self._written(batch, base_offset, log_append_time, now)
 
     def written(self, batches: Sequence[ProducerBatch], now: float) -> None:
-        """The request was written, and no answer is due: ``acks=0`` (`client/SND-9`)."""
+        """The request was written, and no answer is due: ``acks=0``."""
         for batch in self._off_wire(batches):
             self._written(batch, -1, -1, now)
 
@@ -162,7 +162,7 @@ class AnswerHandler:
     def _failed(
         self, batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None, now: float, *, retry: bool
     ) -> None:
-        """An attempt has failed: try again or give up (`client/SND-10`, `client/SND-13`)."""
+        """An attempt has failed: try again or give up."""
         accumulator = self._accumulator
         if isinstance(error, KafkaError) and error.invalid_metadata:
             self._client.request_metadata_update()

@@ -34,7 +34,7 @@ class ProducerBatch:
     ``last_error`` is why the last failed; ``escaped`` is what a callback raised that must not be swallowed.
     ``leader_epoch`` is the partition's as known at the last. ``renumbered``: it got another sequence number after one.
     ``on_observed`` is called once for each failed record of which somebody is told.
-    Settled exactly once (`client/BAT-3`), as a whole; when it was split, its pieces are settled instead and
+    Settled exactly once, as a whole; when it was split, its pieces are settled instead and
     `piece_for` leads to them.
     """
 
@@ -142,7 +142,7 @@ class ProducerBatch:
         return builder.limit - builder.size if builder is not None and not builder.closed else 0
 
     def close(self) -> None:
-        """Take no more records (`client/ACC-6`)."""
+        """Take no more records."""
         if self.builder is not None:
             self.builder.close()
 
@@ -172,7 +172,7 @@ class ProducerBatch:
             set_producer_state(self._built, 0, producer_id, producer_epoch, base_sequence)
 
     def build(self) -> memoryview:
-        """The bytes for the wire; retries send the same bytes again (`client/ACC-26`)."""
+        """The bytes for the wire; retries send the same bytes again."""
         if self._built is None:
             assert self.builder is not None, "a batch is built before its memory is given back"
             self._built = self.builder.build(self.producer_id, self.producer_epoch, self.base_sequence)
@@ -304,7 +304,7 @@ class ProducerBatch:
             else:
                 callback(delivery.metadata_in(self, index), None)
         except Exception:
-            # One bad callback must not keep the others from running (`client/BAT-5`).
+            # One bad callback must not keep the others from running.
             logger.exception("a delivery callback for %s failed", self.topic_partition)
 
     def note_observed(self, index: int) -> None:

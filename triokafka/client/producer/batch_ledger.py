@@ -50,7 +50,7 @@ class BatchLedger:
         return bool(self.unsettled)
 
     def incomplete(self) -> list[ProducerBatch]:
-        """The batches that are not settled, the oldest first (`client/ACC-27`)."""
+        """The batches that are not settled, the oldest first."""
         return list(self.unsettled)
 
     @property
@@ -143,7 +143,7 @@ class BatchLedger:
             queue.put_back(piece)
             self.unreleased[piece] = queue
         self.active[batch.topic_partition] = queue
-        # The pieces are as old as the batch was, and expire at its place in the line (`client/ACC-29`).
+        # The pieces are as old as the batch was, and expire at its place in the line.
         line = list(self.unsettled)
         place = line.index(batch)
         line[place : place + 1] = pieces

@@ -28,8 +28,8 @@ class BufferPool:
     """Lends buffers, ``total`` bytes at most; those of exactly ``pooled_size`` bytes are kept and lent again.
 
     A caller who finds too little memory joins the end of a queue. What is given back goes to the head until it has
-    enough, then to the next: a small request never overtakes a large one, and no large one starves
-    (`client/BUF-6` to `client/BUF-8`). ``wait_seconds_total`` and ``_max`` are what callers reported with `note_wait`.
+    enough, then to the next: a small request never overtakes a large one, and no large one starves.
+    ``wait_seconds_total`` and ``_max`` are what callers reported with `note_wait`.
     """
 
     def __init__(self, total: int, pooled_size: int) -> None:
@@ -43,7 +43,7 @@ class BufferPool:
 
     @property
     def waiting(self) -> int:
-        """Number of callers that wait; while it is not 0 every batch should be sent (`client/BUF-11`)."""
+        """Number of callers that wait; while it is not 0 every batch should be sent."""
         return len(self._waiters)
 
     @property
@@ -77,7 +77,7 @@ class BufferPool:
     async def allocate(self, size: int, timeout: float) -> bytearray:
         """A buffer of ``size`` bytes; waits in line for it, at most ``timeout`` seconds, and checkpoints only then.
 
-        Cancelling gives back what was reserved so far and moves the line on (`client/BUF-9`).
+        Cancelling gives back what was reserved so far and moves the line on.
 
         Raises:
             BufferTimeoutError: not enough memory came free in time.
@@ -113,7 +113,7 @@ class BufferPool:
         )
 
     def note_wait(self, seconds: float) -> None:
-        """Count the time that a caller spent in `allocate` (`client/BUF-12`)."""
+        """Count the time that a caller spent in `allocate`."""
         self.wait_seconds_total += seconds
         self.wait_seconds_max = max(self.wait_seconds_max, seconds)
 

@@ -83,15 +83,15 @@ class Intake:
         client.metadata.add_listener(self._metadata_changed)
 
     def give_up_at(self) -> float:
-        """When a call that begins now must have what it waits for: one budget for all waits (`client/PRD-11`)."""
+        """When a call that begins now must have what it waits for: one budget for all waits."""
         return self._world.now() + self._options.max_block_ms / 1000
 
     # ---------------------------------------------------------------- topics
 
     async def learn(self, topic: str, partition: int | None, give_up_at: float) -> TopicState:
-        """The topic's state; waits for its metadata if need be (`client/META-13`).
+        """The topic's state; waits for its metadata if need be.
 
-        A partition that is not there is asked for again before it is refused: it may be new (`client/PART-1`).
+        A partition that is not there is asked for again before it is refused: it may be new.
         """
         _check_address(topic, partition)
         known = self.topics.get(topic)
@@ -207,8 +207,7 @@ class Intake:
         return size
 
     async def open_batch(self, queue: PartitionQueue, record_bytes: int, give_up_at: float | None = None) -> None:
-        """Make sure that the queue has an open batch with room for a record of so many bytes (`client/ACC-2` to
-        `ACC-4`), after yielding to other tasks if it is time for that.
+        """Ensure that the queue has an open batch with room for ``record_bytes``; yield to other tasks first if due.
 
         Waits while there is no memory. Nothing is held meanwhile, so another task may open one first: if the record
         fits into that, the memory goes back. If not, it is closed and the new one opened behind it: who has waited for

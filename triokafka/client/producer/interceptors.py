@@ -63,7 +63,7 @@ class ProducerInterceptor:
 
 
 class InterceptorChain:
-    """All interceptors of a producer, called in order; none can break a send (`client/INT-1` to `client/INT-6`)."""
+    """All interceptors of a producer, called in order; none can break a send."""
 
     def __init__(self, interceptors: Sequence[Any]) -> None:
         self._interceptors = tuple(interceptors)
@@ -116,7 +116,7 @@ class InterceptorChain:
                 logger.exception("%r failed in on_acknowledgement", interceptor)
 
     def on_send_error(self, record: ProducerRecord, error: Exception, chosen: TopicPartition | None) -> None:
-        """Tell all, with the partition that had been chosen (`client/INT-5`)."""
+        """Tell all, with the partition that had been chosen."""
         if chosen is not None and self._interceptors:
             record = replace(record, partition=chosen.partition)
         for interceptor in self._interceptors:

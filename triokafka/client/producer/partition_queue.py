@@ -20,7 +20,7 @@ _RATIO_STEPS: Final = (1.0, 0.75, 0.5, 0.35, 0.25)
 
 
 class CompressionRatio:
-    """What compression makes of a topic's records, so that batches come out near ``batch_size`` (`client/COMP-4`)."""
+    """What compression makes of a topic's records, so that batches come out near ``batch_size``."""
 
     __slots__ = ("__weakref__", "_observed")
 
@@ -41,7 +41,7 @@ class CompressionRatio:
         self._observed = max(seen, 0.9 * self._observed + 0.1 * seen)
 
     def reset(self) -> None:
-        """Count on nothing: a batch came out too large (`client/MOD-5`)."""
+        """Count on nothing: a batch came out too large."""
         self._observed = 1.0
 
 
@@ -88,7 +88,7 @@ class PartitionQueue(QueueEnd):
         return (self._next_number,)
 
     def close_open(self) -> None:
-        """Close the batch that is being filled; later records cannot slip into it (`client/ACC-6`)."""
+        """Close the batch that is being filled; later records cannot slip into it."""
         batch = self.open
         if batch is not None:
             self.filled += batch.size
@@ -110,7 +110,7 @@ class PartitionQueue(QueueEnd):
             self.shortened = None
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Insert a batch where it was: before all that were made later (`client/ACC-25`)."""
+        """Insert a batch where it was: before all that were made later."""
         position = 0
         for known in self.batches:
             if known.number > batch.number:
@@ -130,7 +130,7 @@ class QueueRegister:
     """The queues by partition, each made at first use and forgotten when nobody holds it any more.
 
     Who may put records into a queue holds it (a topic's state, a bound stream, a send that waits), and so does the
-    accumulator while it has batches of it. So a topic that was used once does not stay for ever (`client/MOD-23`), and
+    accumulator while it has batches of it. So a topic that was used once does not stay for ever, and
     there are never two queues of one partition.
     """
 

@@ -155,7 +155,7 @@ class Sender:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     def step(self, now: float) -> float:
-        """Do all that can be done now (`client/SND-1`); returns seconds until there may be more, unless woken
+        """Do all that can be done now; returns seconds until there may be more, unless woken
         before."""
         accumulator, client = self._accumulator, self._client
         self._restart_partitions()

@@ -1,4 +1,4 @@
-"""An authorizer that denies one thing at a time is asked, and what it denies is refused by item (`broker-log/B08`).
+"""An authorizer that denies one thing at a time is asked, and what it denies is refused by item.
 
 A row names an API, what is denied, and which items are refused then, with which error; all others are served. Where a
 request can name several topics or groups, it is about ``open``, which is allowed whatever happens to ``shut``.
@@ -241,7 +241,7 @@ _WHOLE: Final = {
     ids=lambda value: value if isinstance(value, str) else value.resource_type.name,
 )
 async def test_request_that_is_denied_as_a_whole_says_so_and_does_nothing(name: str, access: Access) -> None:
-    """Every error code in the answer is the denial (`broker-log/B08`)."""
+    """Every error code in the answer is the denial."""
     handler = HANDLERS[name]
     resource, code = _WHOLE[access.resource_type]
     denied = (access.operation, access.resource_type, resource)
@@ -272,7 +272,7 @@ UNSERVED: Final = {"ListTransactions"}
 
 @pytest.mark.parametrize("name", [name for name in HANDLERS if name not in ASKED_OF_NOTHING])
 async def test_what_an_api_asks_about_is_what_it_declares(name: str) -> None:
-    """So that who reads the registration knows (`broker-log/B08`)."""
+    """So that who reads the registration knows."""
     handler = HANDLERS[name]
     declared = {(access.operation, access.resource_type) for access in handler.accesses}
     version = {"OffsetCommit": 9, "OffsetFetch": 5}.get(name, handler.versions.stop - 1)
@@ -285,7 +285,6 @@ async def test_what_an_api_asks_about_is_what_it_declares(name: str) -> None:
 
 
 async def test_denied_topic_is_refused_in_a_session_that_does_not_name_it() -> None:
-    """(`broker-log/P08`)."""
     async with running_node(authorizer=Deny(topic(Op.READ))) as node:
         for name in ITEMS:
             await node.create(name)
@@ -320,7 +319,7 @@ async def test_pattern_of_a_member_matches_only_topics_that_it_may_describe() ->
 
 
 async def test_operations_on_the_cluster_are_told_to_who_may_describe_it() -> None:
-    """Nothing to the others (`security-metrics-tools/MD-06`)."""
+    """Nothing to the others."""
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     for authorizer, told in ((Deny(), True), (Deny(cluster(Op.DESCRIBE)), False)):
         async with running_node(authorizer=authorizer) as node:

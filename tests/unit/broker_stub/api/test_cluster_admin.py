@@ -73,7 +73,7 @@ async def elect(node: Node, version: int, topics: list[TopicPartitions] | None, 
 
 @pytest.mark.parametrize("version", range(3))
 async def test_election_says_for_each_partition_why_nothing_changed(version: int) -> None:
-    """(`cluster/CEV-14`; KIP-460)"""
+    """(KIP-460)"""
     async with running_node() as node:
         await node.create("t", 2)
         asked = [TopicPartitions(topic="t", partitions=[0, 1, 7]), TopicPartitions(topic="none", partitions=[0])]
@@ -92,7 +92,7 @@ async def test_election_of_everything_leaves_out_what_is_led_as_wanted() -> None
 
 @pytest.mark.parametrize("version", range(2))
 async def test_reassignment_to_where_the_partition_is_succeeds_and_changes_nothing(version: int) -> None:
-    """(`cluster/RAS-02`; KIP-455)"""
+    """(KIP-455)"""
     async with running_node() as node:
         await node.create("t")
         offset = node.broker.image.offset
@@ -116,7 +116,6 @@ async def test_reassignment_to_where_the_partition_is_succeeds_and_changes_nothi
 
 
 async def test_reassignment_to_a_broker_that_is_not_there_is_refused_and_so_is_cancelling_none() -> None:
-    """(`cluster/RAS-02`)"""
     async with running_node() as node:
         await node.create("t", 3)
         wanted: list[list[int] | None] = [[2], [], None]
@@ -182,7 +181,7 @@ async def test_feature_that_is_not_known_or_level_out_of_range_changes_nothing(v
 
 
 async def test_log_directories_say_what_they_hold() -> None:
-    """(KIP-113, KIP-827; `broker-log/G01`)"""
+    """(KIP-113, KIP-827)"""
     for version in range(1, 6):
         async with running_node(log_dirs=("/one", "/two")) as node:
             await node.create("t", 3)
@@ -208,7 +207,6 @@ async def test_log_directories_say_what_they_hold() -> None:
 
 
 async def test_directory_that_failed_says_so_and_holds_nothing() -> None:
-    """(`broker-log/Z16`)"""
     world = MemoryWorld()
     async with running_node(world=world, log_dirs=("/one", "/two")) as node:
         await node.create("t", 2)
@@ -241,7 +239,7 @@ async def test_replica_stays_where_it_is_wanted_and_directories_must_exist() -> 
 
 
 async def test_a_log_is_moved_under_those_who_use_it() -> None:
-    """Who waits for records is served by the moved log; a restart finds it (KIP-113; `broker-log/Z16`)."""
+    """Who waits for records is served by the moved log; a restart finds it (KIP-113)."""
     world = MemoryWorld()
     async with running_node(world=world, log_dirs=("/one", "/two")) as node:
         await node.create("t", 1, **{"flush.messages": "1"})
@@ -306,7 +304,7 @@ async def test_the_rate_of_moves_is_set_while_the_broker_runs() -> None:
 
 
 async def test_producers_of_a_partition_are_described() -> None:
-    """(KIP-664; `broker-log/Z11`)"""
+    """(KIP-664)"""
     async with running_node() as node:
         await node.create("t")
         sent = await node.produce(
@@ -386,7 +384,6 @@ async def test_resources_that_have_a_configuration_are_listed() -> None:
 
 
 async def test_who_may_not_touch_the_cluster_is_told_so() -> None:
-    """(`broker-log/B08`)"""
     async with running_node(world=memory_world(), authorizer=DenyCluster()) as node:
         for name in ("open", "shut"):
             await node.create(name)

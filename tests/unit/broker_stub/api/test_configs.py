@@ -93,7 +93,6 @@ async def test_whole_configuration_is_replaced_in_every_version(version: int) ->
 
 
 async def test_change_reaches_the_log_before_it_is_answered() -> None:
-    """(`broker-log/G12`)"""
     async with running_node() as node:
         await node.create("t")
         await change(node, setting(TOPIC, "t", "retention.ms", "5"))
@@ -104,7 +103,6 @@ async def test_change_reaches_the_log_before_it_is_answered() -> None:
 
 
 async def test_change_of_the_brokers_default_reaches_every_topic_without_an_own_value() -> None:
-    """(`cluster/PAR-03`)"""
     async with running_node() as node:
         await node.create("own", retention_ms="5")
         await node.create("default")
@@ -119,7 +117,7 @@ async def test_change_of_the_brokers_default_reaches_every_topic_without_an_own_
 
 
 async def test_broker_works_with_what_was_changed_and_goes_back() -> None:
-    """(`broker-log/Z19`, Z13) The default of all brokers gives way to a broker's own."""
+    """The default of all brokers gives way to a broker's own."""
     async with running_node() as node:
         await node.create("t")
         broker = node.broker
@@ -186,7 +184,7 @@ async def test_denied_topics_and_brokers_fail_alone() -> None:
 
 
 async def test_offsets_topic_keeps_its_partitions_when_the_option_changes() -> None:
-    """Groups stay where they are (`cluster/GMD-02`)."""
+    """Groups stay where they are."""
     world = memory_world()
     async with running_node(world=world, offsets_topic_num_partitions=4) as node:
         await node.broker.topic_creation.ensure("__consumer_offsets")

@@ -26,7 +26,7 @@ def values(records: Buffer | None) -> list[bytes | None]:
 
 @pytest.mark.parametrize("version", range(4, 19))
 async def test_every_version_reads_what_was_produced(version: int) -> None:
-    """From version 13 topics are named by id (`protocol` Fetch, `broker-log/O03`, `O30`)."""
+    """From version 13 topics are named by id (`protocol` Fetch)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         await node.produce("t", batch(b"a", b"b"))
@@ -40,7 +40,7 @@ async def test_every_version_reads_what_was_produced(version: int) -> None:
 
 @pytest.mark.parametrize(("key", "first"), [(0, 3), (1, 4), (2, 1)])
 async def test_versions_that_asked_for_old_formats_are_not_served(key: int, first: int) -> None:
-    """Nothing is converted for them (`broker-log/O08`, `O27`, `Z02`, KIP-896)."""
+    """Nothing is converted for them (KIP-896)."""
     async with running_node() as node:
         assert node.broker.dispatcher.handlers[key].versions.start == first
         slot = await node.broker.sockets.slots.acquire()
@@ -54,7 +54,6 @@ async def test_versions_that_asked_for_old_formats_are_not_served(key: int, firs
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
 async def test_read_committed_names_no_aborted_transactions_rather_than_null(version: int) -> None:
-    """(`broker-log/O19`)."""
     async with running_node() as node:
         await node.create("t")
         (partition,) = await node.fetch("t", 0, version=version, isolation_level=1)
@@ -63,7 +62,6 @@ async def test_read_committed_names_no_aborted_transactions_rather_than_null(ver
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
 async def test_errors_are_per_partition_and_answer_at_once(version: int) -> None:
-    """(`broker-log/M04`, `O06`, `O18`, `O05`, `O17`, `O23`)."""
     async with running_node() as node:
         await node.create("t")
         await node.produce("t", batch(b"a"))
@@ -75,7 +73,7 @@ async def test_errors_are_per_partition_and_answer_at_once(version: int) -> None
 
 
 async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
-    """Told at once, though there is nothing to read (`broker-log/Z18`, `O07`)."""
+    """Told at once, though there is nothing to read."""
     async with running_node() as node:
         await node.create("t")
         request = node.fetch_request("t", [0], version=13, max_wait_ms=10**6)
@@ -86,7 +84,7 @@ async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
 
 
 async def test_one_partition_in_trouble_is_told_at_once_beside_others_without_data(autojump_clock: object) -> None:
-    """Though there would be time to wait for those (`broker-log/M04`, `O23`, `M12`)."""
+    """Though there would be time to wait for those."""
     async with running_node() as node:
         await node.create("t")
         request = node.fetch_request("t", [0], version=13, max_wait_ms=30_000)
@@ -95,12 +93,12 @@ async def test_one_partition_in_trouble_is_told_at_once_beside_others_without_da
         response = await node.call(request, 13)
         assert trio.current_time() == start
         codes = [partition.error_code for topic in response.responses for partition in topic.partitions]
-        assert codes == [0, errors.UnknownTopicIdError.code]  # those that were read come first (O24)
+        assert codes == [0, errors.UnknownTopicIdError.code]  # those that were read come first
 
 
 @pytest.mark.parametrize("session_epoch", [-1, 0])
 async def test_fetch_of_no_partition_is_answered_at_once(session_epoch: int, autojump_clock: object) -> None:
-    """There is nothing to wait for, and no session to be made (`broker-log/M04`, `O07`, `P06`)."""
+    """There is nothing to wait for, and no session to be made."""
     async with running_node() as node:
         request = node.fetch_request("t", [], version=12, max_wait_ms=30_000, session_epoch=session_epoch)
         request.topics = []
@@ -111,7 +109,7 @@ async def test_fetch_of_no_partition_is_answered_at_once(session_epoch: int, aut
 
 
 async def test_client_with_an_old_leader_epoch_learns_the_leader() -> None:
-    """(`broker-log/Z10`, KIP-951)."""
+    """(KIP-951)."""
     async with running_node() as node:
         await node.create("t")
         epoch = node.broker.image.topics["t"].partitions[0].leader_epoch
@@ -123,7 +121,7 @@ async def test_client_with_an_old_leader_epoch_learns_the_leader() -> None:
 
 
 async def test_fetch_waits_for_data_and_is_answered_when_it_comes(autojump_clock: object) -> None:
-    """Long before the maximum wait is over (`broker-log/M13`, `cluster/PAR-13`, `broker-log/M02`, `A08`)."""
+    """Long before the maximum wait is over."""
     async with running_node() as node:
         await node.create("t")
         start = trio.current_time()
@@ -145,7 +143,6 @@ async def test_fetch_waits_for_data_and_is_answered_when_it_comes(autojump_clock
 
 
 async def test_fetch_without_data_is_answered_empty_when_its_time_is_over(autojump_clock: object) -> None:
-    """(`broker-log/M13`)."""
     async with running_node() as node:
         await node.create("t")
         start = trio.current_time()
@@ -155,7 +152,6 @@ async def test_fetch_without_data_is_answered_empty_when_its_time_is_over(autoju
 
 
 async def test_fetch_waits_for_its_minimum_of_bytes_over_all_partitions(autojump_clock: object) -> None:
-    """(`broker-log/M10`)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         one = batch(b"x" * 100)
@@ -177,7 +173,7 @@ async def test_fetch_waits_for_its_minimum_of_bytes_over_all_partitions(autojump
 
 
 async def test_deleting_the_topic_answers_a_waiting_fetch() -> None:
-    """With the error that tells the client why (`broker-log/M08`)."""
+    """With the error that tells the client why."""
     async with running_node() as node:
         await node.create("t")
         codes: list[int] = []
@@ -194,7 +190,6 @@ async def test_deleting_the_topic_answers_a_waiting_fetch() -> None:
 
 
 async def test_byte_budget_is_shared_and_the_first_batch_always_comes() -> None:
-    """(`broker-log/O10`, `O11`, `O12`)."""
     async with running_node() as node:
         await node.create("t", partitions=3)
         for number in range(3):
@@ -209,7 +204,7 @@ async def test_byte_budget_is_shared_and_the_first_batch_always_comes() -> None:
 
 
 async def test_session_answers_only_news_and_ends_when_asked() -> None:
-    """(`broker-log/P`, `P01`)."""
+    """(`broker-log/P`)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         await node.produce("t", batch(b"a"))
@@ -237,7 +232,6 @@ async def test_session_answers_only_news_and_ends_when_asked() -> None:
 
 
 async def test_session_by_topic_id() -> None:
-    """(`broker-log/Z29`)."""
     async with running_node() as node:
         await node.create("t")
         opened = await node.call(node.fetch_request("t", [0], version=17, session_epoch=0), 17)
@@ -251,7 +245,6 @@ async def test_session_by_topic_id() -> None:
 
 
 async def test_incremental_fetch_waits_for_data_of_the_whole_session(autojump_clock: object) -> None:
-    """(`broker-log/P08`)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         opened = await node.call(node.fetch_request("t", [0, 0], session_epoch=0), 11)
@@ -270,7 +263,6 @@ async def test_incremental_fetch_waits_for_data_of_the_whole_session(autojump_cl
 
 
 async def test_limit_of_the_broker_caps_the_limit_of_the_client() -> None:
-    """(`broker-log/Z25`)."""
     async with running_node(fetch_max_bytes=1500) as node:
         await node.create("t", partitions=2)
         for number in range(2):
@@ -280,7 +272,7 @@ async def test_limit_of_the_broker_caps_the_limit_of_the_client() -> None:
 
 
 async def test_partition_asked_for_in_two_topics_keeps_their_order() -> None:
-    """Answers come topic by topic, in the order asked (`broker-log/O24`)."""
+    """Answers come topic by topic, in the order asked."""
     async with running_node() as node:
         for name in ("b", "a"):
             await node.create(name)
@@ -294,7 +286,7 @@ async def test_partition_asked_for_in_two_topics_keeps_their_order() -> None:
 async def test_failure_of_the_whole_request_never_looks_like_an_empty_success(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Versions 4 to 6 have no error at the top, so every partition says it (`broker-log/B06`, `O29`)."""
+    """Versions 4 to 6 have no error at the top, so every partition says it."""
     async with running_node() as node:
         await node.create("t", partitions=2)
 
@@ -312,7 +304,7 @@ async def test_failure_of_the_whole_request_never_looks_like_an_empty_success(
 
 @pytest.mark.parametrize("version", [4, 11, 18])
 async def test_reader_of_committed_records_stops_at_open_transactions_and_learns_of_aborted_ones(version: int) -> None:
-    """Other readers, and followers, see everything (`broker-log/O15`, `O20`, `Z12`)."""
+    """Other readers, and followers, see everything."""
     async with running_node() as node:
         await node.create("t")
         partition = node.broker.replicas.partition(("t", 0))
@@ -348,7 +340,7 @@ async def test_reader_of_committed_records_stops_at_open_transactions_and_learns
 
 
 async def test_reader_of_committed_records_waits_for_the_end_of_a_transaction(autojump_clock: object) -> None:
-    """What an open transaction has written does not answer it (`broker-log/M06`)."""
+    """What an open transaction has written does not answer it."""
     async with running_node() as node:
         await node.create("t")
         partition = node.broker.replicas.partition(("t", 0))
@@ -372,7 +364,7 @@ async def test_reader_of_committed_records_waits_for_the_end_of_a_transaction(au
 
 
 async def test_more_bytes_than_an_answer_may_have_are_not_waited_for(autojump_clock: object) -> None:
-    """The minimum is never above the maximum (`broker-log/Z25`)."""
+    """The minimum is never above the maximum."""
     async with running_node(fetch_max_bytes=2000) as node:
         await node.create("t")
         for _ in range(3):

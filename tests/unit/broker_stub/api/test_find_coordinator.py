@@ -1,4 +1,4 @@
-"""Which broker coordinates a group, and the topic that keeps the groups (`cluster/GMD-01` to `GMD-05`)."""
+"""Which broker coordinates a group, and the topic that keeps the groups."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def broker(number: int, *, fenced: bool = False) -> BrokerImage:
 
 
 async def test_coordinator_of_a_group_is_the_leader_of_its_partition() -> None:
-    """`cluster/GMD-01`, `cluster/GMD-03`: many groups to a partition, and every broker coordinates its own."""
+    """Many groups to a partition, and every broker coordinates its own."""
     groups = [f"group-{i}" for i in range(60)]
     leaders = [0, 1, 2, 0, 1, 2]
     response = await find_coordinator(FindCoordinatorRequest(coordinator_keys=groups), context(leaders))
@@ -74,7 +74,7 @@ async def test_coordinator_of_a_group_is_the_leader_of_its_partition() -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_found_coordinator_has_no_error_in_words_as_kafka_says_it(version: int) -> None:
-    """`cluster/API-02`: asked for one group, Kafka says ``NONE``, and clients hold it to that in their own tests."""
+    """Asked for one group, Kafka says ``NONE``, and clients hold it to that in their own tests."""
     asked = context([1])
     asked.version = version
     response = await find_coordinator(FindCoordinatorRequest(key="g"), asked)
@@ -84,7 +84,6 @@ async def test_found_coordinator_has_no_error_in_words_as_kafka_says_it(version:
 
 
 async def test_coordinator_is_named_by_the_listener_that_the_client_uses() -> None:
-    """`cluster/GMD-04`."""
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     (found,) = (await find_coordinator(request, context([1], listener="OTHER"))).coordinators
     assert (found.host, found.port) == ("inside-1", 9093)
@@ -101,7 +100,7 @@ async def test_coordinator_is_named_by_the_listener_that_the_client_uses() -> No
 )
 @pytest.mark.parametrize("version", [0, 4])
 async def test_group_without_a_coordinator_is_told_to_come_again(found: Any, version: int) -> None:
-    """`cluster/GMD-04`: COORDINATOR_NOT_AVAILABLE with an empty node."""
+    """COORDINATOR_NOT_AVAILABLE with an empty node."""
     found.version = version
     response = await find_coordinator(FindCoordinatorRequest(key="g", coordinator_keys=["g"]), found)
     one = response.coordinators[0] if version >= 4 else response
@@ -109,7 +108,6 @@ async def test_group_without_a_coordinator_is_told_to_come_again(found: Any, ver
 
 
 async def test_topic_that_cannot_be_made_yet_is_no_coordinator() -> None:
-    """`cluster/GMD-04`."""
     found = context([0])
 
     async def ensure(name: str) -> TopicImage:
@@ -128,7 +126,7 @@ class Only(Authorizer):
 
 
 async def test_groups_that_may_not_be_described_are_refused_one_by_one() -> None:
-    """`cluster/GMD-04`, KIP-699."""
+    """KIP-699."""
     async with running_node(authorizer=Only()) as node:
         response = await node.call(FindCoordinatorRequest(coordinator_keys=["yours", "mine"]), 4)
         codes = {c.key: c.error_code for c in response.coordinators}
@@ -165,7 +163,7 @@ async def test_no_keys_have_no_coordinators() -> None:
 
 
 async def test_topic_of_the_groups_is_internal_compacted_and_as_large_as_configured() -> None:
-    """`cluster/GMD-05`: compacted, in segments of ``offsets.topic.segment.bytes``, compressed as it was appended."""
+    """Compacted, in segments of ``offsets.topic.segment.bytes``, compressed as it was appended."""
     async with running_node(offsets_topic_num_partitions=7, offsets_topic_segment_bytes=2_000_000) as node:
         assert "__consumer_offsets" not in node.broker.image.topics
         await node.call(FindCoordinatorRequest(key="g"), 1)
@@ -179,7 +177,7 @@ async def test_topic_of_the_groups_is_internal_compacted_and_as_large_as_configu
 
 
 async def test_groups_of_other_brokers_are_not_served() -> None:
-    """`cluster/GMD-01`: a coordinator manages the groups that map to it, and no others."""
+    """A coordinator manages the groups that map to it, and no others."""
     async with running_node(group_initial_rebalance_delay_ms=0) as node:
         await node.create("t")
         await node.call(FindCoordinatorRequest(key="g"), 1)
@@ -195,7 +193,7 @@ async def test_groups_of_other_brokers_are_not_served() -> None:
 
 
 async def test_positions_are_not_served_in_the_versions_that_were_for_zookeeper() -> None:
-    """`cluster/GMD-27`: what version 0 kept there is nowhere now, so it is refused, as Kafka 4 refuses it (KIP-896)."""
+    """What version 0 kept there is nowhere now, so it is refused, as Kafka 4 refuses it (KIP-896)."""
     async with running_node() as node:
         served = {key: handler.versions for key, handler in node.broker.dispatcher.handlers.items()}
     assert min(served[OffsetCommitRequest.api_key]) == 2

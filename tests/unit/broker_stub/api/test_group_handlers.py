@@ -273,7 +273,7 @@ async def test_offsets_of_a_topic_are_deleted() -> None:
 
 
 async def test_groups_and_offsets_are_there_after_the_broker_restarts() -> None:
-    """`cluster/GMD-22`: everything that was acknowledged, from the broker's own log."""
+    """Everything that was acknowledged, from the broker's own log."""
     world = memory_world()
     async with running_node(world=world, **FAST) as node:
         await node.create("t")
@@ -311,7 +311,6 @@ class Without(Authorizer):
 
 
 async def test_topics_that_the_caller_may_not_touch_are_denied_one_by_one() -> None:
-    """`cluster/GOC-01`."""
     denied = TopicAuthorizationFailedError.code
     world = memory_world()
     async with running_node(world=world, **FAST) as node:

@@ -1,4 +1,4 @@
-"""Claims about InitProducerId (`protocol` key 22, `broker-log/Z11`, KIP-98, KIP-360, KIP-679)."""
+"""Claims about InitProducerId (KIP-98, KIP-360, KIP-679)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def look_up(node: Node, timestamp: int, version: int = 7, partition: int =
 
 @pytest.mark.parametrize("version", range(1, 12))
 async def test_offsets_are_found_by_time_and_at_both_ends(version: int) -> None:
-    """(`broker-log/Z04`, `protocol` ListOffsets)."""
+    """(`protocol` ListOffsets)."""
     async with running_node() as node:
         await filled(node)
         found = {}
@@ -99,7 +99,6 @@ async def test_partition_named_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("version", range(2, 5))
 async def test_end_of_an_epoch_and_fencing(version: int) -> None:
-    """(`broker-log/Z10`)."""
     async with running_node() as node:
         await filled(node)
         epoch = node.broker.image.topics["t"].partitions[0].leader_epoch
@@ -120,7 +119,6 @@ async def test_end_of_an_epoch_and_fencing(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(0, 3))
 async def test_records_are_deleted_and_the_rest_stays(version: int) -> None:
-    """(`broker-log/Z08`)."""
     async with running_node() as node:
         await filled(node)
 
@@ -143,7 +141,6 @@ async def test_records_are_deleted_and_the_rest_stays(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(0, 6))
 async def test_every_producer_gets_an_id_of_its_own(version: int) -> None:
-    """(`broker-log/Z11`)."""
     async with running_node() as node:
         answers = [
             await node.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1), version)
@@ -154,7 +151,6 @@ async def test_every_producer_gets_an_id_of_its_own(version: int) -> None:
 
 
 async def test_ids_stay_unique_when_many_producers_start_at_once_and_blocks_run_out() -> None:
-    """(`broker-log/Z11`)."""
     async with running_node() as node:
         ids: list[int] = []
 

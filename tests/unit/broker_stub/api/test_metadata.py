@@ -36,7 +36,7 @@ def summary(response: MetadataResponse) -> dict[str | None, int]:
 
 @pytest.mark.parametrize("version", range(0, 14))
 async def test_every_version_names_brokers_and_partitions(version: int) -> None:
-    """(`cluster/MDC-02`, `protocol` Metadata)."""
+    """(`protocol` Metadata)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         response = await node.call(named("t"), version)
@@ -62,7 +62,7 @@ async def test_every_version_names_brokers_and_partitions(version: int) -> None:
 
 
 async def test_no_topics_and_all_topics_are_told_apart() -> None:
-    """An empty list means all in version 0, and none from version 1, where null means all (`cluster/MDC-11`)."""
+    """An empty list means all in version 0, and none from version 1, where null means all."""
     async with running_node() as node:
         for name in ("b", "a"):
             await node.create(name)
@@ -74,7 +74,7 @@ async def test_no_topics_and_all_topics_are_told_apart() -> None:
 
 @pytest.mark.parametrize("version", range(0, 14))
 async def test_unknown_topic_is_created_and_described_to_who_asks_again(version: int) -> None:
-    """With the broker's defaults; who asks first is told that there is none (`cluster/MDC-12`, AutoTopicCreationManager
+    """With the broker's defaults; who asks first is told that there is none (AutoTopicCreationManager
     of Kafka 4)."""
     async with running_node(num_partitions=3) as node:
         (topic,) = (await node.call(named("new"), version)).topics
@@ -85,7 +85,6 @@ async def test_unknown_topic_is_created_and_described_to_who_asks_again(version:
 
 
 async def test_unknown_topic_is_not_created_where_client_or_broker_says_so() -> None:
-    """(`cluster/MDC-12`)."""
     async with running_node() as node:
         refused = await node.call(named("new", allow_auto_topic_creation=False), 9)
         assert summary(refused) == {"new": errors.UnknownTopicOrPartitionError.code}
@@ -98,7 +97,6 @@ async def test_unknown_topic_is_not_created_where_client_or_broker_says_so() -> 
 
 
 async def test_the_brokers_own_topic_is_created_as_it_is_for_a_coordinator() -> None:
-    """(`cluster/MDC-12`)."""
     async with running_node(offsets_topic_num_partitions=5, num_partitions=2) as node:
         (first,) = (await node.call(named("__consumer_offsets"), 9)).topics
         assert (first.error_code, first.is_internal) == (errors.UnknownTopicOrPartitionError.code, True)
@@ -107,7 +105,7 @@ async def test_the_brokers_own_topic_is_created_as_it_is_for_a_coordinator() -> 
 
 
 async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    """The answer is out before the controller has found it, in Kafka 4 (`cluster/MDC-12`)."""
+    """The answer is out before the controller has found it, in Kafka 4."""
     caplog.set_level(logging.INFO, "triokafka.broker_stub.topic_creation")
     async with running_node(default_replication_factor=3) as node:
         await node.create("of_dots")
@@ -120,7 +118,7 @@ async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(capl
 
 
 async def test_creation_that_fails_as_a_whole_leaves_the_rest_of_the_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """A disk that cannot be written, say (`cluster/MDC-12`)."""
+    """A disk that cannot be written, say."""
     caplog.set_level(logging.INFO, "triokafka.broker_stub.topic_creation")
 
     async def fails(*_: object, **__: object) -> None:
@@ -159,7 +157,7 @@ async def test_impossible_name_is_an_error_of_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("beside", [None, ""], ids=["no-name", "empty-name"])
 async def test_topics_are_found_by_id_from_version_12(beside: str | None) -> None:
-    """Unknown ids are answered with the id and no name (`broker-log/Z18`). Java's consumer sends an empty one with its
+    """Unknown ids are answered with the id and no name. Java's consumer sends an empty one with its
     ids, for topics that the broker has matched with its pattern."""
     async with running_node() as node:
         await node.create("t")
@@ -190,7 +188,6 @@ async def test_authorized_operations_are_named_when_asked_for() -> None:
 
 
 async def test_clients_of_another_listener_are_given_its_address() -> None:
-    """(`cluster/MDC-13`)."""
     async with running_node(
         listeners=("PLAINTEXT://127.0.0.1:0", "OTHER://127.0.0.1:0"),
         listener_security_protocol_map=("PLAINTEXT:PLAINTEXT", "OTHER:PLAINTEXT"),
@@ -210,7 +207,6 @@ class DenyCreation(Authorizer):
 
 
 async def test_who_may_not_create_is_told_so_only_where_a_topic_would_be_created() -> None:
-    """(`cluster/MDC-12`, `broker-log/B08`)."""
     async with running_node(authorizer=DenyCreation()) as node:
         answer = await node.call(named("new"), 9)
         assert summary(answer) == {"new": errors.TopicAuthorizationFailedError.code}
@@ -229,7 +225,7 @@ class DenyTopic(Authorizer):
 
 
 async def test_denied_topic_is_neither_described_nor_created() -> None:
-    """One forbidden topic does not fail the others (`broker-log/B08`)."""
+    """One forbidden topic does not fail the others."""
     async with running_node(authorizer=DenyTopic()) as node:
         await node.create("t")
         response = await node.call(named("secret", "t"), 9)

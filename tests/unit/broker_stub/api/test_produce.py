@@ -46,7 +46,6 @@ async def test_log_append_time_is_answered_where_the_topic_stamps_records() -> N
 
 @pytest.mark.parametrize("acks", [-2, 2, 32767])
 async def test_other_acks_are_refused_and_nothing_is_written(acks: int) -> None:
-    """(`broker-log/L01`, `cluster/PAR-23`)."""
     async with running_node() as node:
         await node.create("t")
         assert (await node.produce("t", batch(b"a"), acks=acks)).error_code == errors.InvalidRequiredAcksError.code
@@ -55,7 +54,6 @@ async def test_other_acks_are_refused_and_nothing_is_written(acks: int) -> None:
 
 
 async def test_acks_0_has_no_answer_and_an_error_closes_the_connection() -> None:
-    """(`broker-log/A33`)."""
     async with running_node() as node:
         await node.create("t")
         assert await node.send(node.produce_request("t", batch(b"a"), acks=0), 9) == []
@@ -66,7 +64,7 @@ async def test_acks_0_has_no_answer_and_an_error_closes_the_connection() -> None
 
 
 async def test_acks_all_is_answered_when_the_followers_have_it() -> None:
-    """With a follower that is played: its fetches move the high watermark (`broker-log/L05`, `cluster/RM-31`)."""
+    """With a follower that is played: its fetches move the high watermark."""
     async with running_node() as node:
         await node.create("t")
         partition = node.broker.replicas.partition(("t", 0))
@@ -94,7 +92,6 @@ async def test_acks_all_is_answered_when_the_followers_have_it() -> None:
 
 
 async def test_partitions_fail_one_by_one() -> None:
-    """(`broker-log/L01`, `L08`)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         good, bad = batch(b"a"), bytearray(batch(b"b"))
@@ -125,7 +122,6 @@ async def test_partitions_fail_one_by_one() -> None:
 
 @pytest.mark.parametrize("records", [None, b""])
 async def test_partition_without_a_batch_is_refused(records: bytes | None) -> None:
-    """(`broker-log/Z01`)."""
     async with running_node() as node:
         await node.create("t")
         assert (await node.produce("t", records)).error_code == errors.InvalidRecordError.code
@@ -133,7 +129,7 @@ async def test_partition_without_a_batch_is_refused(records: bytes | None) -> No
 
 @pytest.mark.parametrize("count", [2, 3])
 async def test_partition_of_a_topic_named_several_times_is_refused_each_time(count: int) -> None:
-    """Nothing is acknowledged that is not written (`broker-log/Z01`)."""
+    """Nothing is acknowledged that is not written."""
     async with running_node() as node:
         await node.create("t")
         request = node.produce_request("t", batch(b"0"))
@@ -147,7 +143,7 @@ async def test_partition_of_a_topic_named_several_times_is_refused_each_time(cou
 
 
 async def test_partition_named_twice_is_refused_and_nothing_is_written() -> None:
-    """One batch per partition and request (`broker-log/Z01`)."""
+    """One batch per partition and request."""
     async with running_node() as node:
         await node.create("t")
         request = node.produce_request("t", batch(b"a"))
@@ -160,7 +156,6 @@ async def test_partition_named_twice_is_refused_and_nothing_is_written() -> None
 
 
 async def test_zstd_needs_version_7() -> None:
-    """(`broker-log/Z03`)."""
     async with running_node() as node:
         await node.create("t")
         compressed = batch(b"a" * 100, compression="zstd")
@@ -179,7 +174,6 @@ async def test_transactional_id_is_refused_with_a_sentence() -> None:
 
 
 async def test_retry_of_a_batch_is_answered_as_the_first_time_and_a_gap_is_refused() -> None:
-    """(`broker-log/Z11`)."""
     async with running_node() as node:
         await node.create("t")
 
@@ -195,7 +189,6 @@ async def test_retry_of_a_batch_is_answered_as_the_first_time_and_a_gap_is_refus
 
 
 async def test_too_large_a_batch_is_refused() -> None:
-    """(`broker-log/F07`)."""
     async with running_node() as node:
         await node.create("t", max_message_bytes="1000")
         refused = await node.produce("t", batch(b"x" * 1000))
@@ -204,7 +197,6 @@ async def test_too_large_a_batch_is_refused() -> None:
 
 @pytest.mark.parametrize("version", [7, 8])
 async def test_records_out_of_their_time_are_named_from_version_8(version: int) -> None:
-    """(`broker-log/Z34`)."""
     async with running_node() as node:
         await node.create("t", message_timestamp_before_max_ms="1000")
         refused = await node.produce("t", batch(b"old", b"old"), version=version)
@@ -214,7 +206,6 @@ async def test_records_out_of_their_time_are_named_from_version_8(version: int) 
 
 
 async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
-    """(`broker-log/Z18`)."""
     async with running_node() as node:
         await node.create("t")
         request = node.produce_request("t", batch(b"a"), version=13)
@@ -234,7 +225,7 @@ async def test_armed_fault_fails_its_partition_once() -> None:
 
 
 async def test_a_partition_that_does_not_exist_is_unknown_whatever_is_sent_to_it() -> None:
-    """Its existence comes first (`broker-log/L01`)."""
+    """Its existence comes first."""
     async with running_node() as node:
         await node.create("t")
         for topic, partition in (("t", 1), ("absent", 0)):
@@ -254,7 +245,7 @@ async def test_records_of_a_transaction_without_a_transactional_id_are_refused()
 
 @pytest.mark.parametrize("version", [9, 10, 12, 13])
 async def test_who_asks_the_wrong_broker_is_told_the_leader_and_its_address(version: int) -> None:
-    """From version 10 on (KIP-951, `client/MOD-24`); the other partitions are served."""
+    """From version 10 on (KIP-951); the other partitions are served."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         me = node.broker.node_id
@@ -276,7 +267,7 @@ async def test_who_asks_the_wrong_broker_is_told_the_leader_and_its_address(vers
 
 
 async def test_a_partition_of_other_brokers_is_not_unknown() -> None:
-    """The metadata say who leads it (`cluster/PAR-18`, KIP-951)."""
+    """The metadata say who leads it (KIP-951)."""
     async with running_node() as node:
         await node.create("t")
         node.broker.replicas._partitions.pop(("t", 0))
@@ -291,7 +282,7 @@ async def test_a_partition_of_other_brokers_is_not_unknown() -> None:
 
 
 async def test_acks_all_that_is_not_replicated_in_time_times_out() -> None:
-    """The records stay in the log (`broker-log/L04`)."""
+    """The records stay in the log."""
     async with running_node() as node:
         await node.create("t")
         partition = node.broker.replicas.partition(("t", 0))
@@ -307,7 +298,7 @@ async def test_acks_all_that_is_not_replicated_in_time_times_out() -> None:
 
 @pytest.mark.parametrize("version", [8, 9, 13])
 async def test_records_without_key_are_named_one_by_one_on_a_compacted_topic(version: int) -> None:
-    """KIP-467 (`broker-log/C26`, `Z34`)."""
+    """KIP-467."""
     async with running_node() as node:
         await node.create("t", cleanup_policy="compact")
         refused = await node.produce("t", batch(b"a", b"b"), version=version)

@@ -108,7 +108,7 @@ async def test_an_armed_fault_fails_it_once() -> None:
 
 
 async def test_quota_holds_back_and_the_answer_says_so() -> None:
-    """(`security-metrics-tools/QT-01`, KIP-219)."""
+    """(KIP-219)."""
     async with running_node() as node:
         await node.create("t")
         repeated = RepeatedRequests()
@@ -131,7 +131,6 @@ class _Denying(AllowAll):
 
 
 async def test_authorizer_is_asked_each_time() -> None:
-    """(`broker-log/B08`)."""
     authorizer = _Denying()
     async with running_node(authorizer=authorizer) as node:
         node.broker.dispatcher.allows_all = False

@@ -15,7 +15,7 @@ from triokafka.testing import running_broker
 
 @pytest.mark.parametrize("version", [0, 1])
 async def test_handshake_on_a_plaintext_listener_is_refused_with_the_sasl_state(version: int) -> None:
-    """As Kafka's request handlers do: whatever gets to them is past authentication (`security-metrics-tools/SS-13`)."""
+    """As Kafka's request handlers do: whatever gets to them is past authentication."""
     async with running_node() as node:
         answer = await node.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
         assert (answer.error_code, answer.mechanisms) == (IllegalSaslStateError.code, [])
@@ -23,7 +23,6 @@ async def test_handshake_on_a_plaintext_listener_is_refused_with_the_sasl_state(
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_token_on_a_plaintext_listener_is_refused_in_words(version: int) -> None:
-    """(`security-metrics-tools/SS-13`)"""
     async with running_node() as node:
         answer = await node.call(SaslAuthenticateRequest(auth_bytes=b"\0user\0secret"), version)
         assert answer.error_code == IllegalSaslStateError.code
@@ -41,7 +40,7 @@ async def test_both_are_advertised_on_every_listener() -> None:
 
 
 async def test_the_connection_stays_open_and_serves_what_is_asked_next() -> None:
-    """Tokens that come out of order harm nobody (`security-metrics-tools/SS-13`, `reliability/T8`)."""
+    """Tokens that come out of order harm nobody."""
     async with running_broker() as broker:
         asker = Asker(broker.bootstrap_servers)
         address = broker.sockets.connection_count

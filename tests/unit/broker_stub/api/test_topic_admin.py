@@ -66,7 +66,6 @@ async def test_topic_is_created_in_every_version(version: int) -> None:
 
 
 async def test_topic_can_be_written_as_soon_as_it_is_answered() -> None:
-    """(`cluster/KRE-14`)"""
     async with running_node() as node:
         assert await create(node, wanted("t")) == [0]
         assert (await node.produce("t", batch(b"x"))).error_code == 0
@@ -100,7 +99,6 @@ async def test_request_whose_time_is_over_says_so_for_every_topic() -> None:
 
 
 async def test_full_disk_is_an_error_for_every_topic_and_the_broker_goes_on() -> None:
-    """(`cluster/KRE-13`)"""
     world = MemoryWorld()
     async with running_node(world=world) as node:
         heal = world.disk.inject(DiskFault("write", "*/__cluster_metadata-0/*.log", errno.ENOSPC))
@@ -129,7 +127,6 @@ async def test_topic_is_deleted_in_every_version(version: int) -> None:
 
 
 async def test_name_is_free_and_empty_after_deletion() -> None:
-    """(`cluster/DEL-06`)"""
     async with running_node() as node:
         await node.create("t")
         await node.produce("t", batch(b"old"))
@@ -145,7 +142,6 @@ async def test_name_is_free_and_empty_after_deletion() -> None:
 async def test_deletion_that_is_switched_off_is_refused_for_every_topic(
     version: int, error: type[errors.BrokerResponseError]
 ) -> None:
-    """(`security-metrics-tools/TP-18`)"""
     async with running_node(delete_topic_enable=False) as node:
         await node.create("t")
         response = await node.call(DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=1000), version)
@@ -209,7 +205,6 @@ async def test_topics_that_may_not_be_altered_do_not_grow() -> None:
 
 
 async def test_topics_and_records_are_there_after_a_restart() -> None:
-    """(`cluster/KRE-12`)"""
     world = memory_world()
     async with running_node(world=world) as node:
         await node.create("t", 3, retention_ms="-1")

@@ -13,7 +13,6 @@ from triokafka.world_memory import MemoryStorage
 
 
 def test_defaults_are_kafkas() -> None:
-    """(`security-metrics-tools/EV-05` to EV-17)"""
     config = BrokerConfig()
     assert config.num_partitions == 1
     assert config.auto_create_topics_enable and config.delete_topic_enable
@@ -37,7 +36,6 @@ def test_every_default_is_valid_and_survives_its_text() -> None:
 
 
 def test_server_properties_are_read() -> None:
-    """(`security-metrics-tools/EV-06`, EV-11, EV-20)"""
     disk = MemoryStorage()
     disk.make_dirs("/etc")
     disk.replace_file(
@@ -99,7 +97,7 @@ def test_names_that_only_kafka_uses_are_kept_with_one_warning(caplog: pytest.Log
 
 
 def test_names_that_kafka_had_before_are_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """A file that began with Kafka 3 still starts (`security-metrics-tools/MD-08`)."""
+    """A file that began with Kafka 3 still starts."""
     with caplog.at_level(logging.WARNING):
         config = BrokerConfig.from_properties(
             {"zookeeper.connect": "zk:2181", "log.message.format.version": "3.0", "num.partitions": "2"}
@@ -116,7 +114,7 @@ def test_access_control_that_is_not_there_is_refused_not_passed_over() -> None:
 
 
 def test_file_that_comes_with_kafka_is_read(caplog: pytest.LogCaptureFixture) -> None:
-    """The names and values of Kafka 4.3's own ``server.properties`` for one node (`EV-11`, `SV-01`)."""
+    """The names and values of Kafka 4.3's own ``server.properties`` for one node."""
     text = """
         process.roles=broker,controller
         node.id=1
@@ -240,7 +238,6 @@ def test_address_may_be_of_either_family() -> None:
 
 
 def test_every_topic_key_takes_its_default_from_an_option_that_exists() -> None:
-    """(`broker-log/G12`)"""
     for definition in log_config.DEFINITIONS.values():
         for broker_key, _ in definition.broker_keys:
             assert broker_key in DEFINITIONS

@@ -30,7 +30,6 @@ from triokafka.errors import ConfigurationError
     ],
 )
 def test_files_are_read_as_java_reads_them(text: str, values: dict[str, str]) -> None:
-    """(`security-metrics-tools/EV-20`)"""
     assert parse_properties(text) == values
 
 

@@ -215,7 +215,6 @@ class TestAlterConfigs:
 
 class TestEffectiveConfiguration:
     def test_topic_override_wins_over_broker_and_broker_over_cluster(self) -> None:
-        """(`cluster/PAR-03`, `broker-log/G12`)"""
         static = control(BrokerConfig.for_tests(log_retention_ms=1, log_segment_bytes=2_000_000))
         image = cluster(
             topic("t", [1], configs={"retention.ms": "4"}),
@@ -231,7 +230,6 @@ class TestEffectiveConfiguration:
         assert static.broker_config(image).log_retention_ms == 3
 
     def test_hours_and_minutes_count_where_milliseconds_are_not_given(self) -> None:
-        """(`security-metrics-tools/EV-15`)"""
         assert BrokerConfig.for_tests(log_retention_hours=2).topic_defaults.retention_ms == 7_200_000
         assert (
             BrokerConfig.for_tests(log_retention_hours=2, log_retention_minutes=1).topic_defaults.retention_ms == 60_000

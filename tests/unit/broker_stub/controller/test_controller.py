@@ -76,7 +76,6 @@ async def allocate(controller: Controller) -> ProducerIdBlock:
 
 class TestStart:
     async def test_new_cluster_has_features_and_a_registered_broker(self) -> None:
-        """(`cluster/KRB-01`)"""
         async with running(MemoryWorld()) as controller:
             assert controller.finalized_features == {
                 "metadata.version": 25,
@@ -90,7 +89,6 @@ class TestStart:
             assert broker.directories == (controller.identity.directory_ids[DATA],)
 
     async def test_restart_gives_the_same_image(self) -> None:
-        """(`cluster/KRE-12`)"""
         world = MemoryWorld()
         async with running(world) as controller:
             await controller.create_topics(creation(wanted("a.b", 3, configs={"retention.ms": "5"}), wanted("c")))
@@ -108,7 +106,6 @@ class TestStart:
             assert controller.cluster_id == cluster_id
 
     async def test_every_start_leads_a_new_epoch(self) -> None:
-        """(`cluster/CTL-07`)"""
         world = MemoryWorld()
         epochs = []
         for _ in range(3):
@@ -119,7 +116,6 @@ class TestStart:
         assert b'"leaderEpoch":3' in state and b'"data_version":1' in state
 
     async def test_broker_that_died_leads_its_partitions_again_in_a_new_epoch(self) -> None:
-        """(`cluster/KRE-08`)"""
         world = MemoryWorld()
         async with running(world) as controller:
             await controller.create_topics(creation(wanted("t")))
@@ -129,7 +125,6 @@ class TestStart:
             assert after.leader == 1 and after.leader_epoch > before.leader_epoch
 
     async def test_broker_that_stops_in_order_gives_up_its_partitions(self) -> None:
-        """(`cluster/KRC-14`, KRC-16)"""
         world = MemoryWorld()
         async with running(world, register=False) as controller:
             life = await let_in(controller, world)
@@ -161,7 +156,6 @@ class TestStart:
             await Controller(world, BrokerConfig.for_tests(node_id=2, log_dirs=(DATA,))).start()
 
     async def test_what_was_answered_survives_the_power_cut(self) -> None:
-        """(`cluster/KRC-02`, KRE-13)"""
         for seed in range(20):
             world = MemoryWorld()
             async with running(world) as controller:
@@ -174,7 +168,7 @@ class TestStart:
 
 
 class TestSnapshot:
-    """A log that was cut at its beginning, with a snapshot beside it (`cluster/KRE-12`)."""
+    """A log that was cut at its beginning, with a snapshot beside it."""
 
     async def cut(self, *, snapshot: bool) -> tuple[MemoryWorld, MetadataImage]:
         world = MemoryWorld()
@@ -213,7 +207,6 @@ class TestSnapshot:
 
 class TestFailedAppend:
     async def test_failed_append_answers_with_an_error_and_restores_the_committed_state(self) -> None:
-        """(`cluster/KRE-13`)"""
         world = MemoryWorld()
         async with running(world) as controller:
             await controller.create_topics(creation(wanted("kept")))
@@ -230,7 +223,7 @@ class TestFailedAppend:
             assert same(controller.image, after)
 
     async def test_log_whose_sync_failed_is_not_written_again_before_a_restart(self) -> None:
-        """What the disk has then is not known, so nothing is answered that builds on it (`cluster/KRC-02`)."""
+        """What the disk has then is not known, so nothing is answered that builds on it."""
         world = MemoryWorld()
         async with running(world) as controller:
             before = controller.image
@@ -278,7 +271,6 @@ class TestFailedAppend:
 
 class TestQueue:
     async def test_publishers_hear_every_change_in_order_and_before_the_answer(self) -> None:
-        """(`cluster/KRE-14`)"""
         heard: list[tuple[int, set[str]]] = []
 
         def publisher(delta: MetadataDelta, image: MetadataImage) -> None:
@@ -395,7 +387,6 @@ class TestQueue:
             assert codes(await controller.create_topics(creation(wanted("u")))) == [0]
 
     async def test_controller_that_is_cancelled_during_a_commit_still_answers_it(self) -> None:
-        """(`cluster/KRC-02`)"""
         world = SlowDisk()
         controller = Controller(world, CONFIG)
         await controller.start()
@@ -416,7 +407,7 @@ class TestQueue:
         assert answers == [0] and set(controller.image.topics) == {"t"}
 
     async def test_everyone_who_waits_is_told_when_the_controller_stops(self) -> None:
-        """(`cluster/CTL-06`: resignation fails pending calls)"""
+        """(resignation fails pending calls)"""
         controller = Controller(MemoryWorld(), CONFIG)
         await controller.start()
         failed: list[Exception] = []
@@ -459,7 +450,6 @@ class TestOperations:
         assert list(blocks[1].ids)[:2] == [1000, 1001]
 
     async def test_producer_ids_need_a_registered_broker(self) -> None:
-        """(`cluster/KRC-06`)"""
         async with running(MemoryWorld(), register=False) as controller:
             with pytest.raises(errors.StaleBrokerEpochError):
                 await controller.allocate_producer_ids(CONFIG.node_id, 0)

@@ -62,7 +62,6 @@ def entry(result: DescribeConfigsResult, name: str) -> DescribeConfigsResourceRe
 
 
 def test_topic_override_shows_what_else_would_have_applied() -> None:
-    """(`security-metrics-tools/MD-21`)"""
     shown = entry(described(TOPIC, "t"), "retention.ms")
     assert (shown.value, shown.config_source, shown.read_only, shown.is_sensitive) == ("5", 1, False, False)
     assert [(s.name, s.value, s.source) for s in shown.synonyms] == [

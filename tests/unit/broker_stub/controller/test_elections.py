@@ -25,7 +25,6 @@ def after_unfencing(image: MetadataImage, broker_id: int, config: TopicConfig = 
 
 
 def test_first_in_sync_replica_in_assigned_order_takes_over() -> None:
-    """(`cluster/KRE-04`, KRE-08, CEV-11)"""
     image = cluster(topic("t", [1, 3, 2], isr=[2, 3, 1]), brokers=(1, 2, 3))
     partition = after_fencing(image, 1)
     assert (partition.leader, partition.isr) == (3, (2, 3))
@@ -33,7 +32,7 @@ def test_first_in_sync_replica_in_assigned_order_takes_over() -> None:
 
 
 def test_leader_that_stays_in_sync_is_kept_without_a_new_epoch() -> None:
-    """(`cluster/KRE-03`, section 19: no epoch bump when the ISR shrinks)"""
+    """(section 19: no epoch bump when the ISR shrinks)"""
     image = cluster(topic("t", [1, 2, 3], leader=2), brokers=(1, 2, 3))
     partition = after_fencing(image, 3)
     assert (partition.leader, partition.isr, partition.leader_epoch) == (2, (1, 2), 0)
@@ -41,14 +40,12 @@ def test_leader_that_stays_in_sync_is_kept_without_a_new_epoch() -> None:
 
 
 def test_last_member_stays_in_sync_and_nobody_leads() -> None:
-    """(`cluster/KRE-06`, KRE-07)"""
     image = cluster(topic("t", [1, 2], isr=[1]), brokers=(1, 2))
     partition = after_fencing(image, 1)
     assert (partition.leader, partition.isr, partition.leader_epoch) == (-1, (1,), 1)
 
 
 def test_unclean_leader_is_all_that_is_in_sync() -> None:
-    """(`cluster/KRE-05`)"""
     image = cluster(topic("t", [1, 2, 3], isr=[1]), broker(2, fenced=True), brokers=(1, 3))
     partition = after_fencing(image, 1, lambda name: LogConfig(unclean_leader_election_enable=name == "t"))
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (3, (3,), 1)
@@ -85,33 +82,28 @@ def test_member_that_leaves_is_eligible_only_while_too_few_are_in_sync() -> None
 
 
 def test_fenced_replica_in_sync_is_no_candidate() -> None:
-    """(`cluster/KRE-01`)"""
     image = cluster(topic("t", [1, 2, 3]), broker(2, fenced=True), brokers=(1, 3))
     assert after_fencing(image, 1).leader == 3
 
 
 def test_broker_that_comes_leads_what_nobody_leads() -> None:
-    """(`cluster/KRC-16`, KRE-01, CEV-12)"""
     image = cluster(topic("t", [1, 2], isr=[1], leader=-1), broker(1, fenced=True), brokers=(2,))
     partition = after_unfencing(image, 1)
     assert (partition.leader, partition.leader_epoch) == (1, 1)
 
 
 def test_broker_that_comes_but_is_not_in_sync_leads_nothing() -> None:
-    """(`cluster/KRE-04`, KRE-10)"""
     image = cluster(topic("t", [1, 2], isr=[2], leader=-1), broker(1, fenced=True), broker(2, fenced=True), brokers=())
     assert list(broker_unfenced(image, 1, clean)) == []
 
 
 def test_partitions_of_others_are_left_alone() -> None:
-    """(`cluster/KRE-10`)"""
     image = cluster(topic("t", [1, 2]), brokers=(1, 2, 3))
     assert list(broker_fenced(image, 3, clean)) == []
     assert list(broker_unfenced(image, 3, clean)) == []
 
 
 def test_records_hold_only_what_changes() -> None:
-    """(`cluster/KRE-11`)"""
     image = cluster(topic("t", [1, 2], isr=[1]), brokers=(1, 2))
     (record,) = broker_fenced(image, 1, clean)
     assert (record.isr, record.leader, record.replicas, record.directories) == (None, -1, None, None)

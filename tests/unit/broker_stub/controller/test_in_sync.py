@@ -61,7 +61,7 @@ def ask(
 
 @pytest.mark.parametrize("isr", [[1], [1, 2, 3]])
 def test_in_sync_set_shrinks_and_grows_in_the_same_leader_epoch(isr: list[int]) -> None:
-    """(`cluster/PAR-17`; no epoch bump when it shrinks)"""
+    """(no epoch bump when it shrinks)"""
     answer, image = ask(list(isr))
     partition = image.topics["t"].partitions[0]
     assert (partition.isr, partition.leader, partition.leader_epoch, partition.partition_epoch) == (tuple(isr), 1, 0, 1)
@@ -69,7 +69,6 @@ def test_in_sync_set_shrinks_and_grows_in_the_same_leader_epoch(isr: list[int]) 
 
 
 def test_what_is_so_already_is_answered_without_a_record() -> None:
-    """(`cluster/KRE-10`)"""
     answer, image = ask([1, 2])
     assert (answer.error_code, answer.partition_epoch) == (0, 0)
     assert image.topics == IMAGE.topics
@@ -109,7 +108,6 @@ def test_replica_of_a_fenced_broker_is_not_in_sync() -> None:
 
 
 def test_broker_of_another_epoch_is_refused_as_a_whole() -> None:
-    """(`cluster/KRC-06`)"""
     for broker_id, epoch, error in (
         (1, 5, errors.StaleBrokerEpochError),
         (9, 109, errors.BrokerIdNotRegisteredError),
@@ -129,7 +127,7 @@ def test_leader_that_has_recovered_says_so() -> None:
 
 
 def test_reassignment_ends_when_the_last_new_replica_is_in_sync() -> None:
-    """(`cluster/KRE-09`, RAS-06) The leader that is left out learns who leads from the image."""
+    """The leader that is left out learns who leads from the image."""
     moving = PartitionChangeRecord(
         partition_id=0, topic_id=ID, replicas=[3, 1, 2], adding_replicas=[3], removing_replicas=[1, 2]
     )

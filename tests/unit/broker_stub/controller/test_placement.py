@@ -14,7 +14,6 @@ RACKS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c"}
 
 
 def test_without_racks_the_golden_table_holds() -> None:
-    """(`security-metrics-tools/GV-01`, RA-02)"""
     assert assign_replicas(FIVE, 10, 3, start_index=2, shift=1) == [
         (2, 4, 0),
         (3, 0, 1),
@@ -30,7 +29,6 @@ def test_without_racks_the_golden_table_holds() -> None:
 
 
 def test_with_racks_the_golden_table_holds() -> None:
-    """(`security-metrics-tools/GV-02`, RA-03, RA-04)"""
     assert alternate_racks(RACKS) == [0, 2, 4, 1, 3]
     assert assign_replicas(FIVE, 10, 3, start_index=2, shift=1, racks=RACKS) == [
         (4, 2, 1),
@@ -47,7 +45,6 @@ def test_with_racks_the_golden_table_holds() -> None:
 
 
 def test_after_a_round_over_the_racks_the_replicas_shift() -> None:
-    """(`security-metrics-tools/GV-03`)"""
     racks = dict(enumerate(("1", "3", "3", "2", "2", "1")))
     assert assign_replicas(range(6), 7, 3, start_index=0, shift=0, racks=racks) == [
         (0, 3, 1),
@@ -61,7 +58,6 @@ def test_after_a_round_over_the_racks_the_replicas_shift() -> None:
 
 
 def test_one_broker_holds_everything_of_factor_one() -> None:
-    """(`security-metrics-tools/RA-02`)"""
     assert place([UsableBroker(9)], 3, 1, pick=lambda below: 0) == [(9,), (9,), (9,)]
 
 
@@ -75,7 +71,6 @@ def test_one_broker_holds_everything_of_factor_one() -> None:
 def test_placement_is_even_and_spreads_over_racks(
     brokers: int, racks: int, partitions: int, factor: int, start: int
 ) -> None:
-    """(`cluster/REP-02`, `security-metrics-tools/RA-01`)"""
     usable = [UsableBroker(i, f"rack{i % racks}") for i in range(brokers)]
     if factor > brokers:
         with pytest.raises(InvalidReplicationFactorError):
@@ -90,7 +85,6 @@ def test_placement_is_even_and_spreads_over_racks(
 
 
 def test_growing_in_steps_places_like_creating_at_once() -> None:
-    """(`security-metrics-tools/TP-15`)"""
     usable = [UsableBroker(i) for i in FIVE]
     at_once = place(usable, 12, 3, pick=lambda below: 0)
     first = place(usable, 5, 3, pick=lambda below: 0)
@@ -99,7 +93,6 @@ def test_growing_in_steps_places_like_creating_at_once() -> None:
 
 
 def test_fenced_brokers_get_replicas_only_when_the_others_do_not_suffice_and_never_lead() -> None:
-    """(`cluster/KRC-08`, `security-metrics-tools/RA-06`)"""
     usable = [UsableBroker(0, fenced=True), UsableBroker(1), UsableBroker(2)]
     for replicas in place(usable, 6, 2, pick=lambda below: 0):
         assert 0 not in replicas
@@ -117,13 +110,11 @@ def test_fenced_brokers_get_replicas_only_when_the_others_do_not_suffice_and_nev
     ],
 )
 def test_impossible_replication_factors_say_why(brokers: list[UsableBroker], factor: int, words: str) -> None:
-    """(`cluster/REP-02`, `security-metrics-tools/TP-04`)"""
     with pytest.raises(InvalidReplicationFactorError, match=words):
         place(brokers, 1, factor, pick=lambda below: 0)
 
 
 def test_racks_do_not_count_when_a_broker_has_none() -> None:
-    """(`security-metrics-tools/RA-05`, TP-11)"""
     mixed = [UsableBroker(0, "a"), UsableBroker(1, "a"), UsableBroker(2)]
     without = [UsableBroker(0), UsableBroker(1), UsableBroker(2)]
     assert place(mixed, 6, 2, pick=lambda below: 1) == place(without, 6, 2, pick=lambda below: 1)

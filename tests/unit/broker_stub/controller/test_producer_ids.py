@@ -17,7 +17,6 @@ def test_block_begins_where_the_last_one_ended() -> None:
 
 
 def test_block_is_only_for_the_broker_that_is_registered() -> None:
-    """(`cluster/KRC-06`)"""
     for broker_id, epoch in ((1, 100), (2, 101)):
         with pytest.raises(errors.StaleBrokerEpochError):
             ProducerIdControl().allocate(cluster(), broker_id, epoch)

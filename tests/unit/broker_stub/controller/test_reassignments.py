@@ -65,7 +65,7 @@ def elect(
 
 class TestReassignment:
     def test_old_and_new_replicas_hold_the_partition_until_the_new_ones_are_in_sync(self) -> None:
-        """(`cluster/RAS-04`: AR := new + old)"""
+        """(AR := new + old)"""
         image = cluster(topic("t", [1, 2, 3]), brokers=(1, 2, 3, 4, 5))
         code, partition = reassign(image, [3, 4, 5])
         assert code == 0
@@ -78,7 +78,7 @@ class TestReassignment:
         assert (found.replicas, found.adding_replicas, found.removing_replicas) == ([3, 4, 5, 1, 2], [4, 5], [1, 2])
 
     def test_dropping_replicas_needs_nobody_to_catch_up(self) -> None:
-        """(`cluster/KRE-09`, KRE-08: who leads on does so in a new epoch)"""
+        """(who leads on does so in a new epoch)"""
         image = cluster(topic("t", [1, 2, 3], leader=2), brokers=(1, 2, 3))
         code, partition = reassign(image, [2, 3])
         assert (code, partition.replicas, partition.isr, partition.leader) == (0, (2, 3), (2, 3), 2)
@@ -105,7 +105,6 @@ class TestReassignment:
         assert [partition.partition_index for partition in listed.partitions] == [0]
 
     def test_what_cannot_be_is_refused(self) -> None:
-        """(`cluster/RAS-02`)"""
         image = cluster(topic("t", [1, 2]), brokers=(1, 2, 3))
         invalid = errors.InvalidReplicationAssignmentError.code
         assert reassign(image, [])[0] == invalid
@@ -118,7 +117,6 @@ class TestReassignment:
 
 class TestElection:
     def test_preferred_replica_that_is_in_sync_leads_again(self) -> None:
-        """(`cluster/CEV-14`)"""
         image = cluster(topic("t", [1, 2], [1, 2], leader=2), brokers=(1, 2))
         codes, after = elect(image, PREFERRED)
         assert codes == {0: 0, 1: 0}
@@ -141,7 +139,7 @@ class TestElection:
         assert preferred_leaders(image, clean) == []
 
     def test_unclean_election_takes_who_is_alive_only_where_nobody_leads(self) -> None:
-        """(`cluster/KRE-05`, SEL)"""
+        """(SEL)"""
         image = cluster(topic("t", [1, 2], isr=[1], leader=-1), broker(1, fenced=True), brokers=(2,))
         codes, after = elect(image, UNCLEAN)
         partition = after.topics["t"].partitions[0]
@@ -152,7 +150,6 @@ class TestElection:
         assert elect(nobody, UNCLEAN)[0] == {0: errors.EligibleLeadersNotAvailableError.code}
 
     def test_balance_moves_a_bounded_number_of_leaders_at_once(self) -> None:
-        """(`cluster/CEV-15`)"""
         image = cluster(topic("t", *([1, 2] for _ in range(MAX_ELECTIONS_AT_ONCE + 5)), leader=2), brokers=(1, 2))
         first = preferred_leaders(image, clean)
         assert len(first) == MAX_ELECTIONS_AT_ONCE

@@ -22,7 +22,6 @@ DIRECTORY = uuid.UUID(int=9)
 
 
 def test_batch_of_records_comes_back_with_its_offsets_and_epoch() -> None:
-    """(`cluster/KRE-12`)"""
     records = [*features.initial_records(), broker(1, rack="r"), *topic("t", [1, 2], configs={"retention.ms": "5"})]
     data = encode_records(records, base_offset=40, epoch=3, timestamp_ms=1, metadata_version=25)
     (batch,) = decode_batches(data)

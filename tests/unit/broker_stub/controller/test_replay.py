@@ -47,7 +47,6 @@ def name(text: str, number: int) -> TopicRecord:
 
 class TestLogReplay:
     def test_image_ends_at_the_last_batch_also_when_it_changes_nothing(self) -> None:
-        """(`cluster/KRE-12`)"""
         result = replay(batch(0, kraft_version=1), batch(1, name("t", 7)), batch(2, NoOpRecord(), epoch=4))
         assert (result.image.offset, result.image.epoch, result.kraft_version) == (2, 4, 1)
         assert set(result.image.topics) == {"t"}
@@ -93,7 +92,6 @@ class TestLogReplay:
 
 class TestDelta:
     def test_base_image_stays_as_it_was(self) -> None:
-        """(`cluster/MDC-03`)"""
         base = cluster(topic("t", [1], configs={"retention.ms": "5"}))
         before = (dict(base.topics), dict(base.configs), dict(base.brokers), dict(base.topics["t"].partitions))
         replayed(
@@ -116,7 +114,6 @@ class TestDelta:
         assert after.topics["t"] is not base.topics["t"]
 
     def test_local_changes_say_what_to_stop_lead_and_follow(self) -> None:
-        """(`cluster/KRE-14`)"""
         base = cluster(topic("gone", [1], [2]), topic("moved", [1, 2], number=8), brokers=(1, 2, 3))
         delta = MetadataDelta(base)
         delta.replay(RemoveTopicRecord(topic_id=ID))

@@ -39,7 +39,6 @@ def grow(name: str, count: int, assignments: Sequence[Sequence[int]] | None = No
 
 class TestCreateTopics:
     def test_new_topic_has_its_partitions_its_configuration_and_a_leader(self) -> None:
-        """(`cluster/CEV-01`)"""
         image = cluster(brokers=(0, 1, 2))
         outcome = done(replication().create_topics(image, creation(wanted("t", 3, 3, {"retention.ms": "5"}))))
         after = replayed(outcome.records, image)
@@ -53,7 +52,6 @@ class TestCreateTopics:
         assert after.topics_by_id[made.topic_id] is made
 
     def test_configuration_comes_between_topic_and_partitions(self) -> None:
-        """(`security-metrics-tools/TP-08`)"""
         records = done(
             replication().create_topics(cluster(), creation(wanted("t", 1, 1, {"retention.ms": "5"})))
         ).records
@@ -80,7 +78,6 @@ class TestCreateTopics:
         assert made.topic_config_error_code == errors.TopicAuthorizationFailedError.code
 
     def test_defaults_come_from_the_broker(self) -> None:
-        """(`security-metrics-tools/EV-12`)"""
         config = BrokerConfig.for_tests(num_partitions=4, default_replication_factor=2)
         image = cluster(brokers=(1, 2))
         outcome = done(replication(config).create_topics(image, creation(wanted("t", -1, -1))))
@@ -98,7 +95,6 @@ class TestCreateTopics:
         assert outcome.response.topics[0].num_partitions == 2
 
     def test_manual_assignment_is_taken_as_it_is(self) -> None:
-        """(`security-metrics-tools/TP-05`)"""
         image = cluster(brokers=(1, 2, 3))
         outcome = done(replication().create_topics(image, creation(wanted("t", assignments={1: (3, 1), 0: (2, 3)}))))
         made = replayed(outcome.records, image).topics["t"]
@@ -106,7 +102,6 @@ class TestCreateTopics:
         assert made.partitions[0].leader == 2
 
     def test_fenced_replicas_are_not_in_sync_and_do_not_lead(self) -> None:
-        """(`cluster/KRC-08`)"""
         image = cluster(broker(2, fenced=True))
         outcome = done(replication().create_topics(image, creation(wanted("t", assignments={0: (2, 1)}))))
         partition = replayed(outcome.records, image).topics["t"].partitions[0]
@@ -140,7 +135,6 @@ class TestCreateTopics:
     def test_each_error_has_its_code_and_words_and_fails_its_topic_alone(
         self, bad: CreatableTopic, error: type[errors.BrokerResponseError]
     ) -> None:
-        """(`security-metrics-tools/TP-04` to TP-08)"""
         image = cluster(topic("old", [1]), topic("o_l", [1], number=8), broker(9, fenced=True))
         outcome = done(replication().create_topics(image, creation(bad, wanted("good"))))
         assert codes(outcome.response) == [error.code, 0]
@@ -149,7 +143,6 @@ class TestCreateTopics:
         assert set(replayed(outcome.records, image).topics) == {"old", "o_l", "good"}
 
     def test_assignment_beside_counts_is_refused(self) -> None:
-        """(`security-metrics-tools/TP-03`)"""
         both = wanted("t", assignments={0: (1,)})
         both.num_partitions = 1
         factor = wanted("u", assignments={0: (1,)})
@@ -176,7 +169,6 @@ class TestCreateTopics:
         assert [result.name for result in outcome.response.topics] == ["t", "u", "t"]
 
     def test_topics_of_one_request_collide_with_each_other(self) -> None:
-        """(`security-metrics-tools/TP-06`)"""
         outcome = done(replication().create_topics(cluster(), creation(wanted("a.b"), wanted("a_b"))))
         assert codes(outcome.response) == [0, errors.InvalidTopicError.code]
 
@@ -191,7 +183,6 @@ class TestCreatePartitions:
         return cluster(topic("t", [1, 2], [2, 1]), broker(9, fenced=True), brokers=(1, 2, 3))
 
     def test_topic_grows_and_old_partitions_stay(self) -> None:
-        """(`cluster/CEV-03`, `security-metrics-tools/TP-13`)"""
         image = self.image()
         before = dict(image.topics["t"].partitions)
         outcome = done(replication().create_partitions(image, CreatePartitionsRequest(topics=[grow("t", 5)])))
@@ -201,7 +192,6 @@ class TestCreatePartitions:
         assert all(len(after[i].replicas) == 2 for i in after)
 
     def test_new_partitions_may_be_assigned_by_hand(self) -> None:
-        """(`security-metrics-tools/TP-16`)"""
         image = self.image()
         outcome = done(replication().create_partitions(image, CreatePartitionsRequest(topics=[grow("t", 3, [(3, 1)])])))
         assert replayed(outcome.records, image).topics["t"].partitions[2].replicas == (3, 1)
@@ -229,7 +219,6 @@ class TestCreatePartitions:
     def test_each_error_has_its_code_and_words(
         self, bad: CreatePartitionsTopic, error: type[errors.BrokerResponseError]
     ) -> None:
-        """(`security-metrics-tools/TP-13`, TP-16)"""
         outcome = done(replication().create_partitions(self.image(), CreatePartitionsRequest(topics=[bad])))
         (result,) = outcome.response.results
         assert result.error_code == error.code and result.error_message
@@ -245,7 +234,6 @@ class TestDeleteTopics:
     IMAGE = cluster(topic("t", [1], configs={"retention.ms": "5"}), topic("a.b", [1], number=8))
 
     def test_topic_goes_with_its_configuration_and_its_name_is_free(self) -> None:
-        """(`cluster/DEL-06`)"""
         outcome = done(replication().delete_topics(self.IMAGE, DeleteTopicsRequest(topic_names=["t", "a.b"])))
         assert [result.error_code for result in outcome.response.responses] == [0, 0]
         after = replayed(outcome.records, self.IMAGE)
@@ -274,7 +262,6 @@ class TestDeleteTopics:
     def test_each_error_has_its_code_and_words(
         self, asked: list[DeleteTopicState], error: type[errors.BrokerResponseError]
     ) -> None:
-        """(`security-metrics-tools/TP-17`)"""
         outcome = done(replication().delete_topics(self.IMAGE, DeleteTopicsRequest(topics=asked)))
         assert [result.error_code for result in outcome.response.responses] == [error.code] * len(asked)
         assert all(result.error_message for result in outcome.response.responses)
@@ -284,7 +271,6 @@ class TestDeleteTopics:
         ("version", "error"), [(2, errors.InvalidRequestError), (3, errors.TopicDeletionDisabledError)]
     )
     def test_deletion_can_be_switched_off(self, version: int, error: type[Exception]) -> None:
-        """(`security-metrics-tools/EV-04`, TP-18)"""
         control = replication(BrokerConfig.for_tests(delete_topic_enable=False, log_dirs=CONFIG.log_dirs))
         with pytest.raises(error):
             done(control.delete_topics(self.IMAGE, DeleteTopicsRequest(topic_names=["t"]), version=version))

@@ -1,4 +1,4 @@
-"""Snapshots of the metadata: what is in one, when one is taken, and what goes because of it (`broker-log/Z33`)."""
+"""Snapshots of the metadata: what is in one, when one is taken, and what goes because of it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,6 @@ def snapshot_bytes(image: MetadataImage) -> bytes:
 
 class TestContent:
     def test_records_of_an_image_lead_to_the_same_image(self) -> None:
-        """(`cluster/KRE-12`)"""
         image = full_image()
         again = replayed(image_records(image))
         for name in image._fields:

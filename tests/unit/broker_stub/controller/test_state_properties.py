@@ -154,7 +154,6 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def committed_state_is_the_replay_of_the_log(self) -> None:
-        """(`cluster/KRE-12`)"""
         assert self._replayed() == self.state.committed
 
     @invariant()
@@ -163,7 +162,6 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def partitions_are_sound(self) -> None:
-        """(`cluster/KRE-07`, KRC-08, RSM-11)"""
         image = self.image
         assert {topic.topic_id: topic for topic in image.topics.values()} == image.topics_by_id
         for topic, partition in image.partitions():

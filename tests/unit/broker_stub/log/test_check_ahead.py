@@ -63,7 +63,6 @@ async def stored(node: Node, topic: str) -> list[tuple[str, bytes | None]]:
 async def test_others_are_served_while_a_large_batch_is_looked_into(
     wanted: str, came: str, value: bytes, kept: str
 ) -> None:
-    """(`broker-log/A01`, `C29`)"""
     world = HeldThreads()
     async with running_node(world=world) as node, trio.open_nursery() as nursery:
         await node.create("t", compression_type=wanted)

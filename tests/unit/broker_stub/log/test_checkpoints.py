@@ -21,7 +21,6 @@ from triokafka.world_memory import MemoryStorage
 
 
 def test_an_offset_checkpoint_is_version_count_and_lines() -> None:
-    """(`broker-log/G09`)"""
     storage = MemoryStorage()
     offsets = {TopicPartition("b", 1): 7, TopicPartition("a-b", 10): 2**40}
     write_offsets(storage, "c", offsets)
@@ -45,7 +44,6 @@ def test_an_offset_checkpoint_is_version_count_and_lines() -> None:
     ],
 )
 def test_a_malformed_checkpoint_says_so(text: str) -> None:
-    """(`broker-log/G09`)"""
     storage = MemoryStorage()
     storage.replace_file("c", text.encode())
     with pytest.raises(CorruptCheckpointError, match="c"):
@@ -60,7 +58,6 @@ def test_a_missing_or_empty_checkpoint_is_empty() -> None:
 
 
 def test_a_crash_leaves_the_old_checkpoint_or_the_new_one() -> None:
-    """(`broker-log/G10`)"""
     partition = TopicPartition("a", 0)
     seen = set()
     for seed in range(60):
@@ -90,7 +87,6 @@ def _power_cut_after(steps: int):  # type: ignore[no-untyped-def]
 
 
 def test_leader_epochs_are_epoch_and_offset() -> None:
-    """(`broker-log/Z10`)"""
     storage = MemoryStorage()
     write_leader_epochs(storage, "e", [(0, 0), (3, 17)])
     assert storage.read_file("e") == b"0\n2\n0 0\n3 17\n"
@@ -98,7 +94,7 @@ def test_leader_epochs_are_epoch_and_offset() -> None:
 
 
 def test_a_torn_file_of_leader_epochs_is_no_shorter_number() -> None:
-    """It is written without a sync: of "3 17", a power cut may leave "3 1" (`broker-log/Z10`)."""
+    """It is written without a sync: of "3 17", a power cut may leave "3 1"."""
     storage = MemoryStorage()
     write_leader_epochs(storage, "e", [(0, 0), (3, 17)])
     whole = storage.read_file("e")
@@ -109,7 +105,6 @@ def test_a_torn_file_of_leader_epochs_is_no_shorter_number() -> None:
 
 
 def test_partition_metadata_has_version_and_topic_id() -> None:
-    """(`broker-log/Z18`)"""
     storage = MemoryStorage()
     topic_id = uuid.UUID("9b7a4c9e-3f07-4f0b-8d6e-2d9d3f0b7a11")
     write_topic_id(storage, "p", topic_id)

@@ -15,7 +15,6 @@ def test_the_defaults_of_the_table_are_the_defaults_of_the_log() -> None:
 
 
 def test_defaults_are_those_of_kafka_4() -> None:
-    """(`broker-log/Z30`)"""
     config = LogConfig()
     assert (config.max_message_bytes, config.segment_bytes, config.retention_ms) == (1_048_588, 2**30, 604_800_000)
     assert (config.message_timestamp_after_max_ms, config.unclean_leader_election_enable) == (3_600_000, False)
@@ -48,7 +47,7 @@ def test_dotted_names_are_parsed_over_a_base() -> None:
     ],
 )
 def test_a_bad_value_is_refused_by_name(name: str, text: str | None) -> None:
-    """What is not built is a bad value, too: tiered storage (`broker-log/Z32`)."""
+    """What is not built is a bad value, too: tiered storage."""
     with pytest.raises(InvalidConfigurationError, match=name):
         parse_topic_config({name: text})
 

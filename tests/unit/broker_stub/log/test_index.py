@@ -17,7 +17,6 @@ def time_index(storage: MemoryStorage, *, new: bool = True, max_bytes: int = 120
 
 
 def test_an_entry_of_the_offset_index_is_two_big_endian_words() -> None:
-    """(`broker-log/D01`)"""
     storage = MemoryStorage()
     index = offset_index(storage)
     index.append(103, 4097)
@@ -28,7 +27,6 @@ def test_an_entry_of_the_offset_index_is_two_big_endian_words() -> None:
 
 
 def test_an_entry_of_the_time_index_is_a_long_and_a_word() -> None:
-    """(`broker-log/Z04`)"""
     storage = MemoryStorage()
     index = time_index(storage)
     index.maybe_append(1_700_000_000_123, 107)
@@ -39,7 +37,6 @@ def test_an_entry_of_the_time_index_is_a_long_and_a_word() -> None:
 
 
 def test_a_look_up_finds_the_greatest_entry_at_or_below() -> None:
-    """(`broker-log/D07`, `Y05`, `D08`)"""
     index = offset_index(MemoryStorage())
     assert index.lookup(105) == (100, 0)
     for offset in (110, 120, 130):
@@ -50,7 +47,7 @@ def test_a_look_up_finds_the_greatest_entry_at_or_below() -> None:
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_an_index_knows_how_many_entries_it_has_and_the_last_one(loaded: bool) -> None:
-    """Of an empty one it is the segment's beginning; the file has no room for more (`broker-log/D03`, `D05`)."""
+    """Of an empty one it is the segment's beginning; the file has no room for more."""
     storage = MemoryStorage()
     assert (len(offset_index(storage)), offset_index(storage).last) == (0, (100, 0))
     assert time_index(storage).last == (-1, 100)
@@ -66,7 +63,6 @@ def test_an_index_knows_how_many_entries_it_has_and_the_last_one(loaded: bool) -
 
 
 def test_entries_go_up() -> None:
-    """(`broker-log/D06`)"""
     index = offset_index(MemoryStorage())
     index.append(110, 50)
     for offset, position in ((110, 60), (120, 50), (99, 70), (100 + 2**31, 70)):
@@ -83,7 +79,7 @@ def test_a_time_that_says_nothing_new_is_left_out() -> None:
 
 
 def test_truncation_drops_entries_at_and_above_the_offset() -> None:
-    """The file follows (`broker-log/D09`, `D11`)."""
+    """The file follows."""
     storage = MemoryStorage()
     index = offset_index(storage)
     for offset in (110, 120, 130):
@@ -100,7 +96,6 @@ def test_truncation_drops_entries_at_and_above_the_offset() -> None:
 
 
 def test_an_index_is_full_at_its_size_and_keeps_a_slot_for_the_last_time() -> None:
-    """(`broker-log/D12`, `Z04`)"""
     offsets, times = offset_index(MemoryStorage(), max_bytes=17), time_index(MemoryStorage(), max_bytes=36)
     offsets.append(101, 1)
     times.maybe_append(1, 101)
@@ -114,7 +109,6 @@ def test_an_index_is_full_at_its_size_and_keeps_a_slot_for_the_last_time() -> No
 
 @pytest.mark.parametrize("content", [b"\0" * 7, b"\0" * 16, bytes.fromhex("0000000200000002 0000000100000003")])
 def test_a_file_that_no_writer_wrote_is_corrupt(content: bytes) -> None:
-    """(`broker-log/D10`, `D04`)"""
     storage = MemoryStorage()
     storage.replace_file("i", content)
     storage.replace_file("t", content + b"\0" * 8)

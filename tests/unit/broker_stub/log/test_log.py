@@ -49,7 +49,6 @@ def synced_storage() -> MemoryStorage:
 
 
 def test_offsets_follow_each_other_and_are_patched_into_the_same_bytes() -> None:
-    """(`broker-log/F09`, `C23`, `C22`, `Y02`, `Y04`)"""
     log = open_log(MemoryStorage())
     first = append(log, batch(b"a", b"b"), epoch=5)
     data = batch(b"c")
@@ -72,7 +71,6 @@ def test_a_read_only_buffer_is_left_as_it_was() -> None:
 
 
 def test_append_time_replaces_timestamps_when_the_topic_says_so() -> None:
-    """(`broker-log/C28`)"""
     log = open_log(MemoryStorage(), config(message_timestamp_type="LogAppendTime"))
     info = append(log, batch(b"a", b"b", timestamp=5), now_ms=NOW + 77)
     assert info.log_append_time == NOW + 77
@@ -81,7 +79,6 @@ def test_append_time_replaces_timestamps_when_the_topic_says_so() -> None:
 
 
 def test_a_follower_takes_offsets_and_epochs_as_they_are_with_gaps() -> None:
-    """(`broker-log/F10`)"""
     leader, follower = open_log(MemoryStorage()), open_log(MemoryStorage())
     fill(leader, 3)
     sent = bytes(leader.read(1, 10_000).records)
@@ -93,7 +90,6 @@ def test_a_follower_takes_offsets_and_epochs_as_they_are_with_gaps() -> None:
 
 
 def test_a_full_segment_is_rolled_to_one_named_by_the_next_offset() -> None:
-    """(`broker-log/F12`, `F13`, `C03`, `F02`, `Y07`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 40)
@@ -106,7 +102,7 @@ def test_a_full_segment_is_rolled_to_one_named_by_the_next_offset() -> None:
 
 
 def test_a_segment_is_rolled_when_its_records_span_segment_ms() -> None:
-    """Record time counts, not the clock (`broker-log/Z05`)."""
+    """Record time counts, not the clock."""
     log = open_log(MemoryStorage(), config(segment_ms=60_000))
     append(log, batch(b"a", timestamp=NOW))
     append(log, batch(b"b", timestamp=NOW + 60_000), now_ms=NOW + 10**6)
@@ -116,7 +112,7 @@ def test_a_segment_is_rolled_when_its_records_span_segment_ms() -> None:
 
 
 def test_records_without_a_time_count_from_when_their_segment_was_begun() -> None:
-    """By the clock; a segment without records is never too old (`broker-log/F12`)."""
+    """By the clock; a segment without records is never too old."""
     log = open_log(MemoryStorage(), config(segment_ms=60_000))
     append(log, batch(b"a", timestamp=-1), now_ms=NOW + 60_000)
     append(log, batch(b"b", timestamp=-1), now_ms=NOW + 60_000)
@@ -129,7 +125,7 @@ def test_records_without_a_time_count_from_when_their_segment_was_begun() -> Non
 
 
 def test_segments_that_were_begun_together_are_not_rolled_together() -> None:
-    """Each has a share of its own of ``segment.jitter.ms``, the first one of a log too (`broker-log/F12`)."""
+    """Each has a share of its own of ``segment.jitter.ms``, the first one of a log too."""
 
     def ages(log: PartitionLog, count: int) -> list[int]:
         found: list[int] = []
@@ -157,7 +153,7 @@ def test_segments_that_were_begun_together_are_not_rolled_together() -> None:
 
 
 def test_offsets_that_an_index_cannot_hold_begin_a_segment() -> None:
-    """Named by the first of them, which a follower is given (`broker-log/Z05`)."""
+    """Named by the first of them, which a follower is given."""
     log = open_log(MemoryStorage())
     gapped = [0, 2**31 - 1, 2**31, 2**33]
     for offset in gapped:
@@ -167,7 +163,6 @@ def test_offsets_that_an_index_cannot_hold_begin_a_segment() -> None:
 
 
 def test_a_full_index_rolls_the_segment() -> None:
-    """(`broker-log/D12`)"""
     log = open_log(MemoryStorage(), config(segment_index_bytes=24, index_interval_bytes=0, segment_bytes=10**6))
     fill(log, 20)
     assert len(log.segments) > 1
@@ -175,7 +170,7 @@ def test_a_full_index_rolls_the_segment() -> None:
 
 
 def test_an_index_names_the_last_offset_of_a_batch_every_so_many_bytes() -> None:
-    """With where the batch begins, and the same after recovery (`broker-log/D02`, `E01`, `E02`, `E03`, `Z06`)."""
+    """With where the batch begins, and the same after recovery."""
     storage = MemoryStorage()
     wide = config(segment_bytes=10**6, index_interval_bytes=200)
     log = open_log(storage, wide)
@@ -200,7 +195,7 @@ def test_an_index_names_the_last_offset_of_a_batch_every_so_many_bytes() -> None
 
 
 def test_a_repeated_batch_gets_the_offsets_that_it_got_first() -> None:
-    """Any of the last five, also after a restart without a clean stop (`broker-log/Z11`)."""
+    """Any of the last five, also after a restart without a clean stop."""
     storage = MemoryStorage()
     log = open_log(storage)
     for i in range(7):
@@ -235,7 +230,6 @@ def test_an_old_epoch_is_fenced_and_a_new_one_begins_at_zero() -> None:
 
 
 def test_a_batch_is_the_same_only_from_its_first_sequence_to_its_last() -> None:
-    """(`broker-log/Z11`)"""
     log = open_log(MemoryStorage())
     append(log, from_producer(b"a", sequence=0))
     append(log, from_producer(b"b", b"c", sequence=1))
@@ -247,7 +241,7 @@ def test_a_batch_is_the_same_only_from_its_first_sequence_to_its_last() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_the_first_batch_of_the_first_producer_counts_as_any_other(clean: bool) -> None:
-    """Its id, epoch, sequence and offset are 0, after a restart as well (`broker-log/Z11`)."""
+    """Its id, epoch, sequence and offset are 0, after a restart as well."""
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, from_producer(b"a", sequence=0, producer_id=0))
@@ -278,7 +272,7 @@ def test_sequences_wrap_to_zero() -> None:
 
 
 def test_a_batch_whose_sequence_wraps_is_known_again_after_a_restart() -> None:
-    """Its first sequence is above its last, in memory and in a snapshot (`broker-log/Z11`)."""
+    """Its first sequence is above its last, in memory and in a snapshot."""
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, from_producer(b"a", b"b", b"c", sequence=2**31 - 2))
@@ -290,7 +284,7 @@ def test_a_batch_whose_sequence_wraps_is_known_again_after_a_restart() -> None:
 
 @pytest.mark.parametrize("cleanly", [True, False])
 def test_the_last_five_batches_are_known_again_after_a_restart(cleanly: bool) -> None:
-    """All of them, of each producer: their answers may have been lost when the broker stopped (`broker-log/Z11`)."""
+    """All of them, of each producer: their answers may have been lost when the broker stopped."""
     storage = MemoryStorage()
     log = open_log(storage)
     for sequence in range(6):
@@ -321,7 +315,7 @@ def test_the_last_five_batches_are_known_again_after_a_restart(cleanly: bool) ->
 
 
 def test_only_the_last_five_batches_of_the_epoch_count() -> None:
-    """A new epoch forgets those of the old one (`broker-log/Z11`)."""
+    """A new epoch forgets those of the old one."""
     log = open_log(MemoryStorage())
     append(log, from_producer(b"a", sequence=0, epoch=0))
     append(log, from_producer(b"b", sequence=0, epoch=1))
@@ -332,7 +326,7 @@ def test_only_the_last_five_batches_of_the_epoch_count() -> None:
 
 
 def test_a_repeated_batch_has_the_append_time_of_the_first() -> None:
-    """Where the broker stamps; else it has none, as the first answer had (`broker-log/C28`)."""
+    """Where the broker stamps; else it has none, as the first answer had."""
     for timestamp_type, stamped in (("LogAppendTime", NOW + 5), ("CreateTime", -1)):
         log = open_log(MemoryStorage(), config(message_timestamp_type=timestamp_type))
         first = append(log, from_producer(b"a", sequence=0), now_ms=NOW + 5)
@@ -342,7 +336,7 @@ def test_a_repeated_batch_has_the_append_time_of_the_first() -> None:
 
 
 def test_a_silent_producer_is_forgotten_after_its_expiration() -> None:
-    """By the time of its newest record (`broker-log/Z11`)."""
+    """By the time of its newest record."""
     storage = MemoryStorage()
     log = open_log(storage, producer_expiration_ms=1000)
     append(log, from_producer(b"a", sequence=0))
@@ -361,7 +355,6 @@ def test_a_silent_producer_is_forgotten_after_its_expiration() -> None:
 
 
 def test_a_read_returns_whole_batches_from_the_one_with_the_offset() -> None:
-    """(`broker-log/F16`, `E04`, `C34`, `E06`)"""
     log = open_log(MemoryStorage(), config(segment_bytes=10**6))
     sizes = []
     for _ in range(10):
@@ -375,7 +368,7 @@ def test_a_read_returns_whole_batches_from_the_one_with_the_offset() -> None:
 
 
 def test_the_first_batch_is_whole_whatever_the_limit_says() -> None:
-    """(`broker-log/E05`, `O21`; KIP-74)"""
+    """(KIP-74)"""
     log = open_log(MemoryStorage())
     fill(log, 2, size=300)
     assert len(list(iter_batches(log.read(0, 1).records))) == 1
@@ -383,7 +376,7 @@ def test_the_first_batch_is_whole_whatever_the_limit_says() -> None:
 
 
 def test_a_read_stops_before_the_bound() -> None:
-    """What is committed is for others to know, and to say (`broker-log/F20`, `F29`)."""
+    """What is committed is for others to know, and to say."""
     log = open_log(MemoryStorage(), config(segment_bytes=10**6))
     fill(log, 10)
     assert [info.base_offset for info in iter_batches(log.read(2, 10**6, up_to_offset=5).records)] == [2, 3, 4]
@@ -392,7 +385,7 @@ def test_a_read_stops_before_the_bound() -> None:
 
 
 def test_a_record_is_found_without_reading_those_before_it() -> None:
-    """Through the index, of which an interval's worth of headers remains to be looked at (`broker-log/O22`, `D07`)."""
+    """Through the index, of which an interval's worth of headers remains to be looked at."""
     storage = MemoryStorage()
     log = open_log(storage, config(segment_bytes=10**7, index_interval_bytes=4096))
     fill(log, 3_000, size=500)
@@ -406,7 +399,7 @@ def test_a_record_is_found_without_reading_those_before_it() -> None:
 
 
 def test_nothing_is_read_that_is_not_appended_yet() -> None:
-    """At any moment of an append, also of one that rolls (`broker-log/F03`, `F04`, `F18`, `F19`, `F20`, `Y11`)."""
+    """At any moment of an append, also of one that rolls."""
     storage = MemoryStorage()
     log = open_log(storage, config(segment_bytes=400))
     looked, rolling = 0, 0
@@ -430,7 +423,7 @@ def test_nothing_is_read_that_is_not_appended_yet() -> None:
 
 
 def test_what_was_read_to_be_sent_stays_as_it_was(tmp_path: Path) -> None:
-    """A piece of one segment's file, whatever is appended meanwhile (`broker-log/C32`, `E07`, `N01`)."""
+    """A piece of one segment's file, whatever is appended meanwhile."""
     storage, folder = RealWorld().storage, str(tmp_path / "orders-3")
     log = PartitionLog.open(storage, folder, TP, config(segment_bytes=10**6), now_ms=NOW)
     large = [batch(bytes([65 + number]) * 40_000) for number in range(2)]
@@ -448,7 +441,7 @@ def test_what_was_read_to_be_sent_stays_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_read_goes_on_in_the_next_segment_where_its_own_has_nothing_left() -> None:
-    """Offsets may be missing anywhere (`broker-log/F01`, `F17`, `C01`)."""
+    """Offsets may be missing anywhere."""
     log = open_log(MemoryStorage(), config(cleanup_policy=("compact",)))
     for offset in (0, 7, 20):
         log.append_as_follower(bytes(batch(b"v", base_offset=offset)))
@@ -462,7 +455,6 @@ def test_a_read_goes_on_in_the_next_segment_where_its_own_has_nothing_left() -> 
 
 
 def test_offsets_that_are_not_there_are_out_of_range() -> None:
-    """(`broker-log/Y10`)"""
     log = open_log(MemoryStorage())
     fill(log, 3)
     log.advance_log_start_offset(1)
@@ -497,7 +489,6 @@ def test_bytes_between_counts_what_a_read_would_find() -> None:
 
 
 def test_look_ups_by_time_find_the_record_inside_its_batch() -> None:
-    """(`broker-log/Z04`)"""
     log = open_log(MemoryStorage(), config(segment_bytes=400))
     for i in range(12):
         append(log, batch(b"a", b"b", timestamp=NOW + 10 * i), epoch=2)
@@ -525,7 +516,6 @@ def test_look_ups_by_time_agree_with_a_scan_when_time_goes_back() -> None:
 
 
 def test_truncation_gives_up_everything_from_the_offset_on() -> None:
-    """(`broker-log/F21`, `E09`, `C35`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 40)
@@ -540,7 +530,7 @@ def test_truncation_gives_up_everything_from_the_offset_on() -> None:
 
 
 def test_a_segment_that_was_cut_to_nothing_begins_anew() -> None:
-    """Records without a time count from the cut on (`broker-log/E09`)."""
+    """Records without a time count from the cut on."""
     log = open_log(MemoryStorage(), config(segment_ms=60_000))
     append(log, batch(b"a", timestamp=-1), now_ms=NOW)
     log.truncate_to(0, now_ms=NOW + 50_000)
@@ -570,7 +560,6 @@ def test_the_largest_time_is_forgotten_with_its_record() -> None:
 
 
 def test_an_epoch_that_began_at_the_cut_is_gone() -> None:
-    """(`broker-log/Z10`)"""
     log = open_log(MemoryStorage())
     append(log, batch(b"a"), epoch=1)
     append(log, batch(b"b"), epoch=2)
@@ -588,7 +577,6 @@ def test_truncation_takes_back_what_producers_wrote() -> None:
 
 
 def test_starting_afresh_leaves_an_empty_log_at_the_offset() -> None:
-    """(`broker-log/F22`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 40)
@@ -599,7 +587,6 @@ def test_starting_afresh_leaves_an_empty_log_at_the_offset() -> None:
 
 
 def test_records_before_the_log_start_offset_are_gone_and_their_segments_follow() -> None:
-    """(`broker-log/Z08`, `Z07`, `F24`)"""
     storage = MemoryStorage()
     log = open_log(storage, config(retention_ms=-1, file_delete_delay_ms=60_000))
     fill(log, 60)
@@ -616,7 +603,7 @@ def test_records_before_the_log_start_offset_are_gone_and_their_segments_follow(
 
 
 def test_a_segment_goes_with_its_last_record_but_never_the_one_that_is_written_to() -> None:
-    """Deleting all records leaves an empty log that goes on where it was (`broker-log/Z07`, `Z08`)."""
+    """Deleting all records leaves an empty log that goes on where it was."""
     log = open_log(MemoryStorage(), config(retention_ms=-1))
     fill(log, 60)
     log.advance_log_start_offset(log.segments[1].base_offset)
@@ -630,7 +617,6 @@ def test_a_segment_goes_with_its_last_record_but_never_the_one_that_is_written_t
 
 
 def test_retention_by_time_goes_by_the_newest_record_of_a_segment() -> None:
-    """(`broker-log/G05`, `Z07`, `F23`)"""
     log = open_log(MemoryStorage(), config(retention_ms=10_000))
     fill(log, 60)
     last = log.segments[0].max_timestamp
@@ -644,7 +630,7 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_segment() -> None:
 
 
 def test_records_without_a_timestamp_are_as_old_as_their_file() -> None:
-    """Of all segments, the active one among them, also after a restart (`broker-log/E12`, `G05`, `Z07`)."""
+    """Of all segments, the active one among them, also after a restart."""
     storage, written = MemoryStorage(), {}
     log = open_log(storage, config(retention_ms=10_000))
     for number in range(60):
@@ -667,7 +653,6 @@ def test_records_without_a_timestamp_are_as_old_as_their_file() -> None:
 
 
 def test_one_record_with_a_timestamp_is_what_the_age_of_its_segment_goes_by() -> None:
-    """(`broker-log/Z07`)"""
     storage = MemoryStorage()
     storage.wall_ms = lambda: NOW
     log = open_log(storage, config(retention_ms=10_000))
@@ -679,7 +664,6 @@ def test_one_record_with_a_timestamp_is_what_the_age_of_its_segment_goes_by() ->
 
 
 def test_a_file_whose_age_cannot_be_read_is_an_error_of_the_disk() -> None:
-    """(`broker-log/F28`)"""
     storage = MemoryStorage()
     log = open_log(storage, config(retention_ms=10_000))
     append(log, batch(b"a", timestamp=-1))
@@ -689,7 +673,6 @@ def test_a_file_whose_age_cannot_be_read_is_an_error_of_the_disk() -> None:
 
 
 def test_retention_by_size_leaves_at_least_the_size() -> None:
-    """(`broker-log/G06`)"""
     log = open_log(MemoryStorage(), config(retention_bytes=3_000, retention_ms=-1))
     fill(log, 100)
     smallest = min(segment.size for segment in log.segments[:-1])
@@ -699,7 +682,7 @@ def test_retention_by_size_leaves_at_least_the_size() -> None:
 
 
 def test_retention_by_size_drops_the_oldest_when_just_as_much_stays() -> None:
-    """With a limit of 0 nothing stays (`broker-log/G06`)."""
+    """With a limit of 0 nothing stays."""
     for missing, dropped in ((1, 0), (0, 1)):
         log = open_log(MemoryStorage())
         fill(log, 60)
@@ -712,7 +695,7 @@ def test_retention_by_size_drops_the_oldest_when_just_as_much_stays() -> None:
 
 
 def test_a_segment_that_compaction_has_emptied_does_not_keep_those_behind_it() -> None:
-    """Under ``compact,delete`` (`broker-log/G05`, `Z07`)."""
+    """Under ``compact,delete``."""
     storage = MemoryStorage()
     storage.wall_ms = lambda: NOW + 10**6
     log = open_log(storage, config(retention_ms=10_000, cleanup_policy=("compact", "delete")))
@@ -728,7 +711,6 @@ def test_a_segment_that_compaction_has_emptied_does_not_keep_those_behind_it() -
 
 
 def test_retention_keeps_what_is_not_committed() -> None:
-    """(`broker-log/Z07`)"""
     log = open_log(MemoryStorage(), config(retention_ms=0))
     fill(log, 60)
     middle = log.segments[1].base_offset
@@ -737,7 +719,6 @@ def test_retention_keeps_what_is_not_committed() -> None:
 
 
 def test_a_compacted_topic_keeps_old_segments() -> None:
-    """(`broker-log/G04`)"""
     log = open_log(MemoryStorage(), config(cleanup_policy=("compact",), retention_ms=0, retention_bytes=0))
     fill(log, 60)
     assert log.apply_retention(NOW + 10**7) == 0
@@ -747,7 +728,7 @@ def test_a_compacted_topic_keeps_old_segments() -> None:
 
 
 def test_a_full_disk_refuses_the_append_and_nothing_else() -> None:
-    """What was acknowledged is there, and the log goes on when there is room (`broker-log/F28`)."""
+    """What was acknowledged is there, and the log goes on when there is room."""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 5)
@@ -819,7 +800,7 @@ def test_a_failed_roll_leaves_the_log_in_its_old_segment() -> None:
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_marker_is_not_appended_without_the_transaction_that_it_aborts(damaged: bool) -> None:
-    """Its index is read before the marker is written, and made anew if need be (`broker-log/Z12`, `F28`)."""
+    """Its index is read before the marker is written, and made anew if need be."""
     storage = MemoryStorage()
     log = open_log(storage)
     marker = (b"\0\0\0\0", b"\0\0\0\0\0\5")
@@ -849,7 +830,7 @@ def test_a_marker_is_not_appended_without_the_transaction_that_it_aborts(damaged
 
 
 def test_a_failed_sync_is_not_tried_again() -> None:
-    """The next one would succeed without what this one has lost (`broker-log/F15`, `F28`)."""
+    """The next one would succeed without what this one has lost."""
     storage = synced_storage()
     log = open_log(storage)
     fill(log, 3)
@@ -893,7 +874,7 @@ def test_a_flush_that_was_given_up_is_done_by_the_next_one() -> None:
 
 
 def test_a_flush_that_could_not_write_an_index_is_done_by_the_next_one() -> None:
-    """Whole: also the segments before the one whose index did not fit on the disk (`broker-log/F15`, `F28`)."""
+    """Whole: also the segments before the one whose index did not fit on the disk."""
     storage = synced_storage()
     log = open_log(storage)
     fill(log, 60)
@@ -907,7 +888,6 @@ def test_a_flush_that_could_not_write_an_index_is_done_by_the_next_one() -> None
 
 
 def test_every_flush_makes_the_names_of_new_segments_durable() -> None:
-    """(`broker-log/Z15`)"""
     storage = synced_storage()
     log = open_log(storage)
     fill(log, 3)
@@ -937,7 +917,6 @@ def test_a_cut_that_comes_upon_damage_takes_the_log_offline() -> None:
 
 
 def test_a_flush_syncs_the_log_and_its_indexes_and_nothing_twice() -> None:
-    """(`broker-log/E10`, `F15`)"""
     storage = synced_storage()
     log = open_log(storage, config(segment_bytes=10**6))
     fill(log, 20)
@@ -951,7 +930,6 @@ def test_a_flush_syncs_the_log_and_its_indexes_and_nothing_twice() -> None:
 
 
 def test_flush_messages_syncs_by_count() -> None:
-    """(`broker-log/F14`)"""
     log = open_log(MemoryStorage(), config(flush_messages=3))
     fill(log, 2)
     assert log.recovery_point == 0
@@ -960,7 +938,6 @@ def test_flush_messages_syncs_by_count() -> None:
 
 
 def test_flush_ms_is_due_from_the_oldest_unsynced_record_on() -> None:
-    """(`broker-log/G07`)"""
     log = open_log(MemoryStorage(), config(flush_ms=500))
     assert not log.flush_due(NOW + 10**6)
     append(log, batch(b"a"), now_ms=NOW)
@@ -990,7 +967,6 @@ def test_a_flush_that_is_overtaken_by_a_truncation_promises_nothing() -> None:
 
 
 def test_sealed_segments_can_be_flushed_alone() -> None:
-    """(`broker-log/F13`)"""
     log = open_log(MemoryStorage())
     fill(log, 60)
     job = log.begin_flush(sealed_only=True)
@@ -1002,7 +978,7 @@ def test_sealed_segments_can_be_flushed_alone() -> None:
 
 
 def test_a_clean_stop_needs_no_reading_at_the_next_start() -> None:
-    """Also the state of producers is there (`broker-log/I02`, `I09`, `E11`, `I11`)."""
+    """Also the state of producers is there."""
     storage = synced_storage()
     log = open_log(storage)
     fill(log, 60)
@@ -1031,7 +1007,6 @@ def test_a_log_that_was_changed_behind_the_broker_is_recovered_though_it_was_clo
 
 
 def test_deleting_removes_the_folder() -> None:
-    """(`broker-log/F26`, `C37`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 60)

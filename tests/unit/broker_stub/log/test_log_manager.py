@@ -63,7 +63,7 @@ def started(world: DiskWorld, *directories: str, **intervals: int) -> LogManager
 
 
 async def test_logs_are_there_again_after_a_clean_stop() -> None:
-    """Without recovery, and the marker is gone once they are open (`broker-log/I02`, `G13`)."""
+    """Without recovery, and the marker is gone once they are open."""
     world = DiskWorld()
     logs = started(world)
     fill(logs.create(A0, TOPIC_ID), 50)
@@ -94,7 +94,6 @@ async def test_log_of_a_topic_that_begins_with_a_dot_is_found_at_the_start() -> 
 
 
 def test_a_killed_broker_recovers_from_the_recovery_point() -> None:
-    """(`broker-log/I03`, `I09`, `G08`)"""
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0)
@@ -140,7 +139,7 @@ def test_a_power_cut_takes_nothing_that_was_flushed() -> None:
 
 
 async def test_a_directory_in_use_by_another_broker_is_refused_in_a_sentence() -> None:
-    """And what was locked before is free again (`broker-log/G03`)."""
+    """And what was locked before is free again."""
     storage = MemoryStorage()
     first = started(DiskWorld(storage), "/one")
     with pytest.raises(ConfigurationError, match=r"/one is in use by another broker"):
@@ -152,7 +151,6 @@ async def test_a_directory_in_use_by_another_broker_is_refused_in_a_sentence() -
 
 
 def test_an_unreadable_directory_is_refused_in_a_sentence() -> None:
-    """(`broker-log/G02`)"""
     world = DiskWorld()
     world.storage.inject(DiskFault("list", "/data", errno.EACCES))
     with pytest.raises(ConfigurationError, match=r"/data cannot be used: .*Permission denied"):
@@ -160,14 +158,12 @@ def test_an_unreadable_directory_is_refused_in_a_sentence() -> None:
 
 
 def test_directories_must_be_named_once() -> None:
-    """(`broker-log/G02`)"""
     for directories in ([], ["/a", "/a"]):
         with pytest.raises(ConfigurationError):
             LogManager(DiskWorld(), directories)
 
 
 def test_a_partition_in_two_directories_is_refused() -> None:
-    """(`broker-log/I01`)"""
     world = DiskWorld()
     for directory in ("/one", "/two"):
         world.storage.make_dirs(f"{directory}/b-0")
@@ -203,7 +199,7 @@ async def test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_
 
 
 def test_two_logs_of_one_topic_are_refused_whatever_its_id_is() -> None:
-    """Which of them has what counts is not for the broker to guess (`broker-log/I01`)."""
+    """Which of them has what counts is not for the broker to guess."""
     world = DiskWorld()
     for path in ("/one", "/two"):
         started(world, path).create(A0, TOPIC_ID)
@@ -229,7 +225,7 @@ async def test_a_former_log_that_cannot_be_put_aside_takes_its_directory_offline
 
 
 def test_what_is_not_a_log_is_left_alone() -> None:
-    """Also the controller's log, and plain files (`broker-log/I01`, `C02`)."""
+    """Also the controller's log, and plain files."""
     world = DiskWorld()
     for name in ("lost+found", "__cluster_metadata-0", "a-0.123-stray", "b-x"):
         world.storage.make_dirs(f"/data/{name}")
@@ -239,7 +235,6 @@ def test_what_is_not_a_log_is_left_alone() -> None:
 
 
 async def test_a_log_that_cannot_be_closed_leaves_no_mark_of_a_clean_stop() -> None:
-    """(`broker-log/G13`)"""
     world = DiskWorld()
     logs = started(world)
     fill(logs.create(A0), 3)
@@ -253,7 +248,6 @@ async def test_a_log_that_cannot_be_closed_leaves_no_mark_of_a_clean_stop() -> N
 
 
 async def test_topics_have_their_own_configuration_from_the_start() -> None:
-    """(`broker-log/G12`)"""
     world = DiskWorld()
     logs = started(world)
     logs.create(A0)
@@ -272,7 +266,6 @@ async def test_topics_have_their_own_configuration_from_the_start() -> None:
 
 
 def test_a_new_log_goes_to_the_directory_with_the_fewest() -> None:
-    """(`broker-log/G01`)"""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
     logs.create(A0)
@@ -281,7 +274,6 @@ def test_a_new_log_goes_to_the_directory_with_the_fewest() -> None:
 
 
 def test_creating_twice_gives_the_same_log_with_the_newer_configuration() -> None:
-    """(`broker-log/G14`, `G15`)"""
     logs = started(DiskWorld())
     assert logs.get(A0) is None
     log = logs.create(A0, TOPIC_ID)
@@ -297,7 +289,7 @@ def test_nothing_is_created_before_the_start() -> None:
 
 
 def test_a_deleted_log_is_renamed_and_removed_later() -> None:
-    """Also when the broker dies in between (`broker-log/Z17`)."""
+    """Also when the broker dies in between."""
     world = DiskWorld()
     logs = started(world)
     fill(logs.create(A0), 3)
@@ -323,7 +315,6 @@ def test_a_deleted_log_can_be_made_again_at_once() -> None:
 
 
 def test_a_log_of_an_earlier_topic_of_the_name_is_put_aside() -> None:
-    """(`broker-log/Z15`, `Z18`)"""
     world = DiskWorld()
     logs = started(world)
     fill(logs.create(A0, TOPIC_ID), 3)
@@ -345,7 +336,6 @@ async def test_a_topic_id_that_was_lost_is_written_again() -> None:
 
 
 def test_the_folder_of_a_partition_is_parsed_at_the_last_hyphen() -> None:
-    """(`broker-log/C02`, `Y01`)"""
     assert parse_folder("a-b-12") == TopicPartition("a-b", 12)
     assert parse_folder("a-") is None
     assert parse_folder("-1") is None
@@ -354,7 +344,7 @@ def test_the_folder_of_a_partition_is_parsed_at_the_last_hyphen() -> None:
 
 
 async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve() -> None:
-    """Nothing that the checkpoints know of it is lost, and it is back when its disk is (`broker-log/Z16`)."""
+    """Nothing that the checkpoints know of it is lost, and it is back when its disk is."""
     world = DiskWorld()
     logs = started(world)
     for partition in (A0, B0):
@@ -386,7 +376,7 @@ async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve() -> 
     [(".log", True), (".log", False), (".index", False), (".timeindex", False), (".txnindex", False)],
 )
 async def test_what_is_no_file_takes_its_log_offline(tmp_path: Path, suffix: str, clean: bool, kind: str) -> None:
-    """Nobody waits for the other end of a pipe; here there is one, so that waiting would show (`broker-log/I04`)."""
+    """Nobody waits for the other end of a pipe; here there is one, so that waiting would show."""
     logs = LogManager(RealWorld(), [str(tmp_path)], config(retention_ms=-1))
     logs.start()
     fill(logs.create(A0, TOPIC_ID), 5)
@@ -413,7 +403,7 @@ async def test_what_is_no_file_takes_its_log_offline(tmp_path: Path, suffix: str
 
 
 def test_a_folder_that_is_no_log_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    """It is left alone (`broker-log/C02`)."""
+    """It is left alone."""
     world = DiskWorld()
     world.storage.make_dirs("/one/y")
     world.storage.make_dirs("/two")
@@ -439,7 +429,6 @@ def test_an_offline_log_can_be_deleted() -> None:
 
 
 def test_start_offsets_and_high_watermarks_survive() -> None:
-    """(`broker-log/Z07`, `Z09`)"""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
     for partition in (A0, B0):
@@ -459,7 +448,7 @@ def test_start_offsets_and_high_watermarks_survive() -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 async def test_the_high_watermark_of_a_log_that_is_offline_stays_known(full: bool) -> None:
-    """Also where nobody has read it since the start, and after a checkpoint that had no room (`broker-log/Z09`)."""
+    """Also where nobody has read it since the start, and after a checkpoint that had no room."""
     world = DiskWorld()
     logs = started(world)
     for partition in (A0, B0):
@@ -481,7 +470,7 @@ async def test_the_high_watermark_of_a_log_that_is_offline_stays_known(full: boo
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_a_new_log_inherits_nothing_from_a_checkpoint_that_a_power_cut_brings_back(code: int) -> None:
-    """The one that replaced it was to be seen, but not yet sure to stay: nobody had synced its name (`broker-log/I14`).
+    """The one that replaced it was to be seen, but not yet sure to stay: nobody had synced its name.
 
     Found by seed 7300332 of the crash model.
     """
@@ -513,7 +502,6 @@ def test_a_new_log_inherits_nothing_from_a_checkpoint_that_a_power_cut_brings_ba
 
 
 def test_a_checkpoint_that_cannot_be_read_means_full_recovery() -> None:
-    """(`broker-log/I03`)"""
     world = DiskWorld()
     logs = started(world)
     fill(logs.create(A0), 5)
@@ -526,7 +514,7 @@ def test_a_checkpoint_that_cannot_be_read_means_full_recovery() -> None:
 
 
 def test_a_truncation_lowers_the_checkpointed_recovery_point_first() -> None:
-    """Else a crash would trust what is written there next (`broker-log/G16`)."""
+    """Else a crash would trust what is written there next."""
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0)
@@ -541,7 +529,6 @@ def test_a_truncation_lowers_the_checkpointed_recovery_point_first() -> None:
 
 
 async def test_retention_flushing_and_checkpoints_run_in_the_background(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/G04`, `G07`, `G08`, `G11`)"""
     world = DiskWorld()
     logs = started(world, initial_task_delay_ms=30_000, retention_check_interval_ms=300_000)
     quick, old = logs.create(A0, config=config(flush_ms=1_000)), logs.create(B0, config=config(retention_ms=10_000))
@@ -566,7 +553,7 @@ async def test_retention_flushing_and_checkpoints_run_in_the_background(autojump
 async def test_checkpoints_that_would_say_the_same_are_not_written_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Writing one makes the event loop wait for the disk (`broker-log/G08`, `G11`)."""
+    """Writing one makes the event loop wait for the disk."""
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0)
@@ -590,7 +577,6 @@ async def test_checkpoints_that_would_say_the_same_are_not_written_again(
 async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
     work: Callable[[LogManager], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """(`broker-log/A01`, `G07`, `G08`, `Z11`)"""
     monkeypatch.setattr(log_manager, "_SEEN_AT_ONCE", 5)
     logs, bystander = started(DiskWorld()), Bystander()
     for number in range(60):
@@ -605,7 +591,6 @@ async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
 async def test_what_is_appended_while_others_are_looked_at_is_not_flushed_before_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """(`broker-log/G07`)"""
     monkeypatch.setattr(log_manager, "_SEEN_AT_ONCE", 1)
     world = DiskWorld()
     logs = started(world)
@@ -625,7 +610,7 @@ async def test_what_is_appended_while_others_are_looked_at_is_not_flushed_before
 
 
 async def test_a_disk_that_fails_does_not_end_the_background_work(autojump_clock: trio.testing.MockClock) -> None:
-    """The logs on other disks are still looked after (`broker-log/F27`, `G07`, `Z16`)."""
+    """The logs on other disks are still looked after."""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
     both = [logs.create(tp, config=config(flush_ms=1_000, retention_ms=0)) for tp in (A0, A1)]
@@ -658,7 +643,6 @@ async def test_few_files_are_open_however_many_logs_there_are() -> None:
 
 
 def test_retention_asks_what_is_committed() -> None:
-    """(`broker-log/Z07`)"""
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0, config=config(retention_ms=0))
@@ -682,7 +666,7 @@ async def test_closing_twice_or_before_the_start_does_nothing() -> None:
 
 
 def test_a_deleted_log_that_could_not_be_renamed_is_not_that_of_the_next_topic() -> None:
-    """Nor is it a second one of that name at the next start (`broker-log/G14`, `Z17`)."""
+    """Nor is it a second one of that name at the next start."""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
     fill(logs.create(A0, TOPIC_ID), 3)
@@ -697,7 +681,6 @@ def test_a_deleted_log_that_could_not_be_renamed_is_not_that_of_the_next_topic()
 
 
 def test_a_failed_disk_fails_the_creation_alone() -> None:
-    """(`broker-log/Z16`)"""
     world = DiskWorld()
     logs = started(world)
     world.storage.inject(DiskFault("open", "*/b-0/*", errno.ENOSPC))
@@ -721,7 +704,7 @@ def spread(world: DiskWorld) -> tuple[LogManager, list[PartitionLog]]:
 
 
 async def test_an_error_of_the_disk_takes_its_directory_offline_and_no_other() -> None:
-    """Also the logs that have not met it; whoever serves them is told (`broker-log/Z16`, `F28`)."""
+    """Also the logs that have not met it; whoever serves them is told."""
     world = DiskWorld()
     logs, (failing, beside, *others) = spread(world)
     told: list[tuple[list[TopicPartition], str]] = []
@@ -747,7 +730,7 @@ async def test_an_error_of_the_disk_takes_its_directory_offline_and_no_other() -
 
 
 async def test_a_directory_that_was_offline_is_whole_after_a_restart() -> None:
-    """It has no mark of a clean stop, and nothing was written to it meanwhile (`broker-log/G13`)."""
+    """It has no mark of a clean stop, and nothing was written to it meanwhile."""
     world = DiskWorld()
     logs, made = spread(world)
     heal = world.storage.inject(DiskFault("sync", "/one/*", errno.EIO))
@@ -768,7 +751,7 @@ async def test_a_directory_that_was_offline_is_whole_after_a_restart() -> None:
     [("write", errno.ENOSPC), ("open", errno.ENOSPC), ("rename", errno.ENOSPC), ("write", errno.EFBIG)],
 )
 def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str, code: int) -> None:
-    """Nothing is offline, and what was there is there (`broker-log/F28`). So with files that may not grow (EFBIG)."""
+    """Nothing is offline, and what was there is there. So with files that may not grow (EFBIG)."""
     world = DiskWorld()
     logs, made = spread(world)
     heal = world.storage.inject(DiskFault(operation, "*", code))
@@ -788,7 +771,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str, code:
 
 
 def test_a_full_disk_is_told_of_when_it_begins_and_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """Not for each record that is refused, and each directory for itself (`broker-log/F28`)."""
+    """Not for each record that is refused, and each directory for itself."""
     world = DiskWorld()
     _, made = spread(world)
     world.storage.capacity = 0
@@ -804,7 +787,7 @@ def test_a_full_disk_is_told_of_when_it_begins_and_once_a_minute(caplog: pytest.
 
 
 async def test_a_directory_that_cannot_be_used_at_the_start_is_offline_and_the_others_serve() -> None:
-    """A partition that may be there is not made anew elsewhere; a new one is (`broker-log/G02`, `Z16`)."""
+    """A partition that may be there is not made anew elsewhere; a new one is."""
     world = DiskWorld()
     logs, made = spread(world)
     await logs.close()
@@ -822,7 +805,7 @@ async def test_a_directory_that_cannot_be_used_at_the_start_is_offline_and_the_o
 async def test_records_wait_for_their_flush_and_not_the_appending_task(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """One sync serves all that came while the one before was under way (`broker-log/F14`)."""
+    """One sync serves all that came while the one before was under way."""
     world = DiskWorld()
     syncs = threads = 0
 
@@ -862,7 +845,7 @@ async def test_records_wait_for_their_flush_and_not_the_appending_task(
 async def test_a_flush_that_was_asked_for_is_tried_again_when_the_disk_has_room(
     path: str, code: int, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Also when nothing else is appended: producers wait for it (`broker-log/F14`, `F28`)."""
+    """Also when nothing else is appended: producers wait for it."""
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0, config=config(flush_messages=1))
@@ -894,7 +877,7 @@ async def test_a_sync_that_was_asked_for_and_fails_takes_the_directory_offline()
 async def test_a_flush_that_finds_too_many_files_open_is_done_by_a_later_one(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """No sync has failed, so nothing is lost and the disk is trusted (`broker-log/F28`, `G07`)."""
+    """No sync has failed, so nothing is lost and the disk is trusted."""
     world = DiskWorld()
     logs = started(world)
     log = logs.create(A0, config=config(flush_ms=1_000))
@@ -916,7 +899,7 @@ async def test_a_flush_that_finds_too_many_files_open_is_done_by_a_later_one(
 
 
 async def test_logs_are_opened_by_as_many_threads_as_wanted() -> None:
-    """Per directory (`broker-log/I01`, `num.recovery.threads.per.data.dir`)."""
+    """Per directory (`num.recovery.threads.per.data.dir`)."""
     world = DiskWorld()
     logs = started(world, "/one", "/two")
     for number in range(40):
@@ -947,7 +930,7 @@ async def test_logs_are_opened_by_as_many_threads_as_wanted() -> None:
 
 
 async def test_a_start_that_is_cancelled_ends_with_the_logs_that_are_being_opened() -> None:
-    """The rest stays as it was, for the next start (`broker-log/I01`)."""
+    """The rest stays as it was, for the next start."""
     world = DiskWorld()
     logs = started(world)
     for number in range(100):
@@ -990,7 +973,7 @@ async def test_a_start_that_fails_leaves_nothing_locked_or_open() -> None:
 
 
 async def test_silent_producers_are_looked_for_in_their_own_interval(autojump_clock: trio.testing.MockClock) -> None:
-    """Also where nothing is old enough to be dropped; the limit may change meanwhile (`broker-log/Z11`)."""
+    """Also where nothing is old enough to be dropped; the limit may change meanwhile."""
     world = DiskWorld()
     logs = started(
         world, initial_task_delay_ms=0, producer_expiration_check_interval_ms=10_000, producer_expiration_ms=5_000

@@ -57,7 +57,7 @@ def folders(world: DiskWorld, path: str) -> list[str]:
 
 
 async def test_a_log_is_moved_with_all_that_is_known_of_it() -> None:
-    """Records, start, epochs, producers and topic id; the old files go later (`broker-log/Z16`)."""
+    """Records, start, epochs, producers and topic id; the old files go later."""
     world = DiskWorld()
     logs = filled(world)
     log = logs.get(TP)
@@ -207,7 +207,7 @@ async def test_offsets_without_records_at_the_start_stay_in_range() -> None:
 
 
 async def test_a_log_that_was_cut_meanwhile_is_copied_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other records have the offsets of those that were copied (`broker-log/F21`)."""
+    """Other records have the offsets of those that were copied."""
     world = DiskWorld()
     logs = filled(world)
     log = logs.get(TP)
@@ -396,7 +396,7 @@ async def test_a_log_that_has_moved_does_not_drive_out_that_of_a_later_topic() -
 
 @pytest.mark.parametrize("failing", ["/one", "/two"])
 async def test_a_disk_on_which_a_move_cannot_be_settled_is_offline_and_no_other(failing: str) -> None:
-    """The broker starts with the other one (`broker-log/Z16`)."""
+    """The broker starts with the other one."""
     world = DiskWorld()
     logs = filled(world)
     fill(logs.create(OTHER), 5)
@@ -418,7 +418,7 @@ async def test_a_disk_on_which_a_move_cannot_be_settled_is_offline_and_no_other(
 
 
 async def test_moves_begin_again_whatever_other_disk_fails_at_the_start() -> None:
-    """What was found of them before that disk failed counts (`broker-log/Z16`)."""
+    """What was found of them before that disk failed counts."""
     world = DiskWorld()
     logs = filled(world)
     fill(logs.create(OTHER), 5)
@@ -433,7 +433,7 @@ async def test_moves_begin_again_whatever_other_disk_fails_at_the_start() -> Non
 
 
 async def test_a_move_to_a_disk_that_fails_later_in_the_start_is_given_up() -> None:
-    """The broker starts without that disk (`broker-log/Z16`)."""
+    """The broker starts without that disk."""
     world = DiskWorld()
     await filled(world).close()
     world.storage.make_dirs("/two/orders-0.x-future")

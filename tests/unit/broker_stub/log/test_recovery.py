@@ -48,7 +48,7 @@ def damage(storage: MemoryStorage, file_path: str, position: int, content: bytes
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_the_log_ends_at_the_first_bad_batch(policy: str) -> None:
-    """Whatever follows, in this segment and in later ones, is gone (`broker-log/I09`, `E08`)."""
+    """Whatever follows, in this segment and in later ones, is gone."""
     storage, bases = stored()
     size = storage.open(path(bases[1], ".log")).size()
     damage(storage, path(bases[1], ".log"), size // 2, b"\xff\xff")
@@ -60,7 +60,6 @@ def test_the_log_ends_at_the_first_bad_batch(policy: str) -> None:
 
 
 def test_below_the_recovery_point_nothing_is_read() -> None:
-    """(`broker-log/I12`, `F05`)"""
     storage, bases = stored()
     damage(storage, path(0, ".log"), 70, b"\xff\xff")
     log = open_log(storage, recovery_point=bases[1])
@@ -68,7 +67,7 @@ def test_below_the_recovery_point_nothing_is_read() -> None:
 
 
 def test_a_tail_of_zeros_is_cut() -> None:
-    """What a preallocated or half-written file leaves (`broker-log/C31`, `I08`)."""
+    """What a preallocated or half-written file leaves."""
     storage, bases = stored()
     file = storage.open(path(bases[-1], ".log"))
     size = file.size()
@@ -84,7 +83,6 @@ def test_a_tail_of_zeros_is_cut() -> None:
 @pytest.mark.parametrize("content", [None, b"\xff" * 24, b"\0" * 24, b"\0\0\0"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_missing_or_senseless_index_is_made_anew(suffix: str, content: bytes | None, clean: bool) -> None:
-    """(`broker-log/D10`, `I05`)"""
     storage, bases = stored()
     for base in bases:
         storage.remove(path(base, suffix))
@@ -109,7 +107,6 @@ def test_an_index_of_another_log_is_made_anew() -> None:
 
 
 def test_an_index_without_its_log_is_removed() -> None:
-    """(`broker-log/I05`)"""
     storage, _ = stored()
     storage.open(path(7, ".index"), create=True).write_at(0, b"12345678")
     open_log(storage)
@@ -118,7 +115,6 @@ def test_an_index_without_its_log_is_removed() -> None:
 
 @pytest.mark.parametrize("suffix", [".log.deleted", ".index.deleted", ".log.cleaned", ".index.swap", ".snapshot.tmp"])
 def test_leftovers_are_removed(suffix: str) -> None:
-    """(`broker-log/I04`, `Y06`)"""
     storage, _ = stored()
     storage.open(path(0, suffix), create=True).write_at(0, b"leftover")
     assert offsets(open_log(storage)) == list(range(COUNT))
@@ -126,7 +122,7 @@ def test_leftovers_are_removed(suffix: str) -> None:
 
 
 def test_a_swap_that_had_begun_is_finished() -> None:
-    """The compacted segment takes the place of those that it was made of (`broker-log/I06`, `I13`)."""
+    """The compacted segment takes the place of those that it was made of."""
     storage, bases = stored()
     compacted = bytearray()
     for offset in (2, bases[2] - 1):
@@ -169,7 +165,7 @@ def test_the_empty_file_of_a_failed_roll_hides_nothing(clean: bool, more: int) -
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_segments_of_the_old_formats_are_served(clean: bool) -> None:
-    """Formats v0 and v1, compressed or not, before records of today (`broker-log/Z02`, `C05`, `C08`, `C15`, `C17`)."""
+    """Formats v0 and v1, compressed or not, before records of today."""
     storage = MemoryStorage()
     storage.make_dirs(DIRECTORY)
     inner = b"".join(message(n, None, b"%d" % n, timestamp=NOW + 10 + n) for n in range(5))
@@ -206,7 +202,7 @@ def once_compacted(*, left: int) -> tuple[MemoryStorage, list[int]]:
 
 @pytest.mark.parametrize("damaged", ["epochs", "tail"])
 def test_below_the_recovery_point_a_gap_ends_no_log(damaged: str) -> None:
-    """All that is there was on the disk. (`broker-log/I12`, `Z13`)"""
+    """All that is there was on the disk."""
     storage, bases = once_compacted(left=0)
     if damaged == "epochs":  # all batches are read, to know their epochs again
         storage.open(f"{DIRECTORY}/leader-epoch-checkpoint").truncate(0)
@@ -274,7 +270,7 @@ def test_what_lies_beyond_the_reach_of_an_index_is_found_without(monkeypatch: py
 
 
 def test_offsets_that_go_back_end_the_log() -> None:
-    """Good batches behind the end, of an earlier life of the file (`broker-log/I10`)."""
+    """Good batches behind the end, of an earlier life of the file."""
     storage, bases = stored()
     file = storage.open(path(bases[-1], ".log"))
     file.write_at(file.size(), storage.read_file(path(bases[-1], ".log")))
@@ -282,7 +278,6 @@ def test_offsets_that_go_back_end_the_log() -> None:
 
 
 def test_a_snapshot_of_what_was_lost_is_not_believed() -> None:
-    """(`broker-log/Z11`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, from_producer(b"a", sequence=0))
@@ -297,7 +292,6 @@ def test_a_snapshot_of_what_was_lost_is_not_believed() -> None:
 
 
 def test_a_torn_snapshot_of_producers_is_replaced_by_an_older_one_and_the_log() -> None:
-    """(`broker-log/Z11`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, from_producer(b"a", sequence=0))
@@ -313,7 +307,6 @@ def test_a_torn_snapshot_of_producers_is_replaced_by_an_older_one_and_the_log() 
 
 
 def test_leader_epochs_that_were_not_written_are_found_in_the_batches() -> None:
-    """(`broker-log/Z10`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, batch(b"a"), epoch=1)
@@ -324,7 +317,7 @@ def test_leader_epochs_that_were_not_written_are_found_in_the_batches() -> None:
 
 def test_an_epoch_whose_records_were_compacted_away_is_no_epoch_of_other_records() -> None:
     """Where all batches are read, those that are there count, not the file. What it said of offsets where nothing is
-    any more is forgotten, also of the log's start; where the epoch ended is told as before (`broker-log/Z10`)."""
+    any more is forgotten, also of the log's start; where the epoch ended is told as before."""
     storage = MemoryStorage()
     compacted = config(cleanup_policy=("compact",))
     log = open_log(storage, compacted)
@@ -347,7 +340,6 @@ def test_an_epoch_whose_records_were_compacted_away_is_no_epoch_of_other_records
 
 
 def test_a_directory_without_segments_is_an_empty_log() -> None:
-    """(`broker-log/I07`)"""
     storage = MemoryStorage()
     storage.make_dirs(DIRECTORY)
     storage.open(path(9, ".log.deleted"), create=True).write_at(0, b"leftover")
@@ -365,7 +357,6 @@ def test_a_start_offset_beyond_the_end_starts_the_log_there() -> None:
 
 
 def test_what_was_flushed_survives_the_power_cut() -> None:
-    """(`broker-log/F05`, `I12`)"""
     for seed in range(30):
         storage = MemoryStorage()
         storage.make_dirs("data")
@@ -381,7 +372,7 @@ def test_what_was_flushed_survives_the_power_cut() -> None:
 
 
 def test_an_epoch_file_that_a_power_cut_has_emptied_is_made_anew() -> None:
-    """Also from what is below the recovery point (`broker-log/Z10`)."""
+    """Also from what is below the recovery point."""
     storage, _ = stored()
     file = storage.open(f"{DIRECTORY}/leader-epoch-checkpoint")
     file.truncate(0)
@@ -390,7 +381,7 @@ def test_an_epoch_file_that_a_power_cut_has_emptied_is_made_anew() -> None:
 
 
 def test_segments_before_the_start_are_not_missed() -> None:
-    """Retention was dropping the first two when the power failed, and the first was kept (`broker-log/Z07`)."""
+    """Retention was dropping the first two when the power failed, and the first was kept."""
     storage, bases = stored()
     storage.remove(path(bases[1], ".log"))
     log = open_log(storage, log_start_offset=bases[2])
@@ -400,7 +391,7 @@ def test_segments_before_the_start_are_not_missed() -> None:
 
 
 def test_several_segments_are_dropped_once_the_new_start_is_known() -> None:
-    """So that a power cut in between cannot make the log end at what is left of them (`broker-log/Z07`)."""
+    """So that a power cut in between cannot make the log end at what is left of them."""
     storage = MemoryStorage()
     seen: list[tuple[int, list[int]]] = []
 
@@ -416,7 +407,7 @@ def test_several_segments_are_dropped_once_the_new_start_is_known() -> None:
 
 
 def test_a_snapshot_from_before_the_first_segment_counts_for_nothing() -> None:
-    """It does not know what its producers sent before retention took that (`broker-log/Z11`)."""
+    """It does not know what its producers sent before retention took that."""
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, from_producer(b"a", sequence=0))

@@ -53,7 +53,7 @@ def replace(storage: MemoryStorage, log: PartitionLog, *, split: bool) -> list[i
 
 
 def test_making_a_new_segment_tells_nobody_of_a_bad_disk() -> None:
-    """It is done in the thread of the cleaner, where nothing of the broker may be touched (`broker-log/F28`)."""
+    """It is done in the thread of the cleaner, where nothing of the broker may be touched."""
     storage = MemoryStorage()
     told: list[OSError] = []
     log = open_log(storage, COMPACTED, disk_failed=told.append)
@@ -66,7 +66,7 @@ def test_making_a_new_segment_tells_nobody_of_a_bad_disk() -> None:
 
 @pytest.mark.parametrize("split", [False, True])
 def test_new_segments_take_the_place_of_old_ones(split: bool) -> None:
-    """Offsets of what stays do not change, and old files go after the delay (`broker-log/F25`, `F24`, `H18`)."""
+    """Offsets of what stays do not change, and old files go after the delay."""
     storage, log = stored()
     bases = [segment.base_offset for segment in log.segments]
     expected = replace(storage, log, split=split)
@@ -85,7 +85,7 @@ def test_new_segments_take_the_place_of_old_ones(split: bool) -> None:
 
 @pytest.mark.parametrize("split", [False, True])
 def test_a_crash_at_any_step_leaves_the_old_segments_or_the_new_ones(split: bool) -> None:
-    """Also when the machine crashes again while it repairs the first crash (`broker-log/I13`, `I04`, `I06`)."""
+    """Also when the machine crashes again while it repairs the first crash."""
     seen: set[tuple[int, ...]] = set()
     old = list(range(COUNT))
     finished, step = False, 0

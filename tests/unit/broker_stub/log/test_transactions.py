@@ -57,7 +57,6 @@ def index_path(base: int = 0) -> str:
 
 
 def test_readers_of_committed_records_stop_at_the_oldest_open_transaction() -> None:
-    """(`broker-log/Z12`, `Z09`)"""
     log = open_log(MemoryStorage())
     fill(log, 3)
     assert stable(log) == 3
@@ -80,7 +79,7 @@ def test_a_transaction_whose_marker_is_not_committed_is_undecided() -> None:
 
 
 def test_the_stable_offset_is_not_before_the_start_of_the_log() -> None:
-    """Who asks for it, to read on from there, would be out of range, again and again (`broker-log/Z08`, `Z12`)."""
+    """Who asks for it, to read on from there, would be out of range, again and again."""
     log = open_log(MemoryStorage())
     write(log, ALICE, 0)
     fill(log, 3)
@@ -92,7 +91,7 @@ def test_the_stable_offset_is_not_before_the_start_of_the_log() -> None:
 
 
 def test_an_aborted_transaction_is_written_to_the_index_in_kafkas_format() -> None:
-    """Version, producer, first offset, marker, last stable offset (`broker-log/Z12`)."""
+    """Version, producer, first offset, marker, last stable offset."""
     storage = MemoryStorage()
     log = open_log(storage)
     write(log, ALICE, 0)
@@ -249,7 +248,7 @@ def test_markers_of_the_past_are_refused() -> None:
 
 @pytest.mark.parametrize("rolled", [False, True])
 def test_markers_count_in_look_ups_by_time(rolled: bool) -> None:
-    """As in Kafka: a reader that begins at one passes over it (`broker-log/Z04`)."""
+    """As in Kafka: a reader that begins at one passes over it."""
     log = open_log(MemoryStorage())
     fill(log, 3, step_ms=-1000)
     write(log, ALICE, 0)

@@ -47,14 +47,12 @@ def resealed(data: bytearray) -> bytearray:
 
 
 def test_a_wrong_checksum_is_refused() -> None:
-    """(`broker-log/F07`, `C07`)"""
     data = batch(b"a")
     data[-2] ^= 1
     assert isinstance(refused(new_log(), data), CorruptRecordError)
 
 
 def test_the_beginning_of_a_batch_behind_the_batch_is_left_out() -> None:
-    """(`broker-log/F08`)"""
     whole = batch(b"a")
     for rest in (b"123", whole[:-1]):
         log = new_log()
@@ -63,12 +61,10 @@ def test_the_beginning_of_a_batch_behind_the_batch_is_left_out() -> None:
 
 
 def test_garbage_behind_the_batch_is_refused() -> None:
-    """(`broker-log/F07`)"""
     assert isinstance(refused(new_log(), batch(b"a") + b"\xff" * 100), CorruptRecordError)
 
 
 def test_a_batch_that_is_cut_is_none() -> None:
-    """(`broker-log/Z01`)"""
     data = batch(b"a")
     for size in (3, 16, 30, len(data) - 1):
         assert isinstance(refused(new_log(), data[:size]), InvalidRecordError)
@@ -76,7 +72,6 @@ def test_a_batch_that_is_cut_is_none() -> None:
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_request_has_exactly_one_batch(count: int) -> None:
-    """(`broker-log/Z01`)"""
     assert isinstance(refused(new_log(), batch(b"a") * count), InvalidRecordError)
 
 
@@ -88,19 +83,16 @@ def test_the_brokers_own_appends_may_have_several_batches() -> None:
 
 
 def test_a_base_offset_is_for_the_broker_to_give() -> None:
-    """(`broker-log/Z01`)"""
     assert isinstance(refused(new_log(), batch(b"a", base_offset=1)), InvalidRecordError)
 
 
 def test_control_batches_are_for_the_broker_to_write() -> None:
-    """(`broker-log/Z01`)"""
     data = batch(b"a", control=True)
     assert isinstance(refused(new_log(), bytes(data)), InvalidRecordError)
     append(new_log(), data, from_client=False)
 
 
 def test_old_message_formats_are_not_written() -> None:
-    """(`broker-log/Z02`)"""
     message = struct.pack(">bbiii", 0, 0, -1, 1, 0)[:-4] + b"x"
     data = struct.pack(">qiI", 0, len(message) + 4, __import__("zlib").crc32(message)) + message
     assert isinstance(refused(new_log(), data), InvalidRecordError)
@@ -111,7 +103,6 @@ def test_old_message_formats_are_not_written() -> None:
     [(23, ">i", 2), (23, ">i", 0), (23, ">i", -1), (57, ">i", 1), (57, ">i", 3), (57, ">i", 0)],
 )
 def test_counts_must_agree(position: int, code: str, value: int) -> None:
-    """(`broker-log/Z01`)"""
     data = batch(b"a", b"b")
     struct.pack_into(code, data, position, value)
     assert isinstance(refused(new_log(), resealed(data)), InvalidRecordError)
@@ -119,7 +110,6 @@ def test_counts_must_agree(position: int, code: str, value: int) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_records_must_be_what_the_header_counts(compression: str) -> None:
-    """(`broker-log/C24`)"""
     data = batch(b"a", b"b", compression=compression)
     struct.pack_into(">i", data, 23, 2)
     struct.pack_into(">i", data, 57, 3)
@@ -128,7 +118,7 @@ def test_records_must_be_what_the_header_counts(compression: str) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_number_themselves_without_gaps(compression: str) -> None:
-    """Else readers would get the same offset twice, or never the next one (`broker-log/C13`, `C24`)."""
+    """Else readers would get the same offset twice, or never the next one."""
     for deltas in ((0, 0), (0, 2), (1, 2), (1, 0)):
         data = batch(b"a", b"b")
         records = data[HEADER_SIZE:]
@@ -149,14 +139,13 @@ def test_compressed_garbage_is_refused() -> None:
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_a_codec_that_there_is_not_is_refused(codec: int) -> None:
-    """(`broker-log/Z03`)"""
     data = batch(b"a")
     data[22] |= codec
     assert isinstance(refused(new_log(), resealed(data)), UnsupportedCompressionTypeError)
 
 
 def test_the_records_and_not_the_header_say_which_timestamp_is_the_newest() -> None:
-    """Look-ups by time and retention go by the header (`broker-log/Z04`)."""
+    """Look-ups by time and retention go by the header."""
     for claimed in (NOW + 10**9, NOW - 5):
         data = batch(b"a", b"b")
         struct.pack_into(">q", data, 35, claimed)
@@ -167,7 +156,7 @@ def test_the_records_and_not_the_header_say_which_timestamp_is_the_newest() -> N
 
 
 def test_a_record_may_have_both_faults_and_is_named_once() -> None:
-    """A missing key comes first; one untimely record makes it a matter of timestamps (`broker-log/Z34`)."""
+    """A missing key comes first; one untimely record makes it a matter of timestamps."""
     limits = {"message_timestamp_before_max_ms": 1000, "cleanup_policy": ("compact",)}
     error = refused(new_log(**limits), batch(b"a", b"b", key=None, timestamp=5))
     assert isinstance(error, RejectedRecordsError)
@@ -179,7 +168,7 @@ def test_a_record_may_have_both_faults_and_is_named_once() -> None:
 
 
 def test_the_wrong_things_are_found_in_kafkas_order() -> None:
-    """A batch that is too large is not even summed up; a wrong sum hides what else is wrong (`broker-log/F06`)."""
+    """A batch that is too large is not even summed up; a wrong sum hides what else is wrong."""
     data = batch(b"x" * 200, base_offset=1)
     data[-1] ^= 1
     limits = {"max_message_bytes": 100}
@@ -192,19 +181,16 @@ def test_the_wrong_things_are_found_in_kafkas_order() -> None:
 
 
 def test_a_batch_above_max_message_bytes_is_refused() -> None:
-    """(`broker-log/F07`)"""
     size = len(batch(b"x" * 100))
     append(new_log(max_message_bytes=size), batch(b"x" * 100))
     assert isinstance(refused(new_log(max_message_bytes=size - 1), batch(b"x" * 100)), MessageSizeTooLargeError)
 
 
 def test_more_than_a_segment_is_refused() -> None:
-    """(`broker-log/F11`)"""
     assert isinstance(refused(new_log(segment_bytes=100), batch(b"x" * 100)), RecordListTooLargeError)
 
 
 def test_a_compacted_topic_needs_keys_and_names_the_records_without() -> None:
-    """(`broker-log/C26`, `Z34`)"""
     error = refused(new_log(cleanup_policy=("compact",)), batch(b"a", b"b", key=None))
     assert isinstance(error, RejectedRecordsError)
     assert [index for index, _ in error.record_errors] == [0, 1]
@@ -212,7 +198,6 @@ def test_a_compacted_topic_needs_keys_and_names_the_records_without() -> None:
 
 
 def test_timestamps_must_be_in_bounds() -> None:
-    """(`broker-log/Z31`, `C27`)"""
     limits = {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 500}
     append(new_log(**limits), batch(b"a", timestamp=NOW - 1000))
     append(new_log(**limits), batch(b"a", timestamp=NOW + 500))
@@ -228,7 +213,6 @@ def test_a_topic_with_append_time_does_not_look_at_timestamps() -> None:
 
 
 def test_a_producer_cannot_claim_append_time() -> None:
-    """(`broker-log/C27`)"""
     for timestamp_type in ("CreateTime", "LogAppendTime"):
         log = new_log(message_timestamp_type=timestamp_type)
         assert isinstance(refused(log, batch(b"a", timestamp_type=1)), InvalidTimestampError)
@@ -236,7 +220,6 @@ def test_a_producer_cannot_claim_append_time() -> None:
 
 @pytest.mark.parametrize(("wanted", "came"), [("gzip", "none"), ("uncompressed", "gzip"), ("snappy", "gzip")])
 def test_a_topic_with_a_codec_of_its_own_converts(wanted: str, came: str) -> None:
-    """(`broker-log/C29`, `C24`, `C21`)"""
     log = new_log(compression_type=wanted)
     data = batch(b"a", b"b", compression=came, producer_id=4, producer_epoch=1, base_sequence=0)
     append(log, data, epoch=6)
@@ -258,7 +241,7 @@ def test_a_codec_that_the_topic_wants_and_is_not_installed_is_an_answer(monkeypa
 
 @pytest.mark.parametrize(("topic", "from_client"), [("producer", True), ("gzip", True), ("producer", False)])
 def test_what_was_compressed_stays_as_whoever_compressed_it_has_left_it(topic: str, from_client: bool) -> None:
-    """Kept and served to the byte, but for what is outside of the checksum (`broker-log/C10`, `C14`)."""
+    """Kept and served to the byte, but for what is outside of the checksum."""
     data = batch(b"a" * 100, b"b" * 100)
     packed = gzip.compress(data[HEADER_SIZE:], compresslevel=1, mtime=4711)  # as no compressor of the broker does
     data[HEADER_SIZE:] = packed
@@ -274,7 +257,6 @@ def test_what_was_compressed_stays_as_whoever_compressed_it_has_left_it(topic: s
 
 
 def test_a_batch_that_is_right_already_is_not_encoded_anew() -> None:
-    """(`broker-log/C25`)"""
     log = open_log(MemoryStorage(), LogConfig(compression_type="gzip"))
     data = batch(b"a", b"b", compression="gzip")
     append(log, data)

@@ -1,4 +1,4 @@
-"""Claims about whose turn it is (`reliability/T8`)."""
+"""Claims about whose turn it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims about reading frames (`broker-log/A21`, `A36`)."""
+"""Claims about reading frames."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def framed(*bodies: bytes) -> bytes:
 
 @pytest.mark.parametrize("piece", [1, 3, 4, 5, 4096, 100_000])
 async def test_frames_come_out_whole_however_the_bytes_arrive(piece: int) -> None:
-    """Pipelined frames are kept and given one by one, split anywhere (`broker-log/A21`)."""
+    """Pipelined frames are kept and given one by one, split anywhere."""
     bodies = [b"", b"a", b"bc" * 3000, b"d" * 4092, b"e" * 20_000, b"f"]
     data = framed(*bodies)
     stream = ScriptedStream(*(data[i : i + piece] for i in range(0, len(data), piece)))
@@ -48,21 +48,18 @@ async def test_frame_that_is_here_is_taken_without_waiting_and_no_part_of_one() 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
 async def test_size_out_of_bounds_is_refused_before_anything_is_allocated(size: int) -> None:
-    """(`broker-log/A36`)."""
     reader = FrameReader(ScriptedStream(size.to_bytes(4, "big", signed=True), end=False), max_bytes=1000)
     with pytest.raises(ProtocolError, match=r"socket\.request\.max\.bytes"):
         await reader.read()
 
 
 async def test_size_at_the_limit_is_accepted() -> None:
-    """(`broker-log/A36`)."""
     reader = FrameReader(ScriptedStream(framed(b"x" * 1000)), max_bytes=1000)
     assert bytes(await reader.read() or b"") == b"x" * 1000
 
 
 @pytest.mark.parametrize("data", [b"\0", b"\0\0\0", framed(b"hello")[:-1], framed(b"x" * 9000)[:5000]])
 async def test_peer_that_closes_within_a_frame_is_a_protocol_error(data: bytes) -> None:
-    """(`broker-log/A22`)."""
     with pytest.raises(ProtocolError, match="the peer closed"):
         await FrameReader(ScriptedStream(data), max_bytes=10_000).read()
 
@@ -76,7 +73,7 @@ async def test_peer_that_closes_within_a_frame_is_a_protocol_error(data: bytes) 
     ],
 )
 async def test_who_speaks_something_else_is_refused_with_a_guess_at_what_it_is(sent: bytes, what: str) -> None:
-    """The log names the first bytes, and the commonest mistakes (`reliability/T8`)."""
+    """The log names the first bytes, and the commonest mistakes."""
     with pytest.raises(ProtocolError, match=rf"\(first bytes {what}; 0 to 1000 are accepted"):
         await FrameReader(ScriptedStream(sent, end=False), max_bytes=1000).read()
 
@@ -130,7 +127,7 @@ def test_no_more_buffers_are_kept_than_the_limit_says() -> None:
 async def test_frame_that_was_announced_large_occupies_no_more_than_a_few_times_what_has_come(
     buffers: FrameBuffers | None,
 ) -> None:
-    """A hundred megabytes announced and nothing sent are sixteen kilobytes (`reliability/T8`)."""
+    """A hundred megabytes announced and nothing sent are sixteen kilobytes."""
     size = 5_000_000
     body = b"\0\0" + bytes(range(256)) * (size // 256) + bytes(size % 256 - 2)
     stream = ScriptedStream(size.to_bytes(4, "big") + body[:2], end=False)

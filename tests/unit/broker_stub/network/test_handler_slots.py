@@ -1,4 +1,4 @@
-"""Claims about handler slots and the queue before them (`broker-log/A29`, `B03`)."""
+"""Claims about handler slots and the queue before them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
 
 
 async def test_no_more_requests_run_than_there_are_slots_and_the_rest_wait_their_turn() -> None:
-    """(`broker-log/A29`, `B03`)."""
     slots = HandlerSlots(2)
     running, most, order = 0, 0, []
 
@@ -33,7 +32,7 @@ async def test_no_more_requests_run_than_there_are_slots_and_the_rest_wait_their
 
 
 async def test_slot_given_back_early_lets_the_next_request_run() -> None:
-    """A parked request holds no slot (`broker-log/B07`)."""
+    """A parked request holds no slot."""
     slots = HandlerSlots(1)
     first = await slots.acquire()
     first.release()
@@ -56,7 +55,7 @@ async def test_cancelled_wait_takes_no_slot() -> None:
 
 
 async def test_no_more_readers_are_let_in_than_there_is_room_for() -> None:
-    """Not all of them at once, for then the queue would be longer than its limit (`broker-log/A29`, `A03`)."""
+    """Not all of them at once, for then the queue would be longer than its limit."""
     slots = HandlerSlots(1, max_queued=1)
     held = await slots.acquire()
     passed: list[int] = []
@@ -78,7 +77,7 @@ async def test_no_more_readers_are_let_in_than_there_is_room_for() -> None:
 
 
 async def test_more_slots_let_those_in_who_wait() -> None:
-    """``num.io.threads`` changes while the broker runs (`broker-log/Z19`)."""
+    """``num.io.threads`` changes while the broker runs."""
     slots = HandlerSlots(1)
     held = [await slots.acquire()]
 
@@ -97,7 +96,7 @@ async def test_more_slots_let_those_in_who_wait() -> None:
 
 
 async def test_fewer_slots_hold_from_the_moment_that_requests_in_progress_are_done() -> None:
-    """None of those is disturbed (`broker-log/Z19`)."""
+    """None of those is disturbed."""
     slots = HandlerSlots(4)
     held = [await slots.acquire() for _ in range(4)]
     slots.resize(2)

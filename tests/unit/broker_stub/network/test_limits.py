@@ -1,4 +1,4 @@
-"""Claims about limits of connections: how many, and how fast (`broker-log/A14`, `Z19`)."""
+"""Claims about limits of connections: how many, and how fast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ ONE, TWO = "192.0.2.1", "192.0.2.2"
 
 
 def test_address_at_its_limit_is_refused_and_nothing_is_counted() -> None:
-    """(`broker-log/A14`, `A13`)."""
     limits = ConnectionLimits(ConnectionConfig(max_connections_per_ip=1, max_connections_per_ip_overrides={TWO: 2}))
     for ip in (ONE, TWO, TWO):
         limits.opened("A", ip, 0)
@@ -29,14 +28,13 @@ def test_address_at_its_limit_is_refused_and_nothing_is_counted() -> None:
 
 
 def test_connection_that_was_never_counted_cannot_be_counted_out() -> None:
-    """(`broker-log/A14`)."""
     limits = ConnectionLimits(ConnectionConfig())
     with pytest.raises(KeyError):
         limits.closed("A", ONE)
 
 
 def test_broker_that_is_full_takes_connections_on_the_protected_listener_only() -> None:
-    """Brokers reach each other whatever clients do; somebody else has to go (`broker-log/Z19`, KIP-402)."""
+    """Brokers reach each other whatever clients do; somebody else has to go (KIP-402)."""
     limits = ConnectionLimits(ConnectionConfig(max_connections=1, protected="BROKERS"))
     assert not limits.is_full("CLIENTS")
     limits.opened("CLIENTS", ONE, 0)
@@ -48,14 +46,13 @@ def test_broker_that_is_full_takes_connections_on_the_protected_listener_only() 
 
 
 def test_listener_has_a_limit_of_its_own() -> None:
-    """Also the protected one (`broker-log/Z19`)."""
+    """Also the protected one."""
     limits = ConnectionLimits(ConnectionConfig(listener_max_connections={"BROKERS": 1}, protected="BROKERS"))
     limits.opened("BROKERS", ONE, 0)
     assert (limits.is_full("BROKERS"), limits.is_full("CLIENTS")) == (True, False)
 
 
 def test_lowered_limit_leaves_too_many() -> None:
-    """(`broker-log/Z19`)."""
     limits = ConnectionLimits(ConnectionConfig())
     for _ in range(3):
         limits.opened("A", ONE, 0)
@@ -73,7 +70,6 @@ def test_listener_that_takes_connections_too_fast_has_to_wait_until_the_rate_is_
 
 
 def test_rate_of_one_listener_holds_up_that_listener_only() -> None:
-    """(`broker-log/Z19`)."""
     limits = ConnectionLimits(ConnectionConfig(listener_max_connection_creation_rate={"A": 1}))
     assert [limits.opened("A", ONE, 0) for _ in range(11)][-1] > 0
     assert limits.opened("B", ONE, 0) == 0

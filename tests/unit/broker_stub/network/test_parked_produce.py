@@ -71,7 +71,7 @@ async def wired(acks: int) -> AsyncIterator[tuple[Wire, ProduceRequest]]:
 
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_parked_produce_keeps_neither_its_frame_nor_a_share_of_the_memory(acks: int) -> None:
-    """The next one has room, and the very buffer, however many wait (`broker-log/L11`, `Z21`)."""
+    """The next one has room, and the very buffer, however many wait."""
     async with wired(acks) as (wire, request):
         answers: list[ProduceResponse] = []
 
@@ -94,7 +94,6 @@ async def test_parked_produce_keeps_neither_its_frame_nor_a_share_of_the_memory(
 
 
 async def test_refused_partition_of_a_parked_produce_keeps_nothing_either() -> None:
-    """(`broker-log/L11`)"""
     async with wired(1) as (wire, request):
         request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=b""))
         nowhere = TopicProduceData(name="nowhere", partition_data=[PartitionProduceData(records=b"abc")])
@@ -115,7 +114,7 @@ async def test_refused_partition_of_a_parked_produce_keeps_nothing_either() -> N
 
 
 async def test_produce_whose_records_are_not_in_the_log_yet_counts_towards_the_memory() -> None:
-    """Its batch is looked into in a thread: another one is not read before it is appended (`broker-log/Z21`, `L11`)."""
+    """Its batch is looked into in a thread: another one is not read before it is appended."""
     async with wired(1) as (wire, request):
         noise = random.Random(1).randbytes(len(VALUE))
         request.topic_data[0].partition_data[0].records = batch(noise, compression="gzip")

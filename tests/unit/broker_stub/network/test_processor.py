@@ -141,7 +141,6 @@ def decoded(frame: bytes, version: int = 4, response_type: type[Response] = Hear
 
 
 async def test_pipelined_requests_are_answered_one_by_one_in_their_order() -> None:
-    """(`broker-log/A23`, `A24`)."""
     bench = Bench()
     running = 0
 
@@ -160,7 +159,6 @@ async def test_pipelined_requests_are_answered_one_by_one_in_their_order() -> No
 
 
 async def test_error_in_a_handler_becomes_the_apis_own_error_response() -> None:
-    """(`broker-log/B06`)."""
     bench = Bench()
 
     def fail(request: HeartbeatRequest, context: RequestContext) -> None:
@@ -174,7 +172,6 @@ async def test_error_in_a_handler_becomes_the_apis_own_error_response() -> None:
 async def test_defect_in_a_handler_is_an_unknown_server_error_and_the_connection_lives(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """(`broker-log/B01`)."""
     bench = Bench()
     bench.behaviour = lambda request, context: 1 // 0
     stream = await bench.exchange(heartbeat_frame(1), heartbeat_frame(2))
@@ -196,7 +193,7 @@ async def test_defect_in_a_handler_is_an_unknown_server_error_and_the_connection
 async def test_malformed_request_closes_its_connection_with_one_line_in_the_log(
     frame: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was asked before it is answered (`broker-log/A22`, `A31`, `A36`, `B05`)."""
+    """What was asked before it is answered."""
     caplog.set_level(logging.INFO)
     stream = await Bench().exchange(heartbeat_frame(7), frame)
     assert [decoded(answer)[0] for answer in answers(stream)] == [7]
@@ -206,7 +203,7 @@ async def test_malformed_request_closes_its_connection_with_one_line_in_the_log(
 
 
 async def test_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
-    """The client then asks again with a version that it is told (`broker-log/A31`, `Z23`)."""
+    """The client then asks again with a version that it is told."""
     request = bytearray(encoded(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 9, 4))
     request[6:8] = (99).to_bytes(2, "big")
     stream = await Bench().exchange(bytes(request), heartbeat_frame(10))
@@ -218,7 +215,7 @@ async def test_unknown_version_of_api_versions_is_answered_in_version_0() -> Non
 
 
 async def test_handler_may_close_the_connection_instead_of_answering() -> None:
-    """As a produce with acks=0 does when it fails (`broker-log/A33`)."""
+    """As a produce with acks=0 does when it fails."""
     bench = Bench()
 
     def refuse(request: HeartbeatRequest, context: RequestContext) -> None:
@@ -230,7 +227,6 @@ async def test_handler_may_close_the_connection_instead_of_answering() -> None:
 
 
 async def test_parked_request_holds_no_slot_and_others_go_on() -> None:
-    """(`broker-log/B07`, `A28`)."""
     bench = Bench(slots=1)
     purgatory = Purgatory("test", now_ms=0)
     operation = Parked(10_000)
@@ -254,7 +250,6 @@ async def test_parked_request_holds_no_slot_and_others_go_on() -> None:
 
 
 async def test_request_without_a_free_slot_waits_and_its_connection_is_not_read() -> None:
-    """(`broker-log/A29`)."""
     bench = Bench(slots=1)
     gate = trio.Event()
 
@@ -292,7 +287,7 @@ class DenyAll(Authorizer):
 
 
 async def test_denied_request_is_refused_with_the_error_of_its_resource() -> None:
-    """The handler does not run (`broker-log/B08`)."""
+    """The handler does not run."""
     bench = Bench(authorizer=DenyAll())
     bench.behaviour = lambda request, context: pytest.fail("the handler ran")
     stream = await bench.exchange(heartbeat_frame(1))
@@ -307,7 +302,7 @@ class HoldBack:
 
 
 async def test_client_over_its_quota_is_answered_first_and_read_again_later(autojump_clock: object) -> None:
-    """The answer says for how long (`broker-log/Z20`, KIP-219)."""
+    """The answer says for how long (KIP-219)."""
     bench = Bench()
     bench.dispatcher.quota = HoldBack()
     stream = ScriptedStream(heartbeat_frame(1), heartbeat_frame(2), end=False)
@@ -332,7 +327,6 @@ async def running(processor: ConnectionProcessor) -> AsyncIterator[None]:
 
 
 async def test_connection_is_idle_between_requests_and_not_while_one_is_in_progress() -> None:
-    """(`broker-log/A35`)."""
     bench = Bench()
     gate = trio.Event()
     bench.behaviour = lambda request, context: gate.wait()
@@ -365,7 +359,7 @@ async def test_finishing_a_connection_answers_the_request_in_progress_first() ->
 
 
 async def test_requests_that_wait_for_a_slot_are_answered_before_the_broker_stops() -> None:
-    """What was read is not dropped (`broker-log/B04`)."""
+    """What was read is not dropped."""
     bench = Bench(slots=1)
     gate = trio.Event()
     bench.behaviour = lambda request, context: gate.wait()
@@ -414,7 +408,7 @@ class Louder(ScriptedStream):
 
 
 async def test_connection_says_who_it_is_before_its_first_request() -> None:
-    """Requests then come over the stream that the stage made, with the name that it found (`broker-log/Z22`)."""
+    """Requests then come over the stream that the stage made, with the name that it found."""
     bench = Bench(authentication=Doorkeeper())
     seen: list[str] = []
     bench.behaviour = lambda request, context: seen.append(context.principal)
@@ -427,7 +421,7 @@ async def test_connection_says_who_it_is_before_its_first_request() -> None:
 async def test_who_is_not_let_in_is_told_so_late_and_served_nothing(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """``connection.failed.authentication.delay.ms`` (`broker-log/Z22`, KIP-306)."""
+    """``connection.failed.authentication.delay.ms`` (KIP-306)."""
     bench = Bench(authentication=Doorkeeper())
     bench.behaviour = lambda request, context: pytest.fail("the handler ran")
     start = trio.current_time()
@@ -453,7 +447,7 @@ async def test_connection_that_breaks_while_it_says_who_it_is_is_closed_like_any
 
 
 async def test_large_request_is_not_read_while_the_memory_for_requests_is_used_up(autojump_clock: object) -> None:
-    """Small ones pass: they are here already (`broker-log/Z21`)."""
+    """Small ones pass: they are here already."""
     bench = Bench(memory=8000)
     gate = trio.Event()
 
@@ -495,7 +489,7 @@ async def test_memory_of_a_request_is_free_again_whatever_became_of_it() -> None
 
 
 async def test_connection_that_is_not_read_because_of_others_is_not_idle() -> None:
-    """It is the broker that lets it wait (`broker-log/A35`)."""
+    """It is the broker that lets it wait."""
     bench = Bench(slots=1, max_queued=1)
     bench.behaviour = lambda request, context: trio.sleep_forever()
     streams = [ScriptedStream(heartbeat_frame(number), end=False) for number in range(3)]
@@ -532,7 +526,7 @@ async def test_every_end_of_a_connection_has_one_line_in_the_log(
 async def test_times_of_a_request_are_cut_into_phases_that_add_up(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Queue, local, remote, throttle; one line each in the log of requests (`broker-log/A32`, `A34`)."""
+    """Queue, local, remote, throttle; one line each in the log of requests."""
     caplog.set_level(logging.DEBUG, logger="triokafka.broker_stub.requests")
     bench = Bench(slots=1)
     purgatory = Purgatory("test", now_ms=0)
@@ -573,7 +567,7 @@ async def test_times_of_a_request_are_cut_into_phases_that_add_up(
 
 
 async def test_answer_that_could_not_be_sent_is_counted_all_the_same() -> None:
-    """The work was done (`security-metrics-tools/KM-07`, `broker-log/A19`)."""
+    """The work was done."""
 
     class Deaf(ScriptedStream):
         async def send(self, *buffers: Buffer) -> None:
@@ -623,7 +617,7 @@ async def test_others_have_their_turn_after_four_requests_without_waiting(
 async def test_who_comes_waits_for_one_of_those_who_send_ahead_however_many_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In a turn of the loop one of them goes on, with four requests; all of them do, in turns (`reliability/T8`)."""
+    """In a turn of the loop one of them goes on, with four requests; all of them do, in turns."""
     bench = Bench()
     order: list[str] = []
     calm = Waiting(waits=True, end=False)

@@ -1,4 +1,4 @@
-"""Claims about memory for requests in flight (`broker-log/Z21`)."""
+"""Claims about memory for requests in flight."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from triokafka.broker_stub.network.request_memory import Claim, RequestMemory
 
 
 async def test_request_that_does_not_fit_waits_and_who_came_first_is_let_in_first() -> None:
-    """A small one that comes later does not overtake (`broker-log/Z21`)."""
+    """A small one that comes later does not overtake."""
     memory = RequestMemory(100)
     order: list[int] = []
 

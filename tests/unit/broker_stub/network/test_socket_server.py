@@ -1,4 +1,4 @@
-"""Claims about accepting connections (`broker-log/A02`, `A12`)."""
+"""Claims about accepting connections."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def server_with(listen: Callable[[], Listener], **options: Any) -> tuple[SocketS
 async def test_acceptor_survives_running_out_of_file_descriptors(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next connection is served (`broker-log/A12`)."""
+    """The next connection is served."""
     stream = ScriptedStream(heartbeat_frame(1))
     server, bench = server_with(lambda: ScriptedListener(OSError(errno.EMFILE, "too many open files"), stream))
     await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
@@ -90,7 +90,7 @@ async def test_acceptor_survives_running_out_of_file_descriptors(
 async def test_who_can_accept_nobody_says_so_once_a_minute(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is tried ten times a second (`broker-log/A12`)."""
+    """It is tried ten times a second."""
     server, bench = server_with(lambda: ScriptedListener(*[OSError(errno.EMFILE, "too many open files")] * 1300))
     await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
     async with trio.open_nursery() as nursery:
@@ -168,7 +168,6 @@ async def test_malformed_connections_are_a_few_lines_in_the_log(
     ],
 )
 async def test_address_that_cannot_be_listened_on_is_named_with_the_reason(code: int, sentence: str) -> None:
-    """(`broker-log/A07`)."""
 
     def fail() -> Listener:
         raise OSError(code, "boom")
@@ -179,7 +178,7 @@ async def test_address_that_cannot_be_listened_on_is_named_with_the_reason(code:
 
 
 async def test_cancelled_server_closes_its_connections() -> None:
-    """None is left behind (`broker-log/A27`)."""
+    """None is left behind."""
     streams: list[Any] = [ScriptedStream(end=False) for _ in range(3)]
     server, bench = server_with(lambda: ScriptedListener(*streams))
     await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
@@ -193,7 +192,7 @@ async def test_cancelled_server_closes_its_connections() -> None:
 
 
 async def test_connection_is_counted_out_once_whoever_ends_it(caplog: pytest.LogCaptureFixture) -> None:
-    """Its id is that of both ends and a number of its own (`broker-log/A10`, `A11`, `A17`, `A25`, `Z19`)."""
+    """Its id is that of both ends and a number of its own."""
     caplog.set_level(logging.INFO)
     streams: list[Any] = [ScriptedStream(end=False, peer=("192.0.2.1", 40_000 + number)) for number in range(3)]
     server, bench = server_with(lambda: ScriptedListener(*streams))
@@ -217,7 +216,7 @@ async def test_connection_is_counted_out_once_whoever_ends_it(caplog: pytest.Log
 async def test_client_that_does_not_take_its_answer_is_closed_as_idle(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It holds nothing meanwhile, and nothing is left of it (`broker-log/A35`, `A26`)."""
+    """It holds nothing meanwhile, and nothing is left of it."""
     caplog.set_level(logging.INFO)
     deaf = DeafPeer(heartbeat_frame(1), heartbeat_frame(2), end=False)
     server, bench = server_with(lambda: ScriptedListener(deaf), connections_max_idle_ms=10_000)
@@ -235,7 +234,7 @@ async def test_client_that_does_not_take_its_answer_is_closed_as_idle(
 
 
 async def test_every_listener_serves_and_tells_its_own_address() -> None:
-    """Who comes by one listener is never sent to another (`broker-log/A05`)."""
+    """Who comes by one listener is never sent to another."""
     config = BrokerConfig.for_tests(
         listeners=("PLAINTEXT://127.0.0.1:0", "INSIDE://127.0.0.1:0"),
         listener_security_protocol_map=("PLAINTEXT:PLAINTEXT", "INSIDE:PLAINTEXT"),

@@ -33,7 +33,7 @@ class Countdown(DelayedOperation):
 
 
 def test_condition_that_holds_already_completes_without_watching() -> None:
-    """(`broker-log/K08` step 1)."""
+    """The operation is tried before it is put into any list.."""
     purgatory = Purgatory("test", now_ms=0)
     operation = Countdown(100, lambda: True)
     assert purgatory.try_complete_else_watch(operation, ["a"], 0)
@@ -41,7 +41,7 @@ def test_condition_that_holds_already_completes_without_watching() -> None:
 
 
 def test_change_between_first_try_and_watching_is_not_lost() -> None:
-    """It is tried once more after it is in the lists (`broker-log/K08` step 3)."""
+    """It is tried once more after it is in the lists."""
     purgatory = Purgatory("test", now_ms=0)
     operation = Countdown(100)
     operation.condition = lambda: operation.tries == 2
@@ -51,7 +51,7 @@ def test_change_between_first_try_and_watching_is_not_lost() -> None:
 
 
 def test_operation_completes_once_though_condition_and_timeout_race() -> None:
-    """The loser does nothing, expiry work is for the time-out (`broker-log/K01`, `K02`, `K03`, `K04`, `K09`, `K05`)."""
+    """The loser does nothing, expiry work is for the time-out."""
     purgatory = Purgatory("test", now_ms=0)
     ready = False
     operation = Countdown(100, lambda: ready)
@@ -65,7 +65,6 @@ def test_operation_completes_once_though_condition_and_timeout_race() -> None:
 
 
 def test_timeout_completes_what_nothing_else_did() -> None:
-    """(`broker-log/K03`)."""
     purgatory = Purgatory("test", now_ms=0)
     operation = Countdown(100)
     purgatory.try_complete_else_watch(operation, ["a"], 0)
@@ -75,7 +74,6 @@ def test_timeout_completes_what_nothing_else_did() -> None:
 
 
 def test_timeout_of_zero_completes_at_once_as_expired() -> None:
-    """(`broker-log/J10`)."""
     purgatory = Purgatory("test", now_ms=50)
     operation = Countdown(0)
     assert purgatory.try_complete_else_watch(operation, ["a"], 50)
@@ -83,18 +81,16 @@ def test_timeout_of_zero_completes_at_once_as_expired() -> None:
 
 
 def test_check_of_an_unknown_key_does_nothing() -> None:
-    """(`broker-log/K07`)."""
     assert Purgatory("test", now_ms=0).check_and_complete("nobody") == 0
 
 
 def test_operation_without_keys_is_refused() -> None:
-    """(`broker-log/K13`)."""
     with pytest.raises(ValueError, match="key"):
         Purgatory("test", now_ms=0).try_complete_else_watch(Countdown(1), [], 0)
 
 
 def test_stale_entries_are_swept_once_enough_of_them_linger() -> None:
-    """Expiry leaves an operation in its lists; more than the interval of those are purged (`broker-log/K11`)."""
+    """Expiry leaves an operation in its lists; more than the interval of those are purged."""
     purgatory = Purgatory("test", now_ms=0, purge_interval=10)
     for number in range(10):
         purgatory.try_complete_else_watch(Countdown(5), [f"key-{number}"], 0)
@@ -106,7 +102,7 @@ def test_stale_entries_are_swept_once_enough_of_them_linger() -> None:
 
 
 def test_completing_one_may_watch_another_under_the_same_key() -> None:
-    """Whoever is added while a key is checked is neither lost nor looped over (`broker-log/K06`, `Z28`)."""
+    """Whoever is added while a key is checked is neither lost nor looped over."""
     purgatory = Purgatory("test", now_ms=0)
     second = Countdown(100)
 
@@ -124,7 +120,7 @@ def test_completing_one_may_watch_another_under_the_same_key() -> None:
 
 
 async def test_work_after_one_timeout_does_not_delay_the_others(autojump_clock: object) -> None:
-    """Who waits is woken, and works in a task of its own (`broker-log/J13`)."""
+    """Who waits is woken, and works in a task of its own."""
     world = RealWorld()
     start = trio.current_time()
     purgatory = Purgatory("test", now_ms=int(start * 1000))
@@ -147,7 +143,7 @@ async def test_work_after_one_timeout_does_not_delay_the_others(autojump_clock: 
 
 
 async def test_expirer_sleeps_until_the_next_timer_and_notices_an_earlier_one(autojump_clock: object) -> None:
-    """No polling: an operation completes at its time, also when added later and due earlier (`broker-log/K10`)."""
+    """No polling: an operation completes at its time, also when added later and due earlier."""
     world = RealWorld()
     start = trio.current_time()
     purgatory = Purgatory("test", now_ms=int(start * 1000))

@@ -8,7 +8,7 @@ from triokafka.broker_stub.purgatory.timing_wheel import TimingWheel
 
 
 def test_timer_that_is_due_already_is_refused() -> None:
-    """The caller decides what to do with it (`broker-log/J05`)."""
+    """The caller decides what to do with it."""
     wheel: TimingWheel[str] = TimingWheel(100)
     assert wheel.add("late", 100) is None
     assert wheel.add("on time", 101) is not None
@@ -16,7 +16,7 @@ def test_timer_that_is_due_already_is_refused() -> None:
 
 
 def test_long_timer_is_demoted_level_by_level_and_fires_on_time() -> None:
-    """445 ms: level 3, then 2, then 1 (`broker-log/J09`, `J04`, `J07`)."""
+    """445 ms: level 3, then 2, then 1."""
     wheel: TimingWheel[str] = TimingWheel(0)
     wheel.add("a", 445)
     seen = []
@@ -29,7 +29,7 @@ def test_long_timer_is_demoted_level_by_level_and_fires_on_time() -> None:
 
 
 def test_clock_may_jump_over_everything() -> None:
-    """One call fires all that is due, however far time jumped (`broker-log/J08`, `J11`)."""
+    """One call fires all that is due, however far time jumped."""
     wheel: TimingWheel[int] = TimingWheel(0)
     for delay in (1, 19, 20, 399, 400, 7_999, 8_000, 200_000):
         wheel.add(delay, delay)
@@ -38,7 +38,7 @@ def test_clock_may_jump_over_everything() -> None:
 
 
 def test_cancelled_timer_never_fires_and_is_counted_out_once() -> None:
-    """Cancelling is idempotent, and safe after expiry (`broker-log/J12`, `J14`)."""
+    """Cancelling is idempotent, and safe after expiry."""
     wheel: TimingWheel[str] = TimingWheel(0)
     kept, dropped = wheel.add("kept", 50), wheel.add("dropped", 50)
     assert kept is not None and dropped is not None
@@ -51,7 +51,7 @@ def test_cancelled_timer_never_fires_and_is_counted_out_once() -> None:
 
 
 def test_bucket_is_queued_once_per_revolution() -> None:
-    """A thousand timers of one tick leave one entry in the queue of buckets (`broker-log/J06`, `J01`, `J02`, `Y08`)."""
+    """A thousand timers of one tick leave one entry in the queue of buckets."""
     wheel: TimingWheel[int] = TimingWheel(0)
     for number in range(1000):
         wheel.add(number, 7)
@@ -60,7 +60,7 @@ def test_bucket_is_queued_once_per_revolution() -> None:
 
 
 def test_wheel_equals_a_sorted_list_for_any_schedule() -> None:
-    """Against a plain model: none is lost, none fires early, all fire in time (`broker-log/J03`, `Y16`)."""
+    """Against a plain model: none is lost, none fires early, all fire in time."""
     for seed in range(60):
         rng = Random(seed)
         now = rng.randrange(10_000)

@@ -72,14 +72,13 @@ def open_session(sessions: FetchSessionCache, *keys: PartitionKey, now: float = 
 
 
 def test_request_without_a_session_answers_everything_and_keeps_nothing() -> None:
-    """(`broker-log/P05`)."""
     sessions = cache()
     answered = answer(context(sessions, 0, FINAL_EPOCH, A, B))
     assert (answered.session_id, list(answered.outcomes), len(sessions)) == (0, [A, B], 0)
 
 
 def test_full_request_makes_a_session_when_it_is_answered() -> None:
-    """All partitions are in the answer, also empty ones (`broker-log/P06`)."""
+    """All partitions are in the answer, also empty ones."""
     sessions = cache()
     fetch = context(sessions, 0, INITIAL_EPOCH, A, B)
     assert len(sessions) == 0
@@ -90,7 +89,6 @@ def test_full_request_makes_a_session_when_it_is_answered() -> None:
 
 
 def test_incremental_request_reads_the_whole_session_and_answers_news_only() -> None:
-    """(`broker-log/P08`, `P09`, `O04`, `P03`)."""
     sessions = cache()
     session_id = open_session(sessions, A, B, C)
     fetch = context(sessions, session_id, 1)
@@ -103,7 +101,6 @@ def test_incremental_request_reads_the_whole_session_and_answers_news_only() -> 
 
 
 def test_records_and_divergence_are_always_news() -> None:
-    """(`broker-log/P09`)."""
     sessions = cache()
     session_id = open_session(sessions, A, B)
     diverging = ReadOutcome(0, 5, 5, 0, b"", EpochEnd(1, 3))
@@ -112,7 +109,6 @@ def test_records_and_divergence_are_always_news() -> None:
 
 
 def test_partition_is_answered_again_once_its_error_is_gone() -> None:
-    """(`broker-log/P09`)."""
     sessions = cache()
     session_id = open_session(sessions, A)
     failing = ReadOutcome(errors.NotLeaderForPartitionError.code)
@@ -121,7 +117,7 @@ def test_partition_is_answered_again_once_its_error_is_gone() -> None:
 
 
 def test_partition_with_data_moves_to_the_end_of_the_line() -> None:
-    """With a limit on bytes the others come first next time (`broker-log/P10`)."""
+    """With a limit on bytes the others come first next time."""
     sessions = cache()
     session_id = open_session(sessions, A, B, C)
     context(sessions, session_id, 1).respond({A: read(records=b"x"), B: read(), C: read()}, 0)
@@ -129,7 +125,6 @@ def test_partition_with_data_moves_to_the_end_of_the_line() -> None:
 
 
 def test_request_changes_adds_and_forgets_partitions() -> None:
-    """(`broker-log/P07`, `P02`)."""
     sessions = cache()
     session_id = open_session(sessions, A, B)
     fetch = sessions.context_for(
@@ -145,7 +140,6 @@ def test_request_changes_adds_and_forgets_partitions() -> None:
 
 
 def test_unknown_session_and_wrong_epoch_are_errors_of_the_whole_request() -> None:
-    """(`broker-log/P07`)."""
     sessions = cache()
     session_id = open_session(sessions, A)
     unknown = context(sessions, session_id + 1 if session_id < 2**31 - 1 else 1, 1, A)
@@ -156,7 +150,6 @@ def test_unknown_session_and_wrong_epoch_are_errors_of_the_whole_request() -> No
 
 
 def test_session_does_not_change_from_names_to_ids() -> None:
-    """(`broker-log/Z29`)."""
     sessions = cache()
     session_id = open_session(sessions, A)
     mixed = context(sessions, session_id, 1, (UUID(int=7), 0), by_topic_id=True)
@@ -164,7 +157,7 @@ def test_session_does_not_change_from_names_to_ids() -> None:
 
 
 def test_duplicate_of_a_parked_request_invalidates_the_parked_one() -> None:
-    """The epoch is looked at again when the answer is made (`broker-log/P11`)."""
+    """The epoch is looked at again when the answer is made."""
     sessions = cache()
     session_id = open_session(sessions, A)
     parked = context(sessions, session_id, 1)
@@ -174,7 +167,6 @@ def test_duplicate_of_a_parked_request_invalidates_the_parked_one() -> None:
 
 
 def test_session_without_partitions_is_closed() -> None:
-    """(`broker-log/P12`)."""
     sessions = cache()
     session_id = open_session(sessions, A)
     answered = answer(context(sessions, session_id, 1, forgotten=(A,)))
@@ -182,7 +174,6 @@ def test_session_without_partitions_is_closed() -> None:
 
 
 def test_final_epoch_closes_the_named_session() -> None:
-    """(`broker-log/P05`)."""
     sessions = cache()
     session_id = open_session(sessions, A)
     assert answer(context(sessions, session_id, FINAL_EPOCH, A)).session_id == 0
@@ -190,7 +181,6 @@ def test_final_epoch_closes_the_named_session() -> None:
 
 
 def test_full_request_replaces_the_named_session() -> None:
-    """(`broker-log/P06`)."""
     sessions = cache()
     session_id = open_session(sessions, A)
     answered = answer(context(sessions, session_id, INITIAL_EPOCH, A, B))
@@ -199,7 +189,6 @@ def test_full_request_replaces_the_named_session() -> None:
 
 
 def test_epoch_wraps_to_one() -> None:
-    """(`broker-log/P04`)."""
     sessions = cache()
     session_id = open_session(sessions, A)
     sessions._sessions[session_id].epoch = 2**31 - 1
@@ -208,7 +197,6 @@ def test_epoch_wraps_to_one() -> None:
 
 
 def test_full_cache_leaves_a_newcomer_of_equal_size_without_a_session() -> None:
-    """(`broker-log/P14`)."""
     sessions = cache(1)
     assert open_session(sessions, A, now=0)
     late = EVICTION_SECONDS - 1
@@ -216,7 +204,7 @@ def test_full_cache_leaves_a_newcomer_of_equal_size_without_a_session() -> None:
 
 
 def test_session_that_nobody_used_for_long_makes_room() -> None:
-    """(`broker-log/P14` b)."""
+    """The session that was used least recently goes first."""
     sessions = cache(1)
     open_session(sessions, A, B, now=0)
     assert open_session(sessions, A, now=EVICTION_SECONDS + 1)
@@ -224,7 +212,7 @@ def test_session_that_nobody_used_for_long_makes_room() -> None:
 
 
 def test_long_wait_of_a_request_does_not_hide_that_another_session_is_stale() -> None:
-    """What counts is when a session was asked for, not when it was answered (`broker-log/P14` b, `P15`)."""
+    """What counts is when a session was asked for, not when it was answered."""
     sessions = cache(2)
     waiting = open_session(sessions, A, now=0)
     open_session(sessions, B, now=1)
@@ -235,7 +223,7 @@ def test_long_wait_of_a_request_does_not_hide_that_another_session_is_stale() ->
 
 
 def test_old_session_in_use_yields_to_a_larger_newcomer_only() -> None:
-    """Using a session refreshes it, so it is not stale, but it may be the cheapest (`broker-log/P14` c, `P15`)."""
+    """Using a session refreshes it, so it is not stale, but it may be the cheapest."""
     sessions = cache(1)
     session_id = open_session(sessions, A, now=0)
     late = EVICTION_SECONDS + 1
@@ -245,7 +233,6 @@ def test_old_session_in_use_yields_to_a_larger_newcomer_only() -> None:
 
 
 def test_follower_takes_a_consumers_place_at_once_and_keeps_it() -> None:
-    """(`broker-log/P14`)."""
     sessions = cache(1)
     open_session(sessions, A, B, now=0)
     assert open_session(sessions, A, now=1, privileged=True)
@@ -254,7 +241,7 @@ def test_follower_takes_a_consumers_place_at_once_and_keeps_it() -> None:
 
 
 def test_old_session_of_a_follower_yields_to_a_larger_one_of_another_follower() -> None:
-    """Though it is in use, and never to a consumer's (`broker-log/P14` c)."""
+    """Though it is in use, and never to a consumer's."""
     sessions = cache(1)
     session_id = open_session(sessions, A, now=0, privileged=True)
     late = EVICTION_SECONDS + 1
@@ -268,7 +255,7 @@ def test_old_session_of_a_follower_yields_to_a_larger_one_of_another_follower() 
 def test_clients_without_a_session_do_not_search_the_full_cache_with_every_fetch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refusal holds for a second for those who are no larger (`broker-log/P14`)."""
+    """A refusal holds for a second for those who are no larger."""
     sessions = cache(1)
     session_id = open_session(sessions, A, B, now=0)
     late = EVICTION_SECONDS + 1
@@ -293,7 +280,6 @@ def test_clients_without_a_session_do_not_search_the_full_cache_with_every_fetch
 
 
 def test_session_ids_are_positive_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """(`broker-log/P16`)."""
     world = RealWorld()
     drawn = iter([5, 5, 5, 9])
     monkeypatch.setattr(world.random, "randint", lambda low, high: next(drawn))

@@ -19,7 +19,6 @@ from triokafka.broker_stub.replica.read_result import EpochEnd
 
 
 def test_append_raises_the_high_watermark_when_the_leader_is_alone() -> None:
-    """(`cluster/PAR-12`)."""
     partition = leader()
     assert append(partition, b"a", b"b")
     assert partition.high_watermark == 2
@@ -27,7 +26,7 @@ def test_append_raises_the_high_watermark_when_the_leader_is_alone() -> None:
 
 
 def test_high_watermark_is_the_least_end_of_the_in_sync_replicas() -> None:
-    """It waits for one that has not fetched, and never falls (`broker-log/O01`, `cluster/PAR-07`, `PAR-11`)."""
+    """It waits for one that has not fetched, and never falls."""
     partition = leader(replicas=(NODE, 2, 3), isr=(NODE, 2))
     assert not append(partition, b"a", b"b", b"c")
     assert partition.follower_fetched(2, 1, now=0)
@@ -40,7 +39,7 @@ def test_high_watermark_is_the_least_end_of_the_in_sync_replicas() -> None:
 
 
 def test_fetch_of_a_broker_that_is_no_replica_changes_nothing() -> None:
-    """It asks again when its own metadata, or the leader's, are newer (`cluster/RM-32`)."""
+    """It asks again when its own metadata, or the leader's, are newer."""
     partition = leader(replicas=(NODE, 2), epoch=3)
     append(partition, b"a")
     for replica in (9, NODE):
@@ -54,7 +53,7 @@ def test_fetch_of_a_broker_that_is_no_replica_changes_nothing() -> None:
 
 
 def test_same_epoch_again_is_no_new_leadership() -> None:
-    """Followers' ends are kept then, and forgotten in a new epoch (`cluster/PAR-04`, `PAR-05`)."""
+    """Followers' ends are kept then, and forgotten in a new epoch."""
     partition = leader(replicas=(NODE, 2))
     append(partition, b"a")
     partition.follower_fetched(2, 1, now=0)
@@ -68,7 +67,6 @@ def test_same_epoch_again_is_no_new_leadership() -> None:
 
 
 def test_checkpointed_high_watermark_is_clamped_to_the_log() -> None:
-    """(`cluster/PAR-03`)."""
     partition = leader()
     append(partition, b"a", b"b")
     for checkpointed, expected in ((0, 0), (1, 1), (99, 2)):
@@ -79,7 +77,6 @@ def test_checkpointed_high_watermark_is_clamped_to_the_log() -> None:
 
 
 def test_follower_refuses_to_be_written_to_and_read_from() -> None:
-    """(`cluster/PAR-18`)."""
     partition = leader(replicas=(NODE, 2))
     assert partition.make_follower(leader_id=2, leader_epoch=4, partition_epoch=1, replicas=(NODE, 2))
     assert not partition.make_follower(leader_id=2, leader_epoch=4, partition_epoch=2, replicas=(NODE, 2))
@@ -93,7 +90,6 @@ def test_follower_refuses_to_be_written_to_and_read_from() -> None:
 
 
 def test_client_with_another_leader_epoch_is_told_whose_metadata_is_old() -> None:
-    """(`broker-log/Z10`)."""
     partition = leader(epoch=3)
     with pytest.raises(errors.FencedLeaderEpochError):
         partition.read(0, 100, min_one_batch=True, current_leader_epoch=2)
@@ -103,7 +99,7 @@ def test_client_with_another_leader_epoch_is_told_whose_metadata_is_old() -> Non
 
 
 def test_too_few_in_sync_replicas_refuse_acks_all_before_anything_is_written() -> None:
-    """Other acks are accepted, and one replica is never asked to be two (`cluster/PAR-20`, `broker-log/L06`)."""
+    """Other acks are accepted, and one replica is never asked to be two."""
     partition = leader(replicas=(NODE, 2), isr=(NODE,), min_isr=2)
     with pytest.raises(errors.NotEnoughReplicasError):
         append(partition, b"a", acks=-1)
@@ -113,7 +109,6 @@ def test_too_few_in_sync_replicas_refuse_acks_all_before_anything_is_written() -
 
 
 def test_consumer_reads_below_the_high_watermark_and_a_follower_to_the_end() -> None:
-    """(`cluster/RM-29`, `broker-log/O14`)."""
     partition = leader(replicas=(NODE, 2))
     append(partition, b"a")
     append(partition, b"b")
@@ -126,7 +121,7 @@ def test_consumer_reads_below_the_high_watermark_and_a_follower_to_the_end() -> 
 
 
 def test_read_before_the_start_or_after_the_end_is_out_of_range() -> None:
-    """At the end it is empty instead (`broker-log/O18`, `O19`)."""
+    """At the end it is empty instead."""
     partition = leader()
     for value in (b"a", b"b", b"c"):
         append(partition, value)
@@ -138,7 +133,6 @@ def test_read_before_the_start_or_after_the_end_is_out_of_range() -> None:
 
 
 def test_first_batch_may_exceed_the_limit_only_where_progress_needs_it() -> None:
-    """(`broker-log/O12`, `O13`)."""
     partition = leader()
     append(partition, b"x" * 1000)
     assert len(partition.read(0, 10, min_one_batch=True).records) > 1000
@@ -148,7 +142,6 @@ def test_first_batch_may_exceed_the_limit_only_where_progress_needs_it() -> None
 
 
 def test_records_are_deleted_up_to_the_high_watermark_at_most() -> None:
-    """(`broker-log/Z08`)."""
     partition = leader(replicas=(NODE, 2))
     for value in (b"a", b"b", b"c"):
         append(partition, value)
@@ -161,7 +154,6 @@ def test_records_are_deleted_up_to_the_high_watermark_at_most() -> None:
 
 
 def test_records_of_a_topic_that_is_only_compacted_are_not_deleted() -> None:
-    """(`broker-log/Z08`)."""
     partition = leader()
     append(partition, b"a")
     partition.log.update_config(LogConfig(cleanup_policy=("compact",)))
@@ -172,7 +164,6 @@ def test_records_of_a_topic_that_is_only_compacted_are_not_deleted() -> None:
 
 
 def test_offsets_by_time_and_by_name() -> None:
-    """(`broker-log/Z04`)."""
     partition = leader()
     partition.append(batch(b"a", b"b", timestamp=1000), required_acks=1, now_ms=NOW_MS)
     partition.append(batch(b"c", timestamp=5000), required_acks=1, now_ms=NOW_MS)
@@ -203,7 +194,6 @@ def of_two_epochs(first: int, second: int) -> Partition:
 
 
 def test_end_of_an_epoch_is_where_the_next_one_starts() -> None:
-    """(`broker-log/Z10`)."""
     partition = of_two_epochs(3, 7)
     assert partition.end_offset_for_epoch(7) == (7, 3)
     assert partition.end_offset_for_epoch(3) == (3, 2)
@@ -212,7 +202,7 @@ def test_end_of_an_epoch_is_where_the_next_one_starts() -> None:
 
 
 def test_reader_whose_last_record_is_not_in_the_log_learns_where_to_go_back_to() -> None:
-    """(`broker-log/Z10`, KIP-595)."""
+    """(KIP-595)."""
     partition = of_two_epochs(3, 7)
     same = partition.read(2, 1000, min_one_batch=True, last_fetched_epoch=3)
     assert same.diverging_epoch is None and len(same.records)
@@ -223,7 +213,7 @@ def test_reader_whose_last_record_is_not_in_the_log_learns_where_to_go_back_to()
 
 
 def test_the_first_epoch_may_diverge_too() -> None:
-    """0 is an epoch as any other; -1 is none (`broker-log/Z10`)."""
+    """0 is an epoch as any other; -1 is none."""
     partition = of_two_epochs(0, 1)
     beyond = partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=0)
     assert beyond.diverging_epoch == EpochEnd(0, 2)

@@ -113,7 +113,7 @@ async def expiring(bench: Bench) -> AsyncIterator[None]:
 
 
 async def test_acks_all_waits_for_every_in_sync_replica() -> None:
-    """A follower that is not in sync is not waited for (`broker-log/L03`, `L05`, `L09`, `Y03`, `cluster/PAR-13`)."""
+    """A follower that is not in sync is not waited for."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2, 3), isr=(NODE, 2)))
     outcomes = bench.append(A)
@@ -130,7 +130,7 @@ async def test_acks_all_waits_for_every_in_sync_replica() -> None:
 
 
 async def test_broker_0_is_a_follower_and_no_consumer() -> None:
-    """It reads above the high watermark, and its fetches raise it (`broker-log/M01`, `M03`, `Y09`, `O09`)."""
+    """It reads above the high watermark, and its fetches raise it."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 0)))
     bench.append(A)
@@ -141,7 +141,7 @@ async def test_broker_0_is_a_follower_and_no_consumer() -> None:
 
 
 async def test_follower_whose_fetch_is_refused_has_not_got_anything() -> None:
-    """Neither beyond the end of the log, nor where its last record is another one (`broker-log/M03`, `Z10`)."""
+    """Neither beyond the end of the log, nor where its last record is another one."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2), epoch=3))
     bench.append(A)
@@ -159,7 +159,7 @@ async def test_follower_whose_fetch_is_refused_has_not_got_anything() -> None:
 
 
 async def test_produce_to_this_broker_alone_is_not_parked() -> None:
-    """Nor one that failed everywhere (`broker-log/L02`, `cluster/RM-25`)."""
+    """Nor one that failed everywhere."""
     bench = Bench()
     bench.become(topic("a"))
     assert bench.replicas.delay_produce(bench.append(A), 10_000) is None
@@ -168,7 +168,7 @@ async def test_produce_to_this_broker_alone_is_not_parked() -> None:
 
 
 async def test_timeout_tells_replicated_partitions_from_those_that_are_not(autojump_clock: object) -> None:
-    """Mixed result; the records stay in the log all the same (`broker-log/L04`, `L07`, `L10`)."""
+    """Mixed result; the records stay in the log all the same."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)), topic("b", replicas=(NODE, 2)))
     async with expiring(bench):
@@ -182,7 +182,6 @@ async def test_timeout_tells_replicated_partitions_from_those_that_are_not(autoj
 
 
 async def test_lost_leadership_answers_a_parked_produce_at_once() -> None:
-    """(`broker-log/L05`, `cluster/RM-17`, `broker-log/Y15`)."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)))
     outcomes = bench.append(A)
@@ -193,7 +192,7 @@ async def test_lost_leadership_answers_a_parked_produce_at_once() -> None:
 
 
 async def test_shrunken_in_sync_set_is_told_after_the_append() -> None:
-    """The records are committed, on fewer replicas than the topic wants (`cluster/PAR-21`)."""
+    """The records are committed, on fewer replicas than the topic wants."""
     bench = Bench()
     config = {"a": {"min.insync.replicas": "2"}}
     bench.become(topic("a", replicas=(NODE, 2)), configs=config)
@@ -206,7 +205,6 @@ async def test_shrunken_in_sync_set_is_told_after_the_append() -> None:
 
 
 async def test_append_answers_a_waiting_follower_and_its_next_fetch_a_waiting_consumer() -> None:
-    """(`broker-log/M15`)."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)))
     consumer, follower = (
@@ -225,7 +223,6 @@ async def test_append_answers_a_waiting_follower_and_its_next_fetch_a_waiting_co
 
 
 async def test_one_partition_in_trouble_answers_a_waiting_fetch() -> None:
-    """(`broker-log/M07`, `M12`)."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)), topic("b"))
     operation = bench.replicas.delay_fetch(
@@ -239,7 +236,7 @@ async def test_one_partition_in_trouble_answers_a_waiting_fetch() -> None:
 
 
 async def test_fetch_does_not_wait_for_more_than_the_segment_has_in_which_it_begins() -> None:
-    """An answer has records of one segment of a partition: there is nothing to wait for (`broker-log/M09`, `M05`)."""
+    """An answer has records of one segment of a partition: there is nothing to wait for."""
     bench = Bench()
     bench.become(topic("a"))
     bench.append(A)
@@ -250,11 +247,11 @@ async def test_fetch_does_not_wait_for_more_than_the_segment_has_in_which_it_beg
     at_the_end = bench.replicas.delay_fetch([(A, wanted(A, 1))], parameters)
     bench.append(A)
     assert operation.completed
-    assert at_the_end is not None and not at_the_end.completed  # it begins in the new segment (`broker-log/M11`)
+    assert at_the_end is not None and not at_the_end.completed  # it begins in the new segment
 
 
 async def test_waiting_follower_whose_log_has_come_to_differ_is_told_at_once() -> None:
-    """(`broker-log/Z27`, KIP-595)."""
+    """(KIP-595)."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2), epoch=3))
     bench.append(A)
@@ -267,7 +264,6 @@ async def test_waiting_follower_whose_log_has_come_to_differ_is_told_at_once() -
 
 
 async def test_reader_of_the_first_epoch_does_not_wait_behind_its_end() -> None:
-    """(`broker-log/Z27`, `Z10`)."""
     bench = Bench()
     bench.become(topic("a"))
     bench.append(A)
@@ -279,7 +275,7 @@ async def test_reader_of_the_first_epoch_does_not_wait_behind_its_end() -> None:
 
 
 async def test_fetch_that_waits_behind_a_log_that_was_cut_is_answered() -> None:
-    """Else it would wait for offsets that are out of range (`broker-log/Z27`, `M09`)."""
+    """Else it would wait for offsets that are out of range."""
     bench = Bench()
     bench.become(topic("a"))
     for _ in range(3):
@@ -295,7 +291,6 @@ async def test_fetch_that_waits_behind_a_log_that_was_cut_is_answered() -> None:
 
 
 async def test_waiting_fetch_is_answered_when_the_disk_of_its_partition_fails() -> None:
-    """(`broker-log/Z27`, `Z16`)."""
     bench = Bench()
     bench.become(topic("a"))
     operation = bench.replicas.delay_fetch([(A, wanted(A, 0))], CONSUMER._replace(max_wait_ms=10_000))
@@ -306,7 +301,7 @@ async def test_waiting_fetch_is_answered_when_the_disk_of_its_partition_fails() 
 
 
 async def test_deleted_records_answer_a_fetch_that_waits_for_them() -> None:
-    """What it waits for will not come: it is out of range (`broker-log/Z08`, `Z27`)."""
+    """What it waits for will not come: it is out of range."""
     bench = Bench()
     bench.become(topic("a"))
     for _ in range(3):
@@ -348,7 +343,6 @@ async def test_what_is_cold_is_fetched_by_a_thread_for_all_partitions_at_once(mo
 
 
 async def test_fetch_that_waits_twice_for_the_same_time_is_answered_both_times(autojump_clock: object) -> None:
-    """(`broker-log/K10`)."""
     bench = Bench()
     bench.become(topic("a"))
     async with expiring(bench):
@@ -361,7 +355,7 @@ async def test_fetch_that_waits_twice_for_the_same_time_is_answered_both_times(a
 
 
 async def test_topic_made_again_under_its_name_starts_empty() -> None:
-    """Deletion and creation may come in one change (`broker-log/Z18`)."""
+    """Deletion and creation may come in one change."""
     bench = Bench()
     bench.become(topic("a", topic_id=1))
     bench.append(A)
@@ -372,7 +366,6 @@ async def test_topic_made_again_under_its_name_starts_empty() -> None:
 
 
 async def test_deleted_partition_is_unknown() -> None:
-    """(`cluster/RM-38`)."""
     bench = Bench()
     bench.become(topic("a"), topic("b"))
     bench.become(topic("b"))
@@ -382,7 +375,6 @@ async def test_deleted_partition_is_unknown() -> None:
 
 
 async def test_log_that_cannot_be_made_takes_only_its_partition_offline(caplog: pytest.LogCaptureFixture) -> None:
-    """(`cluster/RM-06`, `RM-13`)."""
     bench = Bench()
     bench.storage.inject(DiskFault("open", "/data/a-0/*", errno.EIO))
     bench.become(topic("a"), topic("b"))
@@ -393,7 +385,6 @@ async def test_log_that_cannot_be_made_takes_only_its_partition_offline(caplog: 
 
 
 async def test_full_disk_fails_the_append_and_nothing_else() -> None:
-    """(`broker-log/Z16`)."""
     bench = Bench()
     bench.become(topic("a"))
     bench.append(A)
@@ -405,7 +396,7 @@ async def test_full_disk_fails_the_append_and_nothing_else() -> None:
 
 
 async def test_changed_configuration_reaches_the_log() -> None:
-    """Also when a topic loses its own (`broker-log/Z07`)."""
+    """Also when a topic loses its own."""
     bench = Bench()
     bench.become(topic("a"), configs={"a": {"retention.ms": "7"}})
     assert bench.replicas.partition(A).log.config.retention_ms == 7
@@ -414,7 +405,7 @@ async def test_changed_configuration_reaches_the_log() -> None:
 
 
 async def test_high_watermark_is_restored_from_its_checkpoint() -> None:
-    """For a partition with a follower that is not heard of yet (`cluster/RM-39`, `RM-40`)."""
+    """For a partition with a follower that is not heard of yet."""
     bench = Bench()
     state = topic("a", replicas=(NODE, 2))
     bench.become(state)

@@ -40,7 +40,7 @@ def assigned(**topics: list[int]) -> bytes:
 
 @simulated
 async def test_end_of_a_log_without_a_leader_is_unknown_and_the_others_are_shown() -> None:
-    """(`security-metrics-tools/CG-03`) Partitions come by member, then those that nobody reads."""
+    """Partitions come by member, then those that nobody reads."""
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         for broker in (one, two):
@@ -74,7 +74,7 @@ async def test_end_of_a_log_without_a_leader_is_unknown_and_the_others_are_shown
 
 @simulated
 async def test_groups_that_are_dead_or_not_of_consumers_are_errors_and_the_others_are_found() -> None:
-    """(`security-metrics-tools/CG-03`) Brokers before 4.0 call a group that does not exist dead."""
+    """Brokers before 4.0 call a group that does not exist dead."""
     async with admin_of() as (cluster, admin):
         groups = [
             DescribedGroup(group_id="gone", group_state="Dead"),
@@ -107,7 +107,6 @@ async def test_group_whose_offsets_cannot_be_had_does_not_hide_the_others() -> N
 async def test_broker_that_fails_is_told_and_the_groups_of_the_others_are_listed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """(`security-metrics-tools/CG-02`)"""
     async with admin_of(nodes=2) as (cluster, admin):
         group = ListedGroup(group_id="g", protocol_type="consumer")
         cluster.brokers[1].script(ListGroupsRequest, ListGroupsResponse(groups=[group]))
@@ -125,12 +124,10 @@ def group_in(state: str, name: str = "g") -> GroupDescription:
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"])
 def test_group_on_the_move_is_told(state: str) -> None:
-    """(`security-metrics-tools/CG-03`)"""
     assert remarks([group_in(state)]) == [f"group g ({state}) is rebalancing: who has what is about to change."]
 
 
 def test_empty_groups_are_told_in_one_sentence_however_many_they_are() -> None:
-    """(`security-metrics-tools/CG-03`)"""
     assert remarks([group_in("Empty")]) == ["group g has no members now."]
     assert remarks([group_in("Empty", f"g{number}") for number in range(8)]) == [
         "groups g0, g1, g2, g3, g4 and 3 more have no members now."
@@ -142,7 +139,6 @@ def test_nothing_is_said_about_a_stable_group() -> None:
 
 
 def test_lag_needs_both_ends() -> None:
-    """(`security-metrics-tools/CG-03`)"""
     tp = TopicPartition("orders", 0)
     assert Position(tp, OffsetAndMetadata(4), 9, None).lag == 5
     assert Position(tp, None, 9, None).lag is None

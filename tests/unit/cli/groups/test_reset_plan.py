@@ -123,7 +123,7 @@ _GROUPS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), m
 
 @given(st.dictionaries(_GROUPS, _OFFSETS, max_size=3))
 def test_plan_that_was_exported_is_read_back(plan: dict[str, dict[TopicPartition, int]]) -> None:
-    """(`security-metrics-tools/MD-13`) Whatever the names of the groups are."""
+    """Whatever the names of the groups are."""
     if plan:
         assert parse_plan(plan_text(plan, with_groups=True), "f", None) == plan
     if len(plan) == 1:
@@ -131,7 +131,6 @@ def test_plan_that_was_exported_is_read_back(plan: dict[str, dict[TopicPartition
 
 
 def test_offsets_outside_a_log_are_moved_into_it_and_told() -> None:
-    """(`security-metrics-tools/MD-13`)"""
     two = TopicPartition("orders", 2)
     taken, sentences = within_limits(
         {ZERO: 3, ONE: 99, two: 10}, dict.fromkeys([ZERO, ONE, two], 5), dict.fromkeys([ZERO, ONE, two], 10)

@@ -268,7 +268,6 @@ async def test_each_broker_answers_for_its_own_configuration() -> None:
 
 @simulated
 async def test_offsets_are_asked_of_the_leader_also_after_it_moved() -> None:
-    """(`client/ERR-1`)"""
     async with admin_of(nodes=2) as (cluster, admin):
 
         def answer(code: int) -> ListOffsetsResponse:

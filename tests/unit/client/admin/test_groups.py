@@ -92,7 +92,6 @@ def offsets_of(**positions: int) -> OffsetFetchResponse:
 
 @simulated
 async def test_broker_that_fails_does_not_hide_the_groups_of_the_others() -> None:
-    """(`security-metrics-tools/CG-02`, `AD-01`, `AD-02`)"""
     async with admin_of(nodes=3) as (cluster, admin):
         one, two, three = (cluster.brokers[number] for number in (1, 2, 3))
         one.script(ListGroupsRequest, ListGroupsResponse(groups=[ListedGroup(group_id="a", protocol_type="consumer")]))
@@ -107,7 +106,6 @@ async def test_broker_that_fails_does_not_hide_the_groups_of_the_others() -> Non
 
 @simulated
 async def test_listing_everything_raises_when_a_broker_cannot_say() -> None:
-    """(`security-metrics-tools/AD-01`)"""
     async with admin_of(nodes=2) as (cluster, admin):
         cluster.brokers[1].script(ListGroupsRequest, ListGroupsResponse())
         cluster.brokers[2].script(ListGroupsRequest, ListGroupsResponse(error_code=31))
@@ -117,7 +115,6 @@ async def test_listing_everything_raises_when_a_broker_cannot_say() -> None:
 
 @simulated
 async def test_broker_that_was_only_busy_is_asked_again_and_the_others_are_not() -> None:
-    """(`security-metrics-tools/AD-01`)"""
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         one.script(ListGroupsRequest, ListGroupsResponse(groups=[ListedGroup(group_id="a", protocol_type="")]))
@@ -127,7 +124,6 @@ async def test_broker_that_was_only_busy_is_asked_again_and_the_others_are_not()
 
 
 def test_group_of_another_protocol_is_no_consumer_group() -> None:
-    """(`security-metrics-tools/CG-02`)"""
     assert GroupListing("g", "consumer", "", "").is_consumer_group
     assert GroupListing("simple", "", "Empty", "classic").is_consumer_group
     assert not GroupListing("connect", "connect", "Stable", "classic").is_consumer_group
@@ -164,7 +160,6 @@ async def test_coordinators_are_looked_up_one_by_one_where_the_broker_knows_no_o
 
 @simulated
 async def test_only_the_group_whose_coordinator_moved_is_done_again() -> None:
-    """(`security-metrics-tools/AD-01`)"""
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         for broker in (one, two):
@@ -181,7 +176,6 @@ async def test_only_the_group_whose_coordinator_moved_is_done_again() -> None:
 
 @simulated
 async def test_coordinator_that_was_lost_is_looked_up_again() -> None:
-    """(`security-metrics-tools/AD-01`)"""
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
         where = {"g": one}
@@ -221,7 +215,7 @@ async def test_groups_of_a_lost_coordinator_fail_and_the_others_are_deleted() ->
 
 @simulated
 async def test_groups_are_described_by_the_protocol_that_they_have() -> None:
-    """(`security-metrics-tools/MD-22`, KIP-848) First as new groups, what is none of those as classic ones."""
+    """(KIP-848) First as new groups, what is none of those as classic ones."""
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
         broker.api_versions[CONSUMER_GROUP_DESCRIBE] = (0, 1)

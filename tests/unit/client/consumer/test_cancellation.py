@@ -71,7 +71,6 @@ async def batch(consumer: triokafka.Consumer) -> list[bytes]:
 async def test_taking_records_cancelled_anywhere_loses_none_and_repeats_none(
     take: Callable[[triokafka.Consumer], Awaitable[list[bytes]]],
 ) -> None:
-    """(`client/TRI-6`, `client/POLL-4`, `client/POLL-8`)"""
     cluster, _, options = await started()
     got: list[bytes] = []
     written = 0
@@ -99,7 +98,6 @@ async def test_taking_records_cancelled_anywhere_loses_none_and_repeats_none(
 @pytest.mark.parametrize("name", CALLS)
 @simulated
 async def test_questions_and_commits_cancelled_anywhere_leave_the_consumer_as_it_was(name: str) -> None:
-    """(`client/TRI-6`, `client/CON-4`, `client/CON-13`, `client/OFF-4`, `client/OFF-19`, `client/FET-27`)"""
     call = CALLS[name]
     cluster, _, options = await started(5)
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
@@ -122,7 +120,6 @@ async def test_questions_and_commits_cancelled_anywhere_leave_the_consumer_as_it
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @simulated
 async def test_poll_cancelled_anywhere_in_a_rebalance_tells_the_listener_all_of_it(strategy: str) -> None:
-    """(`client/GRP-11`, `client/GRP-22`, `client/SUB-16`)"""
     cluster, broker, options = await started()
     held: set[TopicPartition] = set()
     got: list[bytes] = []
@@ -164,7 +161,6 @@ async def test_poll_cancelled_anywhere_in_a_rebalance_tells_the_listener_all_of_
 
 @simulated
 async def test_closing_cancelled_anywhere_still_commits_and_leaves() -> None:
-    """(`client/CON-11`, `client/GRP-23`)"""
     cluster, broker, options = await started(3)
     left = 0
 

@@ -64,7 +64,6 @@ def stable(**options: Any) -> ClassicMember:
 
 
 def test_a_follower_joins_syncs_and_is_stable() -> None:
-    """(`client/GRP-13`, `client/GRP-15`, `client/GRP-18`, `client/CNC-18`, `client/GRP-3`)"""
     me = member(strategies="range,roundrobin")
     assert (me.state, me.needs_rejoin) == (State.UNJOINED, "first join")
     request = me.join(["t"], [])
@@ -78,7 +77,6 @@ def test_a_follower_joins_syncs_and_is_stable() -> None:
 
 
 def test_the_leader_deals_for_all_members() -> None:
-    """(`client/GRP-16`, `client/SUB-11`)"""
     me = member()
     me.join(["t"], [])
     me.joined(accepted("me"))
@@ -90,7 +88,6 @@ def test_the_leader_deals_for_all_members() -> None:
 
 
 def test_a_static_leader_that_came_back_does_not_deal() -> None:
-    """(`client/MOD-18`)"""
     me = member()
     me.join(["t"], [])
     me.joined(accepted("me", skip_assignment=True))
@@ -110,7 +107,6 @@ def test_a_static_leader_that_came_back_does_not_deal() -> None:
     ],
 )
 def test_join_errors_that_pass(code: int, step: Step, member_id: str) -> None:
-    """(`client/GRP-17`, `client/MOD-19`)"""
     me = stable()
     me.request_rejoin("test")
     me.join(["t"], [])
@@ -121,7 +117,6 @@ def test_join_errors_that_pass(code: int, step: Step, member_id: str) -> None:
 
 @pytest.mark.parametrize("code", [23, 24, 26, 30, 81, 82])
 def test_join_errors_that_stay(code: int) -> None:
-    """(`client/GRP-17`)"""
     me = member()
     me.join(["t"], [])
     with pytest.raises(KafkaError, match="group 'g' refused this member"):
@@ -130,7 +125,6 @@ def test_join_errors_that_stay(code: int) -> None:
 
 
 def test_an_assignor_that_was_not_offered_is_an_error() -> None:
-    """(`client/CO-7`)"""
     me = member(strategies="roundrobin")
     me.join(["t"], [])
     with pytest.raises(InconsistentGroupProtocolError, match="chose the assignor 'range'"):
@@ -148,7 +142,6 @@ def test_an_assignor_that_was_not_offered_is_an_error() -> None:
     ],
 )
 def test_sync_errors_lead_to_another_join(code: int, step: Step, member_id: str) -> None:
-    """(`client/GRP-19`)"""
     me = member()
     me.join(["t"], [])
     me.joined(accepted())
@@ -170,7 +163,6 @@ def test_a_forbidden_sync_is_raised() -> None:
     [(0, True, False, False), (27, True, False, True), (22, True, True, True), (25, False, True, True)],
 )
 def test_what_a_heartbeat_brings(code: int, kept: bool, lost: bool, rejoins: bool) -> None:
-    """(`client/HB-12`, `client/HB-13`, `client/HB-14`)"""
     me = stable()
     assert me.heartbeat_answered(code, me.identity)
     assert (me.member_id == "me", me.lost, me.needs_rejoin is not None) == (kept, lost, rejoins)
@@ -178,14 +170,12 @@ def test_what_a_heartbeat_brings(code: int, kept: bool, lost: bool, rejoins: boo
 
 
 def test_a_coordinator_that_moved_is_looked_up_and_the_membership_goes_on() -> None:
-    """(`client/HB-11`, `client/GRP-25`)"""
     me = stable()
     assert not me.heartbeat_answered(16, me.identity)
     assert (me.state, me.needs_rejoin) == (State.STABLE, None)
 
 
 def test_an_answer_to_an_earlier_generation_is_not_about_this_one() -> None:
-    """(`client/CO-2`)"""
     me = stable()
     before = me.identity
     me.request_rejoin("test")
@@ -198,7 +188,7 @@ def test_an_answer_to_an_earlier_generation_is_not_about_this_one() -> None:
 
 
 def test_a_sync_answer_after_the_membership_has_ended_leads_to_another_join() -> None:
-    """A heartbeat or a commit of the new generation can be refused while the sync is under way (`client/GRP-19`)."""
+    """A heartbeat or a commit of the new generation can be refused while the sync is under way."""
     me = member()
     me.join(["t"], [])
     me.joined(accepted("other"))
@@ -229,7 +219,6 @@ def test_a_member_that_is_fenced_while_it_waits_for_its_assignment_does_not_join
 
 
 def test_a_fenced_member_never_acts_for_its_instance_again() -> None:
-    """(`client/MOD-18`)"""
     me = stable(instance="one")
     with pytest.raises(FencedInstanceIdError):
         me.heartbeat_answered(82, me.identity)
@@ -237,7 +226,6 @@ def test_a_fenced_member_never_acts_for_its_instance_again() -> None:
 
 
 def test_only_dynamic_members_leave() -> None:
-    """(`client/GRP-23`, `client/MOD-18`)"""
     assert stable().leaves
     assert not stable(instance="one").leaves
     me = stable()
@@ -249,7 +237,6 @@ def test_only_dynamic_members_leave() -> None:
 
 
 def test_a_changed_subscription_rejoins() -> None:
-    """(`client/GRP-5`)"""
     me = stable()
     me.subscription_changed(["t"])
     assert me.needs_rejoin is None
@@ -258,7 +245,6 @@ def test_a_changed_subscription_rejoins() -> None:
 
 
 def test_owned_partitions_are_told_only_when_all_assignors_keep_them() -> None:
-    """(`client/MOD-17`)"""
     both = member(strategies="range,cooperative-sticky")
     only = member(strategies="cooperative-sticky")
     assert (both.cooperative, only.cooperative) == (False, True)
@@ -292,7 +278,6 @@ def clock(now: float = 100.0) -> HeartbeatClock:
 
 
 def test_the_next_heartbeat_is_an_interval_after_the_last_or_the_reset() -> None:
-    """(`client/HB-2`, `client/HB-6`)"""
     watch = clock()
     assert watch.next_at == 103
     watch.sent(103)
@@ -303,7 +288,6 @@ def test_the_next_heartbeat_is_an_interval_after_the_last_or_the_reset() -> None
 
 
 def test_a_failed_heartbeat_is_repeated_after_the_backoff() -> None:
-    """(`client/HB-9`, `client/ERR-11`)"""
     watch = clock()
     watch.sent(103)
     watch.failed(104, 0.1)
@@ -313,7 +297,6 @@ def test_a_failed_heartbeat_is_repeated_after_the_backoff() -> None:
 
 
 def test_a_silent_coordinator_is_presumed_dead_after_the_session_timeout() -> None:
-    """(`client/HB-5`)"""
     watch = clock()
     watch.answered(105)
     assert not watch.session_expired(115)
@@ -321,7 +304,6 @@ def test_a_silent_coordinator_is_presumed_dead_after_the_session_timeout() -> No
 
 
 def test_a_user_who_asks_for_nothing_expires_on_another_clock() -> None:
-    """(`client/MOD-1`)"""
     watch = clock()
     assert not watch.poll_expired(160)
     assert watch.poll_expired(160.1)

@@ -82,8 +82,7 @@ async def take(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 async def test_a_poll_whose_time_is_over_before_it_waits_lets_others_have_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise nobody fetches for one with so much to look after that this takes as long as it would wait
-    (`client/TRI-6`)."""
+    """Otherwise nobody fetches for one with so much to look after that this takes as long as it would wait."""
     _, _, options = await started()
     world = options["world"]
     now = world.now
@@ -98,7 +97,6 @@ async def test_a_poll_whose_time_is_over_before_it_waits_lets_others_have_a_turn
 
 @simulated
 async def test_poll_returns_records_in_order_and_nothing_when_the_time_is_over() -> None:
-    """(`client/CON-2`, `client/FET-11`, `client/POLL-1`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     cluster.write("t", 0, numbers(10, 15))
@@ -133,7 +131,6 @@ async def test_iteration_waits_for_records_and_crosses_partitions() -> None:
 
 @simulated
 async def test_the_next_fetch_is_sent_while_records_are_handled() -> None:
-    """(`client/POLL-3`, `client/CNC-9`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
@@ -145,7 +142,6 @@ async def test_the_next_fetch_is_sent_while_records_are_handled() -> None:
 
 @simulated
 async def test_compaction_gaps_and_control_batches_are_passed_over() -> None:
-    """(`client/FET-13`, `client/MOD-7`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 2))
     cluster.write("t", 0, numbers(5, 7), gap=3)
@@ -204,7 +200,6 @@ async def test_calls_of_different_shapes_share_one_position() -> None:
 
 @simulated
 async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_passed_over() -> None:
-    """(`client/FET-23`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, [b"1", b"2", b"x", b"4", None])
     async with triokafka.Consumer(**options, value_deserializer=int) as consumer:
@@ -282,7 +277,6 @@ class Topical(triokafka.Deserializer[str]):
 
 @simulated
 async def test_deserializers_are_configured_told_the_topic_not_given_null_and_closed() -> None:
-    """(`client/SER-2`, `client/PRD-22`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, [b"1", None])
     Topical.events.clear()
@@ -303,7 +297,6 @@ async def test_deserializers_are_configured_told_the_topic_not_given_null_and_cl
 
 @simulated
 async def test_seek_drops_what_was_fetched_ahead() -> None:
-    """(`client/FET-28`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
@@ -323,7 +316,6 @@ async def test_seek_drops_what_was_fetched_ahead() -> None:
 
 @simulated
 async def test_paused_partitions_give_nothing_and_keep_what_was_fetched() -> None:
-    """(`client/CON-10`, `client/MOD-22`)"""
     cluster, broker, options = await started(2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 1, numbers(10, 13))
@@ -342,7 +334,6 @@ async def test_paused_partitions_give_nothing_and_keep_what_was_fetched() -> Non
 
 @simulated
 async def test_reading_starts_at_the_committed_offset_else_by_the_policy() -> None:
-    """(`client/FET-25`, `client/FET-26`, `client/OFF-20`)"""
     cluster, _, options = await started(2)
     for partition in (0, 1):
         cluster.write("t", partition, numbers(0, 10))
@@ -358,7 +349,6 @@ async def test_reading_starts_at_the_committed_offset_else_by_the_policy() -> No
 
 @simulated
 async def test_without_a_policy_a_missing_position_is_an_error_until_one_is_given() -> None:
-    """(`client/FET-26`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}, group_id="g") as consumer:
@@ -372,7 +362,6 @@ async def test_without_a_policy_a_missing_position_is_an_error_until_one_is_give
 
 @simulated
 async def test_a_position_outside_the_log_is_reset_or_raised() -> None:
-    """(`client/FET-18`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     cluster.starts[T0] = 4
@@ -395,7 +384,7 @@ async def test_a_position_outside_the_log_is_reset_or_raised() -> None:
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
 @simulated
 async def test_a_log_that_was_cut_behind_the_reader_is_gone_on_with_by_the_policy(policy: str, shape: str) -> None:
-    """Records that were fetched before are handed out first, whatever the shape (`client/FET-18`, `client/FET-26`)."""
+    """Records that were fetched before are handed out first, whatever the shape."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     shown: list[bytes] = []
@@ -436,7 +425,6 @@ async def test_a_log_that_was_cut_behind_the_reader_is_gone_on_with_by_the_polic
 
 @simulated
 async def test_a_new_leader_is_found_and_asked_whether_it_has_what_was_read() -> None:
-    """(`client/FET-17`, `client/MOD-15`)"""
     cluster, _, options = await started(nodes=2)
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**options) as consumer:
@@ -449,7 +437,6 @@ async def test_a_new_leader_is_found_and_asked_whether_it_has_what_was_read() ->
 
 @simulated
 async def test_a_truncated_log_sends_the_position_back_to_where_it_still_agrees() -> None:
-    """(`client/MOD-15`)"""
     cluster, _, options = await started(nodes=2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 5))
@@ -467,7 +454,7 @@ async def test_a_truncated_log_sends_the_position_back_to_where_it_still_agrees(
 @pytest.mark.parametrize("known", [True, False])
 @simulated
 async def test_without_a_policy_a_truncated_log_is_an_error_until_one_seeks(known: bool) -> None:
-    """Nothing is read of what has taken the place of what was read (`client/MOD-15`)."""
+    """Nothing is read of what has taken the place of what was read."""
     cluster, _, options = await started(nodes=2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 5))
@@ -509,7 +496,7 @@ async def learns_of_the_leader(consumer: triokafka.Consumer) -> None:
 @pytest.mark.parametrize("how", ["poll", "iteration", "columns", "batches"])
 @simulated
 async def test_what_was_fetched_ahead_of_a_former_leader_is_fetched_again(how: str) -> None:
-    """The new leader has all up to the position, and may not have what waits (`client/MOD-15`, `client/FET-13`)."""
+    """The new leader has all up to the position, and may not have what waits."""
     cluster, _, options = await started(nodes=2)
     for number in range(10):
         cluster.write("t", 0, [b"old %d" % number])
@@ -543,7 +530,7 @@ async def test_what_was_fetched_ahead_of_a_former_leader_is_fetched_again(how: s
 
 @simulated
 async def test_batches_tell_of_the_leader_epoch_up_to_which_they_were_read() -> None:
-    """Nothing of them is decoded, and a new leader is to be asked for it all the same (`client/MOD-15`)."""
+    """Nothing of them is decoded, and a new leader is to be asked for it all the same."""
     cluster, _, options = await started(nodes=2)
     for number in range(10):
         cluster.write("t", 0, [b"old %d" % number])
@@ -558,7 +545,6 @@ async def test_batches_tell_of_the_leader_epoch_up_to_which_they_were_read() -> 
 
 @simulated
 async def test_what_a_former_leader_answers_late_is_not_taken_in() -> None:
-    """(`client/MOD-15`, `client/FET-13`)"""
     cluster, broker, options = await started(nodes=2)
     for number in range(10):
         cluster.write("t", 0, [b"old %d" % number])
@@ -585,7 +571,7 @@ async def test_what_a_former_leader_answers_late_is_not_taken_in() -> None:
 @pytest.mark.parametrize("policy", ["earliest", "none"])
 @simulated
 async def test_a_leader_without_the_epoch_that_was_read_has_other_records_though_its_log_is_longer(policy: str) -> None:
-    """All of an epoch was cut off, and the one before goes on for longer there (`client/MOD-15`)."""
+    """All of an epoch was cut off, and the one before goes on for longer there."""
     cluster, _, options = await started(nodes=2)
     for number in range(6):
         cluster.write("t", 0, [b"old %d" % number], leader_epoch=number // 3)
@@ -611,7 +597,7 @@ async def test_a_leader_without_the_epoch_that_was_read_has_other_records_though
 
 @simulated
 async def test_an_epoch_that_came_with_the_position_need_not_be_in_other_logs() -> None:
-    """ListOffsets tells the leader's own epoch, in which nothing may have been written (`client/MOD-15`)."""
+    """ListOffsets tells the leader's own epoch, in which nothing may have been written."""
     cluster, _, options = await started(nodes=2)
     for number in range(5):
         cluster.write("t", 0, [b"%d" % number])
@@ -631,7 +617,6 @@ async def test_an_epoch_that_came_with_the_position_need_not_be_in_other_logs() 
 
 @simulated
 async def test_a_corrupt_batch_is_named_and_what_came_before_it_is_handed_out() -> None:
-    """(`client/FET-21`, `client/FET-24`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 6))
@@ -657,7 +642,6 @@ async def test_a_corrupt_batch_is_named_and_what_came_before_it_is_handed_out() 
 @pytest.mark.parametrize("most", [1, 3])
 @simulated
 async def test_rows_come_once_when_as_many_as_asked_for_end_just_before_a_corrupt_batch(most: int) -> None:
-    """(`client/FET-24`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", 0, numbers(3, 6))
@@ -681,7 +665,6 @@ async def test_rows_come_once_when_as_many_as_asked_for_end_just_before_a_corrup
 async def test_what_needs_a_missing_package_keeps_nothing_that_comes_before_it(
     monkeypatch: pytest.MonkeyPatch, how: str, partition: int
 ) -> None:
-    """(`client/FET-24`)"""
     cluster, _, options = await started(partitions=2)
     cluster.write("t", 0, numbers(0, 3))
     cluster.write("t", partition, numbers(3, 6), compression="snappy")
@@ -703,7 +686,6 @@ async def test_what_needs_a_missing_package_keeps_nothing_that_comes_before_it(
 @pytest.mark.parametrize("how", ["records", "arrow", "iteration", "batches"])
 @simulated
 async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCaptureFixture) -> None:
-    """(`client/FET-21`)"""
     cluster, _, options = await started()
     for first in range(0, 15, 3):
         cluster.write("t", 0, numbers(first, first + 3))
@@ -738,7 +720,6 @@ async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCa
 @pytest.mark.parametrize("policy", ["raise", "skip"])
 @simulated
 async def test_a_corrupt_batch_behind_one_without_records_is_the_one_to_pass_over(policy: str) -> None:
-    """(`client/FET-21`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, [b"\0\0\0\1"], transactional=True, control=True)
     cluster.write("t", 0, numbers(0, 3))
@@ -760,7 +741,6 @@ async def test_a_corrupt_batch_behind_one_without_records_is_the_one_to_pass_ove
 
 @simulated
 async def test_an_error_of_one_partition_waits_for_the_records_of_another() -> None:
-    """(`client/FET-19`, `client/FET-24`)"""
     cluster, broker, options = await started(2)
     cluster.write("t", 1, numbers(0, 3))
     broker.script(FetchRequest, broker.fetch_with(p0=29))
@@ -814,7 +794,6 @@ async def test_unreachable_brokers_surface_too() -> None:
 
 @simulated
 async def test_a_failed_background_task_surfaces_in_every_call() -> None:
-    """(`client/TRI-1`)"""
     _, _, options = await started()
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -830,7 +809,6 @@ async def test_a_failed_background_task_surfaces_in_every_call() -> None:
 
 @simulated
 async def test_one_task_at_a_time() -> None:
-    """(`client/CON-4`, `client/TRI-5`)"""
     _, _, options = await started()
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -847,7 +825,6 @@ async def test_one_task_at_a_time() -> None:
 
 @simulated
 async def test_a_member_joins_reads_commits_and_leaves() -> None:
-    """(`client/GRP-13`, `client/GRP-23`, `client/MOD-19`)"""
     cluster, broker, options = await started(2)
     cluster.write("t", 0, numbers(0, 4))
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -865,7 +842,7 @@ async def test_a_member_joins_reads_commits_and_leaves() -> None:
 
 @simulated
 async def test_auto_commit_never_passes_the_record_in_hand() -> None:
-    """A record is finished when the next is asked for (`client/OFF-9`)."""
+    """A record is finished when the next is asked for."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
@@ -916,7 +893,6 @@ async def test_without_auto_commit_nothing_is_committed_by_itself() -> None:
 
 @simulated
 async def test_commit_needs_a_group_and_membership() -> None:
-    """(`client/OFF-13`, `client/OFF-14`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer(**options) as consumer:
@@ -938,7 +914,6 @@ async def test_commit_needs_a_group_and_membership() -> None:
 
 @simulated
 async def test_commits_are_retried_when_the_coordinator_moves() -> None:
-    """(`client/OFF-4`, `client/OFF-12`, `client/CNC-24`, `client/CNC-26`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
@@ -969,7 +944,6 @@ class Listener(triokafka.ConsumerRebalanceListener):
 
 @simulated
 async def test_commits_in_the_background_keep_their_order_and_go_together() -> None:
-    """(`client/OFF-5`, `client/OFF-6`)"""
     cluster, broker, options = await started(2)
     cluster.write("t", 0, numbers(0, 30))
     told: list[tuple[dict[int, int], Any]] = []
@@ -1013,7 +987,7 @@ async def test_a_commit_in_the_background_that_fails_is_told_or_logged(caplog: p
 
 @simulated
 async def test_commits_that_are_still_open_when_the_consumer_is_closed_are_told_of() -> None:
-    """And the coordinator hears of the end, though it takes no commits (`client/CON-11`, `client/OFF-5`)."""
+    """And the coordinator hears of the end, though it takes no commits."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     told: list[tuple[dict[int, int], Any]] = []
@@ -1049,7 +1023,7 @@ async def test_commits_that_are_still_open_when_the_consumer_is_closed_are_told_
 async def test_a_commit_that_is_asked_for_again_when_told_of_the_end_is_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nobody waits for an answer that cannot come (`client/CON-11`)."""
+    """Nobody waits for an answer that cannot come."""
     _, broker, options = await started()
     told: list[Any] = []
 
@@ -1069,7 +1043,7 @@ async def test_a_commit_that_is_asked_for_again_when_told_of_the_end_is_refused(
 @pytest.mark.parametrize(("partitions", "threads"), [(10, 0), (1_000, 1)])
 @simulated
 async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: int, threads: int) -> None:
-    """Heartbeats and the application go on meanwhile (`client/GRP-16`, `client/TRI-8`)."""
+    """Heartbeats and the application go on meanwhile."""
     _, _, options = await started(partitions)
     world = options["world"]
     run_in_thread = world.run_in_thread
@@ -1090,7 +1064,7 @@ async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: in
 @simulated
 async def test_what_a_leader_deals_in_a_thread_is_nothing_to_its_next_membership(fails: bool) -> None:
     """The thread is not stopped when the consumer leaves: neither its outcome nor its error counts then, and no other
-    uses the assignor beside it (`client/GRP-16`, `client/CO-2`)."""
+    uses the assignor beside it."""
     _, broker, options = await started(1_000)
     began, goes_on = trio.Event(), trio.Event()
     inside: list[Any] = []
@@ -1129,7 +1103,6 @@ async def test_what_a_leader_deals_in_a_thread_is_nothing_to_its_next_membership
 
 @simulated
 async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
-    """(`client/HB-12`, `client/GRP-11`, `client/SUB-16`, `client/HB-1`, `client/CNC-26`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
@@ -1150,7 +1123,6 @@ async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
 
 @simulated
 async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_as_a_new_one() -> None:
-    """(`client/HB-14`, `client/MOD-17`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
@@ -1169,7 +1141,6 @@ async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_as_a_new
 
 @simulated
 async def test_a_loop_that_is_stuck_gives_its_partitions_back_and_hears_why() -> None:
-    """(`client/MOD-1`, `client/HB-3`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", max_poll_interval_ms=60_000) as consumer:
@@ -1195,7 +1166,7 @@ async def test_waiting_for_records_is_not_being_stuck() -> None:
 
 @simulated
 async def test_a_short_poll_does_not_hold_up_the_join() -> None:
-    """Joining goes on in the background, between calls that do not wait (`client/MOD-12`)."""
+    """Joining goes on in the background, between calls that do not wait."""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -1209,7 +1180,6 @@ async def test_a_short_poll_does_not_hold_up_the_join() -> None:
 
 @simulated
 async def test_a_new_subscription_rejoins_and_an_old_one_ends() -> None:
-    """(`client/GRP-5`, `client/SUB-2`, `client/ERR-8`)"""
     simulation = current_simulation()
     cluster = ReadableCluster(t=1, u=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -1260,7 +1230,6 @@ async def test_an_assignment_for_an_earlier_subscription_is_passed_over(strategy
 
 @simulated
 async def test_a_pattern_follows_topics_that_appear() -> None:
-    """(`client/SUB-5`, `client/GRP-9`, `client/CNC-21`)"""
     simulation = current_simulation()
     cluster = ReadableCluster(orders_eu=1, audit=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -1281,7 +1250,6 @@ async def test_a_pattern_follows_topics_that_appear() -> None:
 
 @simulated
 async def test_partitions_that_are_added_are_dealt() -> None:
-    """(`client/CO-4`, `client/GRP-5`)"""
     cluster, _, options = await started()
     async with triokafka.Consumer("t", **options, group_id="g", metadata_max_age_ms=10_000) as consumer:
         await consumer.poll(timeout_ms=1_000)
@@ -1293,7 +1261,6 @@ async def test_partitions_that_are_added_are_dealt() -> None:
 
 @simulated
 async def test_a_refused_member_hears_it() -> None:
-    """(`client/GRP-17`)"""
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         broker.script(JoinGroupRequest, JoinGroupResponse(error_code=23, protocol_name=""))
@@ -1308,7 +1275,6 @@ async def test_a_refused_member_hears_it() -> None:
 
 @simulated
 async def test_another_task_can_end_a_wait_and_no_record_is_lost() -> None:
-    """(`client/CON-9`, `client/CNC-11`, `client/CNC-12`, `client/TRI-6`)"""
     cluster, _, options = await started()
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0])
@@ -1334,7 +1300,6 @@ async def test_another_task_can_end_a_wait_and_no_record_is_lost() -> None:
 
 @simulated
 async def test_a_listener_is_not_ended_by_a_wakeup() -> None:
-    """(`client/CNC-13`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     told: list[int] = []
@@ -1358,7 +1323,6 @@ async def test_a_listener_is_not_ended_by_a_wakeup() -> None:
 
 @simulated
 async def test_a_cancelled_poll_loses_no_record() -> None:
-    """(`client/TRI-6`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 100))
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -1377,7 +1341,6 @@ async def test_a_cancelled_poll_loses_no_record() -> None:
 
 @simulated
 async def test_a_cancelled_join_goes_on_and_its_result_is_used() -> None:
-    """(`client/GRP-22`, `client/CNC-10`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, [b"here"])
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -1418,7 +1381,6 @@ async def test_a_cancelled_listener_is_called_again() -> None:
 
 @simulated
 async def test_nothing_is_handed_out_between_the_last_commit_and_the_rebalance() -> None:
-    """(`client/FET-15`, `client/GRP-11`, `client/ERR-2`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=60_000) as consumer:
@@ -1451,7 +1413,6 @@ async def test_troubles_of_partitions_that_moved_on_are_forgotten() -> None:
 
 @simulated
 async def test_a_fenced_member_stays_out() -> None:
-    """(`client/MOD-18`)"""
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options, group_id="g", group_instance_id="one") as consumer:
         await consumer.poll(timeout_ms=1_000)
@@ -1466,7 +1427,6 @@ async def test_a_fenced_member_stays_out() -> None:
 
 @simulated
 async def test_a_failing_auto_commit_shows_in_the_health_and_stops_nobody() -> None:
-    """(`client/OFF-8`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     options |= {"group_id": "g", "auto_commit_interval_ms": 1_000, "default_api_timeout_ms": 5_000}
@@ -1484,7 +1444,7 @@ async def test_a_failing_auto_commit_shows_in_the_health_and_stops_nobody() -> N
 
 @simulated
 async def test_an_auto_commit_that_is_forbidden_shows_in_the_health_as_long_as_there_is_something_to_commit() -> None:
-    """Trying again may not mend it, and nobody would look for it in the log (`client/OFF-8`, `client/OFF-12`)."""
+    """Trying again may not mend it, and nobody would look for it in the log."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
@@ -1527,7 +1487,6 @@ async def test_a_missing_topic_beside_others_only_shows_in_the_health() -> None:
 
 @simulated
 async def test_a_forbidden_topic_is_an_error_at_once() -> None:
-    """(`client/CO-4`)"""
     cluster, _, options = await started()
     cluster.topic_errors["t"] = 29
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:

@@ -111,7 +111,6 @@ class Listener(triokafka.ConsumerRebalanceListener):
 
 @simulated
 async def test_a_member_joins_reads_commits_and_leaves() -> None:
-    """(`client/MOD-20`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 4))
     listener = Listener()
@@ -146,7 +145,6 @@ async def test_a_member_joins_reads_commits_and_leaves() -> None:
 
 @simulated
 async def test_a_static_member_leaves_only_for_now() -> None:
-    """(`client/MOD-18`)"""
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options, group_instance_id="i") as consumer:
         await until(consumer, consumer.assignment)
@@ -211,7 +209,7 @@ async def test_a_remote_pattern_goes_to_the_coordinator_and_names_are_asked_for_
 
 @simulated
 async def test_a_topic_id_that_nobody_knows_yet_waits_for_its_name() -> None:
-    """What is known is read meanwhile, and the coordinator hears of that part (`client/CO-4`)."""
+    """What is known is read meanwhile, and the coordinator hears of that part."""
     cluster, _, options = await started(t=2, u=1)
     late = TopicPartition("u", 0)
     hidden = cluster.topic_ids["u"]
@@ -275,7 +273,6 @@ async def test_the_old_partition_goes_when_the_same_name_comes_with_another_id()
 
 @simulated
 async def test_what_goes_is_committed_then_revoked_then_acknowledged_and_the_rest_is_read_all_along() -> None:
-    """(`client/FET-15`, `client/GRP-11`, `client/OFF-10`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 6))
     cluster.write("t", 1, numbers(10, 16))
@@ -521,7 +518,7 @@ async def test_a_coordinator_that_applies_no_patterns_is_told_with_what_to_do() 
 )
 @pytest.mark.parametrize("when", ["joining", "in the group"])
 async def test_a_heartbeat_that_fails_is_sent_again_and_says_everything(what: object, when: str) -> None:
-    """Lost before or after it was handled, or refused for now (`client/HB-11`, `client/GRP-25`)."""
+    """Lost before or after it was handled, or refused for now."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 2))
     listener = Listener()
@@ -557,7 +554,6 @@ async def test_a_silent_coordinator_surfaces_with_since_when() -> None:
 
 @simulated
 async def test_a_loop_that_is_stuck_gives_its_partitions_back_and_hears_why(caplog: pytest.LogCaptureFixture) -> None:
-    """(`client/MOD-1`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
@@ -667,7 +663,6 @@ async def test_a_commit_whose_epoch_stays_stale_ends_in_time() -> None:
 
 @simulated
 async def test_poll_cancelled_at_any_checkpoint_of_joining_and_rebalancing_loses_nothing() -> None:
-    """(`client/TRI-6`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 30))
     cluster.write("t", 1, numbers(30, 60))
@@ -739,7 +734,6 @@ async def test_closing_cancelled_at_any_checkpoint_still_commits_and_leaves() ->
 
 @simulated
 async def test_a_frozen_coordinator_does_not_hold_up_closing() -> None:
-    """(`client/GRP-23`)"""
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options, enable_auto_commit=False) as consumer:
         await until(consumer, consumer.assignment)

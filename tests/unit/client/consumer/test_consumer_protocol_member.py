@@ -118,7 +118,6 @@ def owned_in(request: ConsumerGroupHeartbeatRequest) -> dict[UUID, list[int]] | 
 
 
 def test_the_first_heartbeat_says_everything() -> None:
-    """(`client/MOD-20`)"""
     rig = Rig(group_instance_id="i", rack_id="r", server_assignor="range")
     rig.member.join()
     assert (rig.member.state, rig.waits) == (State.JOINING, 0)
@@ -402,7 +401,6 @@ def test_a_cluster_without_the_protocol_is_told_with_what_to_do() -> None:
 
 
 def test_an_answer_to_an_earlier_membership_is_not_about_this_one() -> None:
-    """(`client/CO-2`)"""
     rig = Rig().stable()
     rig.beat()
     before = rig.sent_as
@@ -420,7 +418,6 @@ def test_an_answer_to_an_earlier_membership_is_not_about_this_one() -> None:
 
 @pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("i", -2)])
 def test_a_static_member_leaves_only_for_now(instance: str | None, epoch: int) -> None:
-    """(`client/MOD-18`)"""
     rig = Rig(group_instance_id=instance).stable()
     request = rig.member.leave()
     assert request is not None

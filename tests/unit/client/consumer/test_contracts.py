@@ -85,7 +85,7 @@ async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 @simulated
 async def test_all_groups_of_calls_work_together_and_none_needs_to_know_of_brokers() -> None:
-    """Subscribe, assign, commit, seek, poll, pause and resume (`client/CON-1`, `client/CON-2`, `client/CON-3`)."""
+    """Subscribe, assign, commit, seek, poll, pause and resume."""
     await start_broker(2, records=4)
     async with member("a", enable_auto_commit=False) as consumer:
         consumer.subscribe(["t"])
@@ -109,7 +109,7 @@ async def test_all_groups_of_calls_work_together_and_none_needs_to_know_of_broke
 
 @simulated
 async def test_several_consumers_feed_workers_and_commit_only_what_those_have_done() -> None:
-    """Whatever is still in the queue when the program ends is read again (`client/CON-6`)."""
+    """Whatever is still in the queue when the program ends is read again."""
     await start_broker(2, records=30)
     done: Counter[tuple[int, int]] = Counter()
 
@@ -147,7 +147,7 @@ async def test_several_consumers_feed_workers_and_commit_only_what_those_have_do
 
 @simulated
 async def test_the_numbers_of_consumers_are_their_own() -> None:
-    """Producers count for themselves (`client/CON-7`, `client/ERR-14`)."""
+    """Producers count for themselves."""
     _, broker, options = await started()
     del options["auto_offset_reset"]
     async with triokafka.Producer(**options) as producer, triokafka.Consumer(**options) as consumer:
@@ -167,8 +167,7 @@ async def test_the_numbers_of_consumers_are_their_own() -> None:
 
 @simulated
 async def test_a_member_speaks_to_brokers_only_and_for_its_group_to_the_coordinator() -> None:
-    """Nothing is kept, watched or decided anywhere else (`client/CON-14`, `client/GRP-1`, `client/GRP-27`,
-    `client/ERR-15`)."""
+    """Nothing is kept, watched or decided anywhere else."""
     cluster, broker, options = await started()
     cluster.write("t", 0, [b"0"])
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -222,8 +221,7 @@ class Weighted(PartitionAssignor):
 
 @simulated
 async def test_a_strategy_of_ones_own_runs_at_the_leader_and_the_broker_knows_nothing_of_it() -> None:
-    """Its data goes with the subscription and comes with the assignment, and each member is told (`client/ASG-1`,
-    `client/ASG-3`, `client/ASG-4`, `client/ASG-5`, `client/ASG-11`, `client/GRP-2`, `client/GRP-3`)."""
+    """Its data goes with the subscription and comes with the assignment, and each member is told."""
     await start_broker(6)
     one, two = Weighted("a", 4), Weighted("b", 2)
     Weighted.dealt_by.clear()
@@ -256,7 +254,6 @@ async def test_a_strategy_of_ones_own_runs_at_the_leader_and_the_broker_knows_no
 
 @simulated
 async def test_members_of_different_groups_go_to_the_coordinators_of_their_groups() -> None:
-    """(`client/GRP-4`)"""
     simulation = current_simulation()
     cluster = ReadableCluster(t=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=3)
@@ -287,8 +284,7 @@ async def test_members_of_different_groups_go_to_the_coordinators_of_their_group
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
 async def test_partitions_assigned_by_hand_are_no_matter_of_a_group(group: str | None) -> None:
-    """Nobody joins; a coordinator is looked for only where offsets are kept (`client/GRP-10`, `client/POLL-2`,
-    `client/SUB-6`)."""
+    """Nobody joins; a coordinator is looked for only where offsets are kept."""
     cluster, broker, options = await started()
     cluster.write("t", 0, [b"0", b"1"])
     async with triokafka.Consumer(**options, group_id=group) as consumer:
@@ -304,8 +300,7 @@ async def test_partitions_assigned_by_hand_are_no_matter_of_a_group(group: str |
 
 @simulated
 async def test_a_poll_is_over_in_time_whatever_a_group_waits_for() -> None:
-    """The coordinator, the rebalance and the positions are looked after in the background (`client/POLL-2`,
-    `client/MOD-12`, `client/CNC-4`)."""
+    """The coordinator, the rebalance and the positions are looked after in the background."""
     for stage in (FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, OffsetFetchRequest, ListOffsetsRequest):
         cluster, broker, options = await started()
         cluster.write("t", 0, [b"0"])
@@ -325,7 +320,6 @@ async def test_a_poll_is_over_in_time_whatever_a_group_waits_for() -> None:
 
 @simulated
 async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
-    """(`client/HB-1`, `client/HB-4`)"""
     _, broker, options = await started()
     options["connections_max_silence_ms"] = -1  # the join is not sent again, however long it takes
     async with triokafka.Consumer("t", **options, group_id="g", heartbeat_interval_ms=1_000) as consumer:
@@ -355,7 +349,7 @@ async def test_heartbeats_are_sent_only_by_a_member_of_a_generation() -> None:
 
 @simulated
 async def test_in_a_rebalance_of_an_eager_group_nobody_reads_anything() -> None:
-    """All partitions are given up first, and dealt anew (`client/GRP-24`)."""
+    """All partitions are given up first, and dealt anew."""
     await start_broker(4, records=2_000)
     events: list[tuple[str, str, int]] = []
 
@@ -396,7 +390,7 @@ async def test_in_a_rebalance_of_an_eager_group_nobody_reads_anything() -> None:
 
 @simulated
 async def test_committed_offsets_are_records_of_an_internal_topic() -> None:
-    """Anybody may read them there; and whoever likes keeps them elsewhere (`client/OFF-1`, `client/OFF-2`)."""
+    """Anybody may read them there; and whoever likes keeps them elsewhere."""
     await start_broker(1, records=5)
     async with member("a", enable_auto_commit=False) as consumer:
         consumer.assign([T0])
@@ -414,7 +408,7 @@ async def test_committed_offsets_are_records_of_an_internal_topic() -> None:
 
 @simulated
 async def test_after_a_commit_in_the_background_the_group_is_asked_again() -> None:
-    """What was committed before is never taken from a memory of it (`client/OFF-7`, `client/OFF-19`)."""
+    """What was committed before is never taken from a memory of it."""
     _, broker, options = await started()
     async with triokafka.Consumer(**options, group_id="g", enable_auto_commit=False) as consumer:
         consumer.assign([T0])
@@ -433,7 +427,6 @@ async def test_after_a_commit_in_the_background_the_group_is_asked_again() -> No
 
 @simulated
 async def test_records_positions_and_topics_are_asked_of_whoever_knows() -> None:
-    """(`client/FET-1`)"""
     cluster, broker, options = await started(2)
     cluster.write("t", 0, [b"0", b"1"])
     async with triokafka.Consumer(**options) as consumer:
@@ -449,7 +442,6 @@ async def test_records_positions_and_topics_are_asked_of_whoever_knows() -> None
 
 @simulated
 async def test_a_fetch_that_fails_is_made_again_and_what_comes_is_not_looked_into_before_it_is_asked_for() -> None:
-    """(`client/FET-8`, `client/FET-9`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, [b"0", b"1"])
     read: list[bytes] = []
@@ -472,7 +464,6 @@ async def test_a_fetch_that_fails_is_made_again_and_what_comes_is_not_looked_int
 
 @simulated
 async def test_nothing_is_asked_for_twice_nor_what_is_paused_or_has_no_position() -> None:
-    """(`client/FET-4`, `client/SUB-9`)"""
     cluster, broker, options = await started(3)
     for number in range(3):
         for _ in range(3):
@@ -505,7 +496,7 @@ async def test_nothing_is_asked_for_twice_nor_what_is_paused_or_has_no_position(
 
 @simulated
 async def test_a_fetch_may_wait_at_the_broker_for_longer_than_a_request_may_take() -> None:
-    """The wait that was asked for is not the broker's silence (`client/CON-12`, `client/FET-2`)."""
+    """The wait that was asked for is not the broker's silence."""
     cluster, broker, options = await started()
 
     async def slow(request: FetchRequest) -> FetchResponse:

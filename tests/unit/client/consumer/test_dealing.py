@@ -48,7 +48,7 @@ async def _until_dealing(consumer: triokafka.Consumer, assignor: StuckAssignor) 
 
 @pytest.mark.parametrize("how", ["left", "cancelled", "left by an error"])
 async def test_a_consumer_is_left_while_its_leader_deals_in_a_thread_that_does_not_end(how: str) -> None:
-    """And it says goodbye to its group meanwhile (`client/GRP-16`, `client/GRP-23`, `client/CON-11`)."""
+    """And it says goodbye to its group meanwhile."""
     cluster = ReadableCluster(t=MANY)
     assignor = StuckAssignor()
     world = RealWorld()
@@ -81,7 +81,7 @@ async def test_a_consumer_is_left_while_its_leader_deals_in_a_thread_that_does_n
 
 
 async def test_what_is_subscribed_to_meanwhile_is_joined_when_the_thread_has_ended() -> None:
-    """No other call uses the assignor beside it (`client/GRP-16`)."""
+    """No other call uses the assignor beside it."""
     cluster = ReadableCluster(t=MANY)
     calls: list[str] = []
 
@@ -137,7 +137,6 @@ async def test_an_assignor_that_does_not_come_back_is_told_of() -> None:
 
 
 async def test_what_an_assignor_raises_in_a_thread_reaches_the_caller() -> None:
-    """(`client/GRP-16`)"""
 
     class Failing(PartitionAssignor):
         name = "failing"

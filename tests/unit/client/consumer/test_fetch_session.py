@@ -22,7 +22,6 @@ def started() -> FetchSession:
 
 
 def test_the_first_request_is_full_and_asks_for_a_session() -> None:
-    """(`client/MOD-13`)"""
     plan = FetchSession().plan({A: at(0), B: at(5)})
     assert (plan.session_id, plan.epoch, plan.send, plan.forget) == (0, 0, {A: at(0), B: at(5)}, ())
 
@@ -51,7 +50,6 @@ def test_a_topic_made_anew_is_forgotten_under_its_old_id() -> None:
 
 
 def test_a_forgotten_session_starts_over_with_a_full_request() -> None:
-    """(`broker-log/P17`)"""
     session = started()
     session.plan({A: at(1), B: at(0)})
     assert not session.answered(0, 70)
@@ -60,7 +58,6 @@ def test_a_forgotten_session_starts_over_with_a_full_request() -> None:
 
 
 def test_after_a_lost_answer_a_full_request_replaces_the_session() -> None:
-    """(`broker-log/P18`)"""
     session = started()
     session.plan({A: at(1), B: at(0)})
     session.failed()
@@ -69,7 +66,6 @@ def test_after_a_lost_answer_a_full_request_replaces_the_session() -> None:
 
 
 def test_a_broker_without_room_for_sessions_gets_full_requests() -> None:
-    """(`broker-log/P17`)"""
     session = FetchSession()
     session.plan({A: at(0)})
     assert session.answered(0, 0)

@@ -44,7 +44,7 @@ def asked_offsets(broker: ReadableBroker, partition: int) -> list[int]:
 
 @simulated
 async def test_fetching_ahead_stops_at_the_bound_and_goes_on_when_there_is_room() -> None:
-    """Bounded by ``prefetch_max_bytes`` over all partitions (`client/FET-4`)."""
+    """Bounded by ``prefetch_max_bytes`` over all partitions."""
     cluster, _, options = await started(4)
     for partition in range(4):
         for _ in range(20):
@@ -84,7 +84,6 @@ async def test_paused_data_never_blocks_what_is_not_paused() -> None:
 
 @simulated
 async def test_a_busy_partition_is_not_held_up_by_idle_ones_nor_they_by_it() -> None:
-    """(`client/MOD-13`)"""
     cluster, _, options = await started(2)
     for _ in range(200):
         cluster.write("t", 0, [b"x" * 500])
@@ -107,7 +106,6 @@ async def test_a_busy_partition_is_not_held_up_by_idle_ones_nor_they_by_it() -> 
 
 @simulated
 async def test_aborted_transactions_are_left_out_under_read_committed() -> None:
-    """(`client/MOD-3`, `client/DEL-11`)"""
     cluster, [broker], options = await started()
     mine = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
     cluster.write("t", 0, [b"aborted"], base_sequence=0, **mine)
@@ -146,7 +144,6 @@ async def test_aborted_transactions_are_left_out_under_read_committed() -> None:
 @pytest.mark.parametrize("first", [1, 2])
 @simulated
 async def test_what_is_put_back_is_not_taken_for_aborted_when_its_producer_had_aborted_before(first: int) -> None:
-    """(`client/MOD-3`)"""
     cluster, [broker], options = await started()
     mine: dict[str, Any] = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
     cluster.write("t", 0, [b"aborted"], **mine)
@@ -170,7 +167,6 @@ async def test_what_is_put_back_is_not_taken_for_aborted_when_its_producer_had_a
 
 @simulated
 async def test_a_replica_nearby_is_read_when_the_leader_names_it() -> None:
-    """(`client/MOD-14`)"""
     cluster, [leader, follower], options = await started(nodes=2)
     cluster.write("t", 0, [b"0", b"1"])
 
@@ -235,7 +231,6 @@ class Nearby:
 
 @simulated
 async def test_a_replica_nearby_is_forgotten_when_it_was_named_long_ago() -> None:
-    """(`client/MOD-14`)"""
     cluster, [leader, follower], options = await started(nodes=2)
     nearby = Nearby(cluster, leader, follower)
     cluster.write("t", 0, [b"0"])
@@ -254,7 +249,6 @@ async def test_a_replica_nearby_is_forgotten_when_it_was_named_long_ago() -> Non
 @pytest.mark.parametrize("how", ["gone", "out of range", "not a replica any more", "cut off"])
 @simulated
 async def test_a_replica_nearby_that_fails_is_left_for_the_leader(how: str) -> None:
-    """(`client/MOD-14`)"""
     cluster, [leader, follower], options = await started(nodes=2)
     nearby = Nearby(cluster, leader, follower)
     cluster.write("t", 0, [b"0"])
@@ -281,7 +275,6 @@ async def test_a_replica_nearby_that_fails_is_left_for_the_leader(how: str) -> N
 
 @simulated
 async def test_interceptors_see_records_and_commits_and_stop_nothing() -> None:
-    """(`client/CON-8`, `client/POLL-5`, `client/ERR-9`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, [b"a", b"b", b"c"])
     committed: list[Any] = []
@@ -323,7 +316,6 @@ def test_the_end_of_fetched_bytes_is_found_without_decoding() -> None:
 @pytest.mark.parametrize("how", ["named long ago", "gone"])
 @simulated
 async def test_any_number_of_partitions_leaves_a_replica_nearby_at_once(how: str) -> None:
-    """(`client/MOD-14`)"""
     many = 600
     cluster, [leader, follower], options = await started(many, nodes=2)
 

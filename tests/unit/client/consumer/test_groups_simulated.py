@@ -84,7 +84,6 @@ async def until(condition: Any, seconds: float = 120) -> None:
 
 
 def test_a_new_member_stops_only_the_partitions_that_move() -> None:
-    """(`client/MOD-17`)"""
 
     async def main(simulation: Simulation) -> None:
         start_broker(simulation)

@@ -66,7 +66,6 @@ async def started(protocol: str, **more: Any) -> tuple[ReadableCluster, Readable
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "by hand"])
 @simulated
 async def test_a_consumer_of_a_dead_cluster_is_left_in_time(protocol: str, how: str, ending: str) -> None:
-    """(`client/CON-11`, `client/GRP-23`)"""
     _, broker, options = await started(protocol)
     listener = Told()
     before = trio.current_time()
@@ -100,7 +99,6 @@ async def test_a_consumer_of_a_dead_cluster_is_left_in_time(protocol: str, how: 
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "by hand"])
 @simulated
 async def test_a_fetch_that_hangs_does_not_hold_up_leaving(protocol: str) -> None:
-    """(`client/CON-11`)"""
     cluster, broker, options = await started(protocol)
     broker.script(FetchRequest, *[SILENCE] * 10)
     async with triokafka.Consumer(**options) as consumer:
@@ -117,7 +115,7 @@ async def test_a_fetch_that_hangs_does_not_hold_up_leaving(protocol: str) -> Non
 
 @simulated
 async def test_a_consumer_that_is_left_while_it_joins_says_goodbye_under_the_name_that_it_was_given() -> None:
-    """Otherwise its group would wait for it (`client/GRP-23`, `client/MOD-19`)."""
+    """Otherwise its group would wait for it."""
     _, broker, options = await started("classic")
     broker.script(JoinGroupRequest, broker.join_group, SILENCE)
     async with triokafka.Consumer("t", **options) as consumer:
@@ -131,7 +129,7 @@ async def test_a_consumer_that_is_left_while_it_joins_says_goodbye_under_the_nam
 
 @simulated
 async def test_a_group_does_not_wait_for_one_that_went_while_it_joined() -> None:
-    """The coordinator holds its join, and reads nothing behind that (`client/GRP-5`, `client/GRP-23`)."""
+    """The coordinator holds its join, and reads nothing behind that."""
     simulation = current_simulation()
 
     async def process(world: SimulatedWorld) -> None:
@@ -165,7 +163,7 @@ async def test_a_group_does_not_wait_for_one_that_went_while_it_joined() -> None
 
 @simulated
 async def test_what_is_kept_in_a_cooperative_rebalance_is_committed_while_the_join_is_held() -> None:
-    """The group waits for its slowest member; those that go on reading do not (`client/MOD-17`, `client/OFF-4`)."""
+    """The group waits for its slowest member; those that go on reading do not."""
     cluster, broker, options = await started(
         "classic", partition_assignment_strategy=["cooperative-sticky"], enable_auto_commit=False
     )
@@ -195,7 +193,7 @@ async def test_what_is_kept_in_a_cooperative_rebalance_is_committed_while_the_jo
 
 @simulated
 async def test_an_instance_that_is_fenced_while_it_polls_hears_it_and_commits_nothing_more() -> None:
-    """Its partitions were lost; to leave is not its business either (`client/MOD-18`, `client/GRP-23`)."""
+    """Its partitions were lost; to leave is not its business either."""
     cluster, broker, options = await started("classic", group_instance_id="seat", auto_commit_interval_ms=500)
     listener = Told()
     async with triokafka.Consumer(**options, heartbeat_interval_ms=1_000) as consumer:

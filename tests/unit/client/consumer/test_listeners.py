@@ -53,7 +53,6 @@ class Told(triokafka.ConsumerRebalanceListener):
 
 @simulated
 async def test_without_a_group_a_listener_hears_of_all_that_comes_and_goes() -> None:
-    """(`client/SUB-16`)"""
     cluster, _, options = await started(t=1, u=1)
     listener = Told()
     async with triokafka.Consumer(**options) as consumer:
@@ -76,7 +75,6 @@ async def test_without_a_group_a_listener_hears_of_all_that_comes_and_goes() -> 
 
 @simulated
 async def test_without_a_group_a_cancelled_listener_is_called_again() -> None:
-    """(`client/SUB-16`, `client/TRI-6`)"""
     cluster, _, options = await started(t=2)
     cluster.write("t", 0, [b"0"])
     listener = Told(seconds=2)
@@ -104,7 +102,7 @@ async def test_without_a_group_a_cancelled_listener_is_called_again() -> None:
 @pytest.mark.parametrize("when", ["on_partitions_assigned", "on_partitions_revoked"])
 @simulated
 async def test_a_listener_may_end_its_own_subscription(group: str | None, when: str) -> None:
-    """Nothing is assigned afterwards, and another subscription begins anew (`client/SUB-16`, `client/GRP-5`)."""
+    """Nothing is assigned afterwards, and another subscription begins anew."""
     cluster, _, options = await started(t=1, u=1)
     cluster.write("t", 0, [b"0"])
     told: list[str] = []
@@ -146,7 +144,6 @@ async def test_a_listener_may_end_its_own_subscription(group: str | None, when: 
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
 async def test_a_listener_that_fails_stops_nobody(group: str | None, caplog: pytest.LogCaptureFixture) -> None:
-    """(`client/SUB-16`)"""
     cluster, _, options = await started(t=1)
     cluster.write("t", 0, [b"0"])
 
@@ -169,8 +166,7 @@ async def test_a_listener_that_fails_stops_nobody(group: str | None, caplog: pyt
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
 async def test_a_listener_that_asks_a_slow_database_says_where_to_begin(group: str | None) -> None:
-    """Meanwhile it is no error that nobody else knows, also when the listener is cancelled and called again
-    (`client/DEL-9`, `client/SUB-16`)."""
+    """Meanwhile it is no error that nobody else knows, also when the listener is cancelled and called again."""
     cluster, _, options = await started(t=2)
     for number in (0, 1):
         cluster.write("t", number, [b"0", b"1", b"2"])
@@ -193,7 +189,6 @@ async def test_a_listener_that_asks_a_slow_database_says_where_to_begin(group: s
 
 @simulated
 async def test_a_listener_that_does_not_say_where_to_begin_leaves_the_error_to_the_caller() -> None:
-    """(`client/FET-26`)"""
     _, _, options = await started(t=1)
     asked: list[type[Exception]] = []
 
@@ -214,7 +209,6 @@ async def test_a_listener_that_does_not_say_where_to_begin_leaves_the_error_to_t
 
 @simulated
 async def test_an_error_about_positions_that_were_sought_meanwhile_is_none() -> None:
-    """(`client/FET-26`, `client/MOD-15`)"""
     cluster, _, options = await started(t=1)
     cluster.write("t", 0, [b"0", b"1", b"2"])
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}) as consumer:
@@ -238,7 +232,6 @@ async def test_an_error_about_positions_that_were_sought_meanwhile_is_none() -> 
 @pytest.mark.parametrize("group", [None, "g"])
 @simulated
 async def test_polls_cancelled_anywhere_tell_the_listener_everything_in_order(group: str | None) -> None:
-    """(`client/TRI-6`, `client/SUB-16`)"""
     _, _, options = await started(t=1, u=1)
     listener = Told(seconds=0.01)
     async with triokafka.Consumer(**options, group_id=group) as consumer:

@@ -73,7 +73,6 @@ def test_what_may_be_committed_is_below_everything_unfinished(order: list[int], 
 
 @simulated
 async def test_partitions_go_side_by_side_and_each_in_order() -> None:
-    """(`client/MOD-28`)"""
     cluster, _, options = await started()
     handled: dict[int, list[int]] = defaultdict(list)
     done = trio.Event()
@@ -134,7 +133,6 @@ async def test_no_more_is_in_hand_than_may_be_and_the_member_stays_alive() -> No
 
 @simulated
 async def test_what_is_in_hand_is_finished_and_committed_before_partitions_go() -> None:
-    """(`client/SUB-16`)"""
     cluster, _, options = await started()
     told: list[tuple[str, int]] = []
     handled: set[tuple[int, int]] = set()
@@ -167,7 +165,7 @@ async def test_what_is_in_hand_is_finished_and_committed_before_partitions_go() 
 
 @simulated
 async def test_what_nobody_has_begun_with_is_left_to_the_next_owner() -> None:
-    """The group waits no longer than for the records whose handling has begun (`client/SUB-16`)."""
+    """The group waits no longer than for the records whose handling has begun."""
     cluster, _, options = await started()
     handled: set[tuple[int, int]] = set()
 

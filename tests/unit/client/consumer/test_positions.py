@@ -38,7 +38,7 @@ async def next_of(consumer: Consumer, seconds: float) -> list[TopicPartition]:
 
 @simulated
 async def test_a_partition_without_a_leader_does_not_keep_others_from_being_read() -> None:
-    """As of a data directory that is offline; it is read, too, once it has a leader (`client/FET-25`)."""
+    """As of a data directory that is offline; it is read, too, once it has a leader."""
     cluster, options = await started()
     cluster.move("t", 1, -1)
     async with triokafka.Consumer(**options) as consumer:
@@ -50,7 +50,7 @@ async def test_a_partition_without_a_leader_does_not_keep_others_from_being_read
 
 @simulated
 async def test_a_broker_that_is_silent_does_not_keep_partitions_of_others_from_being_read() -> None:
-    """Each leader's answer counts when it comes (`client/FET-25`)."""
+    """Each leader's answer counts when it comes."""
     cluster, options = await started(nodes=2)
     cluster.move("t", 1, 2)
     cluster.brokers[2].script(ListOffsetsRequest, lambda request: trio.sleep_forever())
@@ -61,7 +61,7 @@ async def test_a_broker_that_is_silent_does_not_keep_partitions_of_others_from_b
 
 @simulated
 async def test_a_topic_that_is_not_there_does_not_keep_others_from_being_read() -> None:
-    """Also where the others were known before (`client/FET-25`)."""
+    """Also where the others were known before."""
     _, options = await started()
     async with triokafka.Consumer(**options) as consumer:
         await consumer.partitions_for_topic("t")

@@ -60,7 +60,6 @@ async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 @simulated
 async def test_one_fetch_per_broker_at_a_time_for_all_its_partitions_with_the_options_limits() -> None:
-    """(`client/FET-2`, `client/FET-3`, `client/FET-6`, `client/FET-7`, `client/CON-7`, `broker-log/O02`)"""
     cluster, broker, options = await started(2)
     under_way = most = 0
 
@@ -93,7 +92,6 @@ async def test_one_fetch_per_broker_at_a_time_for_all_its_partitions_with_the_op
 
 @simulated
 async def test_what_one_call_leaves_the_next_hands_out_at_once_and_without_asking_again() -> None:
-    """(`client/FET-9`, `client/FET-10`, `client/FET-12`, `client/POLL-6`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options, max_poll_records=4) as consumer:
@@ -110,7 +108,6 @@ async def test_what_one_call_leaves_the_next_hands_out_at_once_and_without_askin
 
 @simulated
 async def test_what_was_fetched_of_a_partition_that_is_not_assigned_any_more_is_dropped() -> None:
-    """(`client/FET-14`, `client/SUB-6`, `client/SUB-7`)"""
     cluster, _, options = await started(2)
     cluster.write("t", 0, numbers(0, 5))
     cluster.write("t", 1, numbers(5, 8))
@@ -131,7 +128,6 @@ async def test_what_was_fetched_of_a_partition_that_is_not_assigned_any_more_is_
 
 @simulated
 async def test_a_seek_into_the_middle_of_a_batch_begins_there() -> None:
-    """(`client/FET-16`, `client/FET-28`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
@@ -144,7 +140,6 @@ async def test_a_seek_into_the_middle_of_a_batch_begins_there() -> None:
 
 @simulated
 async def test_a_record_that_old_brokers_cut_off_is_named_with_the_limit() -> None:
-    """(`client/FET-22`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, [b"x" * 5_000])
 
@@ -167,7 +162,6 @@ async def test_a_record_that_old_brokers_cut_off_is_named_with_the_limit() -> No
 
 @simulated
 async def test_latest_begins_behind_what_was_there_when_the_position_was_looked_up() -> None:
-    """(`client/FET-29`, `client/SUB-15`, `client/FET-26`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     async with triokafka.Consumer(**{**options, "auto_offset_reset": "latest"}) as consumer:
@@ -179,7 +173,6 @@ async def test_latest_begins_behind_what_was_there_when_the_position_was_looked_
 
 @simulated
 async def test_lookups_wait_for_a_leader_and_go_to_all_leaders_at_once() -> None:
-    """(`client/FET-27`, `client/OFF-17`, `client/TRI-7`)"""
     cluster, broker, options = await started(2, nodes=2)
     cluster.leaders[T0], cluster.leaders[T1] = -1, 2
     cluster.write("t", 0, numbers(0, 5))
@@ -200,7 +193,6 @@ async def test_lookups_wait_for_a_leader_and_go_to_all_leaders_at_once() -> None
 
 @simulated
 async def test_topics_are_asked_for_without_making_them() -> None:
-    """(`client/FET-30`, `client/CON-13`)"""
     _, broker, options = await started(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
@@ -227,7 +219,6 @@ def topics_said(broker: ReadableBroker, code: int) -> Any:
 
 @simulated
 async def test_topics_are_asked_for_again_while_a_broker_cannot_tell() -> None:
-    """(`client/FET-30`, `client/CON-13`)"""
     _, broker, options = await started(2)
     async with triokafka.Consumer(**options) as consumer:
         assert await consumer.partitions_for_topic("t") == [0, 1]
@@ -243,7 +234,6 @@ async def test_topics_are_asked_for_again_while_a_broker_cannot_tell() -> None:
 
 @simulated
 async def test_topics_that_cannot_be_told_of_are_an_error_at_once() -> None:
-    """(`client/FET-30`, `client/CON-13`)"""
     _, broker, options = await started(2)
     async with triokafka.Consumer(**options) as consumer:
         for error in (InvalidTopicError, TopicAuthorizationFailedError):
@@ -257,7 +247,7 @@ async def test_topics_that_cannot_be_told_of_are_an_error_at_once() -> None:
 @simulated
 @pytest.mark.parametrize("lost", ["silent", "gone", "says so"])
 async def test_topics_that_nobody_tells_of_in_time_are_a_timeout_as_every_other_lookup(lost: str) -> None:
-    """With what was tried last (`client/FET-30`, `client/CON-13`)."""
+    """With what was tried last."""
     _, broker, options = await started(2)
     async with triokafka.Consumer(**options, default_api_timeout_ms=4_000) as consumer:
         assert await consumer.topics() == {"t": [0, 1]}
@@ -289,7 +279,6 @@ async def test_topics_that_nobody_tells_of_in_time_are_a_timeout_as_every_other_
 
 @simulated
 async def test_the_next_offset_to_read_is_what_is_committed_with_text_and_epoch() -> None:
-    """(`client/OFF-1`, `client/OFF-3`, `client/OFF-11`, `client/OFF-15`, `client/OFF-19`, `client/CNC-17`)"""
     cluster, broker, options = await started()
     cluster.leader_epochs[T0] = 3
     cluster.write("t", 0, numbers(0, 5))
@@ -314,7 +303,6 @@ async def test_the_next_offset_to_read_is_what_is_committed_with_text_and_epoch(
 
 @simulated
 async def test_a_lookup_of_committed_offsets_waits_for_a_coordinator_that_loads() -> None:
-    """(`client/OFF-16`, `client/OFF-18`, `client/SUB-14`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     cluster.committed[T0] = 3
@@ -335,7 +323,7 @@ async def test_a_lookup_of_committed_offsets_waits_for_a_coordinator_that_loads(
 
 @simulated
 async def test_the_coordinator_has_a_connection_of_its_own() -> None:
-    """Heartbeats do not stand in line behind a fetch that is held (`client/GRP-8`, `client/HB-7`, `client/CNC-5`)."""
+    """Heartbeats do not stand in line behind a fetch that is held."""
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options, group_id="g", fetch_max_wait_ms=20_000) as consumer:
         before = trio.current_time()
@@ -347,7 +335,6 @@ async def test_the_coordinator_has_a_connection_of_its_own() -> None:
 
 @simulated
 async def test_no_second_heartbeat_while_one_is_unanswered() -> None:
-    """(`client/HB-7`, `client/HB-10`)"""
     _, broker, options = await started()
     options["connections_max_silence_ms"] = -1  # the connection is not given up before the answer comes
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -368,7 +355,6 @@ async def test_no_second_heartbeat_while_one_is_unanswered() -> None:
 @pytest.mark.parametrize(("code", "error"), [(30, GroupAuthorizationFailedError), (-1, triokafka.KafkaError)])
 @simulated
 async def test_a_heartbeat_that_is_refused_for_good_reaches_the_caller(code: int, error: type[Exception]) -> None:
-    """(`client/HB-15`, `client/HB-16`)"""
     _, broker, options = await started()
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         await consumer.poll(timeout_ms=1_000)
@@ -379,7 +365,6 @@ async def test_a_heartbeat_that_is_refused_for_good_reaches_the_caller(code: int
 
 @simulated
 async def test_one_join_at_a_time_however_often_one_asks_and_however_long_it_is_held() -> None:
-    """(`client/GRP-12`, `client/GRP-14`, `client/CO-1`, `client/CO-3`, `client/CON-12`, `client/CNC-22`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     joins = 0
@@ -402,7 +387,6 @@ async def test_one_join_at_a_time_however_often_one_asks_and_however_long_it_is_
 
 @simulated
 async def test_a_leader_that_finds_partitions_added_during_the_rebalance_joins_once_more_and_revokes_once() -> None:
-    """(`client/GRP-20`, `client/CO-5`, `client/CO-6`, `client/SUB-12`, `client/SUB-13`)"""
     cluster, broker, options = await started()
     told: list[tuple[str, int]] = []
 
@@ -429,7 +413,7 @@ async def test_a_leader_that_finds_partitions_added_during_the_rebalance_joins_o
 @pytest.mark.parametrize("where", ["join", "sync"])
 @simulated
 async def test_a_cooperative_member_that_is_put_out_while_it_rejoins_has_lost_its_partitions(where: str) -> None:
-    """Else it would commit as a new member what another has passed meanwhile (`client/MOD-17`, `client/OFF-14`)."""
+    """Else it would commit as a new member what another has passed meanwhile."""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 5))
     told: list[tuple[str, int]] = []
@@ -464,7 +448,6 @@ async def test_a_cooperative_member_that_is_put_out_while_it_rejoins_has_lost_it
 
 @simulated
 async def test_a_coordinator_is_looked_for_until_it_is_found() -> None:
-    """(`client/GRP-6`, `client/GRP-7`, `client/CO-10`, `client/CO-11`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     broker.script(FindCoordinatorRequest, *[CLOSE] * 5)
@@ -481,7 +464,6 @@ async def test_a_coordinator_is_looked_for_until_it_is_found() -> None:
 
 @simulated
 async def test_auto_commit_goes_on_while_records_are_always_there_and_counts_from_the_join() -> None:
-    """(`client/POLL-7`, `client/CO-9`, `client/OFF-8`, `client/CNC-14`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 400))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:

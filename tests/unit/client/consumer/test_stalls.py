@@ -52,7 +52,6 @@ def keep_writing(cluster: ReadableCluster, partition: TopicPartition) -> None:
 @pytest.mark.parametrize("flowing", [False, True])
 @simulated
 async def test_a_dead_coordinator_surfaces_whether_or_not_records_flow(flowing: bool) -> None:
-    """(`client/HB-5`, `client/HB-9`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, [b"first"])
     async with triokafka.Consumer(
@@ -79,7 +78,6 @@ async def test_a_dead_coordinator_surfaces_whether_or_not_records_flow(flowing: 
 
 @simulated
 async def test_a_partition_without_a_leader_surfaces_while_the_others_are_read() -> None:
-    """(`client/FET-5`)"""
     cluster, _, options = await started(2)
     async with triokafka.Consumer(**options) as consumer:
         consumer.assign([T0, T1])
@@ -101,7 +99,6 @@ async def test_a_partition_without_a_leader_surfaces_while_the_others_are_read()
 
 @simulated
 async def test_a_fetch_that_makes_no_progress_surfaces_with_the_offset() -> None:
-    """(`client/FET-20`)"""
     cluster, broker, options = await started(2)
     cluster.write("t", 0, [b"0"])
     cluster.write("t", 1, [b"1"])

@@ -18,7 +18,6 @@ def assigned(*partitions: TopicPartition) -> SubscriptionState:
 
 
 def test_one_mode_excludes_the_others_until_unsubscribed() -> None:
-    """(`client/SUB-1`, `client/SUB-2`)"""
     state = SubscriptionState()
     assert state.subscribe(["t"])
     assert not state.subscribe(["t"])
@@ -34,13 +33,11 @@ def test_one_mode_excludes_the_others_until_unsubscribed() -> None:
 
 
 def test_no_topics_is_an_error_at_this_level() -> None:
-    """(`client/SUB-3`)"""
     with pytest.raises(ValueError, match="at least one topic"):
         SubscriptionState().subscribe([])
 
 
 def test_a_new_subscription_keeps_the_assignment_until_the_group_changes_it() -> None:
-    """(`client/SUB-4`, `client/MOD-21`)"""
     state = SubscriptionState()
     state.subscribe(["t"])
     state.assign_from_group([T0, T1], keep=False)
@@ -49,7 +46,6 @@ def test_a_new_subscription_keeps_the_assignment_until_the_group_changes_it() ->
 
 
 def test_patterns_match_whole_names_and_pass_over_internal_topics() -> None:
-    """(`client/SUB-5`, `client/CO-8`)"""
     state = SubscriptionState()
     state.subscribe_pattern("t.*|__.*")
     assert state.match(["t1", "at1", "__consumer_offsets", "__mine"])
@@ -62,7 +58,6 @@ def test_patterns_match_whole_names_and_pass_over_internal_topics() -> None:
 
 
 def test_assigning_by_hand_keeps_the_state_of_partitions_in_both() -> None:
-    """(`client/SUB-6`)"""
     state = assigned(T0, T1)
     state.seek(T0, 5)
     state.seek(T1, 7)
@@ -72,7 +67,6 @@ def test_assigning_by_hand_keeps_the_state_of_partitions_in_both() -> None:
 
 
 def test_an_eager_assignment_starts_blank_and_a_cooperative_one_keeps() -> None:
-    """(`client/SUB-10`, `client/GRP-21`)"""
     state = SubscriptionState()
     state.subscribe(["t"])
     state.assign_from_group([T0], keep=False)
@@ -85,7 +79,6 @@ def test_an_eager_assignment_starts_blank_and_a_cooperative_one_keeps() -> None:
 
 
 def test_the_group_cannot_assign_what_was_not_subscribed() -> None:
-    """(`client/SUB-10`)"""
     state = SubscriptionState()
     state.subscribe(["t"])
     state.assign_from_group([T0], keep=False)
@@ -95,7 +88,6 @@ def test_the_group_cannot_assign_what_was_not_subscribed() -> None:
 
 
 def test_a_reset_takes_the_position_and_a_seek_ends_the_reset() -> None:
-    """(`client/SUB-8`, `client/SUB-9`)"""
     state = assigned(T0)
     assert state.without_position() == [(T0, state.state(T0).version)]
     assert not state.state(T0).fetchable
@@ -110,7 +102,6 @@ def test_a_reset_takes_the_position_and_a_seek_ends_the_reset() -> None:
 
 
 def test_a_lookup_that_was_overtaken_changes_nothing() -> None:
-    """(`client/FET-26`)"""
     state = assigned(T0)
     state.request_reset(T0, LATEST)
     [(_, version, _)] = state.awaiting_reset()
@@ -122,7 +113,6 @@ def test_a_lookup_that_was_overtaken_changes_nothing() -> None:
 
 
 def test_what_is_in_hand_is_consumed_but_not_finished() -> None:
-    """(`client/SUB-17`, `client/OFF-9`)"""
     state = assigned(T0, T1)
     state.seek(T0, 0)
     state.hand_out(T0, 10, 4)
@@ -134,7 +124,6 @@ def test_what_is_in_hand_is_consumed_but_not_finished() -> None:
 
 
 def test_pausing_needs_all_partitions_to_be_assigned() -> None:
-    """(`client/CON-10`)"""
     state = assigned(T0)
     state.seek(T0, 0)
     with pytest.raises(IllegalStateError, match="t-1"):
@@ -147,7 +136,6 @@ def test_pausing_needs_all_partitions_to_be_assigned() -> None:
 
 
 def test_a_newer_leader_epoch_asks_for_validation_once() -> None:
-    """(`client/MOD-15`)"""
     state = assigned(T0)
     state.seek(T0, 5, 2)
     state.check_epochs(lambda _: 2)
@@ -162,7 +150,7 @@ def test_a_newer_leader_epoch_asks_for_validation_once() -> None:
 
 
 def test_of_an_epoch_that_was_cut_off_whole_nothing_is_the_same() -> None:
-    """Where it began is known as far as it was seen to begin (`client/MOD-15`)."""
+    """Where it began is known as far as it was seen to begin."""
     state = assigned(T0)
     state.seek(T0, 0)
     state.hand_out(T0, 4, 1)
@@ -177,7 +165,6 @@ def test_of_an_epoch_that_was_cut_off_whole_nothing_is_the_same() -> None:
 
 
 def test_what_is_taken_back_takes_back_its_epoch() -> None:
-    """(`client/MOD-15`)"""
     state = assigned(T0)
     state.seek(T0, 0, 1)
     state.hand_out(T0, 4, 1)
@@ -193,7 +180,6 @@ def test_what_is_taken_back_takes_back_its_epoch() -> None:
 
 
 def test_only_what_came_of_a_former_leader_is_fetched_again_and_the_position_stays() -> None:
-    """(`client/MOD-15`)"""
     state = assigned(T0, T1)
     for partition, epoch in ((T0, 1), (T1, 2)):
         state.seek(partition, 5)

@@ -92,8 +92,7 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("seen", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_topic_that_was_made_again_is_read_from_its_beginning(kind: str, seen: bool, pattern: bool) -> None:
-    """Whether or not the consumer has seen that it was gone; a position in the former one means nothing in it
-    (`client/SUB-5`, `client/CO-4`)."""
+    """Whether or not the consumer has seen that it was gone; a position in the former one means nothing in it."""
 
     @with_topics
     async def run(topics: Topics, options: dict[str, Any]) -> None:

@@ -51,7 +51,6 @@ async def take(consumer: triokafka.Consumer, count: int) -> None:
 
 @simulated
 async def test_hooks_hear_of_rebalances_heartbeats_fetches_and_commits() -> None:
-    """(`client/GRP-5`, `client/HB-8`, `client/MOD-27`)"""
     cluster = ReadableCluster(t=1)
     broker, options = await started(cluster)
     assert isinstance(broker, ReadableBroker)
@@ -94,7 +93,6 @@ async def test_hooks_hear_of_rebalances_heartbeats_fetches_and_commits() -> None
 
 @simulated
 async def test_hooks_hear_of_what_goes_and_of_what_is_lost_under_the_consumer_protocol() -> None:
-    """(`client/MOD-17`, `client/MOD-20`)"""
     cluster = GroupCluster(t=2)
     broker, options = await started(cluster)
     assert isinstance(broker, GroupBroker)
@@ -147,7 +145,6 @@ async def test_heartbeats_that_fail_are_told_with_their_error() -> None:
 
 @simulated
 async def test_health_and_metrics_show_lag_lead_and_ages() -> None:
-    """(`client/MOD-27`)"""
     cluster = ReadableCluster(t=2)
     _, options = await started(cluster)
     cluster.write("t", 0, [b"%d" % number for number in range(10)])
@@ -175,7 +172,6 @@ async def test_health_and_metrics_show_lag_lead_and_ages() -> None:
 
 @simulated
 async def test_health_says_why_no_broker_can_be_reached_until_one_answers() -> None:
-    """(`client/MOD-27`)"""
     broker, options = await started(ReadableCluster(t=1))
     port = broker.stop()
     async with triokafka.Consumer("t", **options) as consumer:

@@ -69,7 +69,6 @@ class Bench:
 
 
 def test_open_batch_is_ready_after_linger_and_says_when() -> None:
-    """(`client/ACC-9`, `client/ACC-12`, `client/ACC-19`, `client/BAT-1`)"""
     bench = Bench()
     bench.batch(now=10.0)
     ready = bench.accumulator.ready(bench.cluster, 10.4)
@@ -79,7 +78,6 @@ def test_open_batch_is_ready_after_linger_and_says_when() -> None:
 
 
 def test_closed_batch_and_a_second_batch_make_the_partition_ready() -> None:
-    """(`client/ACC-11`)"""
     bench = Bench()
     bench.batch()
     assert bench.ready(0.0) == []
@@ -88,7 +86,6 @@ def test_closed_batch_and_a_second_batch_make_the_partition_ready() -> None:
 
 
 def test_batch_filled_to_the_limit_is_ready() -> None:
-    """(`client/MEM-4`)"""
     bench = Bench()
     batch = bench.batch()
     while batch.append(0, None, b"y") >= 0:
@@ -99,7 +96,6 @@ def test_batch_filled_to_the_limit_is_ready() -> None:
 
 
 def test_flush_closing_and_waiters_make_everything_ready() -> None:
-    """(`client/ACC-13`, `client/ACC-14`, `client/ACC-15`)"""
     bench = Bench()
     bench.batch()
     assert bench.ready(0.0) == []
@@ -114,7 +110,6 @@ def test_flush_closing_and_waiters_make_everything_ready() -> None:
 
 
 def test_back_off_vetoes_also_flush_and_close() -> None:
-    """(`client/ACC-16`)"""
     bench = Bench()
     batch = bench.batch()
     bench.drain(1.0)
@@ -129,7 +124,6 @@ def test_back_off_vetoes_also_flush_and_close() -> None:
 
 
 def test_later_batches_wait_behind_a_head_that_backs_off() -> None:
-    """(`client/ACC-10`, `client/SND-15`)"""
     bench = Bench()
     first = bench.batch()
     bench.drain(1.0)
@@ -141,7 +135,6 @@ def test_later_batches_wait_behind_a_head_that_backs_off() -> None:
 
 
 def test_muted_partition_is_neither_ready_nor_drained() -> None:
-    """(`client/ACC-17`, `client/SND-6`)"""
     bench = Bench([1, 1], one_in_flight=True)
     first = bench.batch(0)
     bench.drain(1.0)
@@ -157,7 +150,6 @@ def test_muted_partition_is_neither_ready_nor_drained() -> None:
 
 
 def test_muted_partition_does_not_ride_along() -> None:
-    """(`client/ACC-17`, `client/SND-6`)"""
     bench = Bench([1, 1], one_in_flight=True)
     bench.batch(0)
     bench.drain(1.0)
@@ -167,7 +159,6 @@ def test_muted_partition_does_not_ride_along() -> None:
 
 
 def test_batch_that_backs_off_does_not_ride_along() -> None:
-    """(`client/ACC-16`)"""
     bench = Bench([1, 1])
     refused = bench.batch(0)
     bench.drain(1.0)
@@ -179,7 +170,7 @@ def test_batch_that_backs_off_does_not_ride_along() -> None:
 
 
 def test_next_look_is_when_the_first_of_all_waits_ends() -> None:
-    """Lingering or backing off (`client/ACC-19`)."""
+    """Lingering or backing off."""
     bench = Bench([1, 2, 3])
     refused = bench.batch(0)
     bench.drain(1.0)
@@ -190,7 +181,6 @@ def test_next_look_is_when_the_first_of_all_waits_ends() -> None:
 
 
 def test_unknown_leader_is_reported_only_while_records_wait_for_it() -> None:
-    """(`client/ACC-18`)"""
     bench = Bench([-1])
     assert not bench.accumulator.ready(bench.cluster, 0.0).leaderless
     bench.batch()
@@ -198,7 +188,6 @@ def test_unknown_leader_is_reported_only_while_records_wait_for_it() -> None:
 
 
 def test_lingering_batches_ride_along() -> None:
-    """(`client/ACC-20`, `client/ACC-21`)"""
     bench = Bench([1, 1, 2])
     full = bench.batch(0)
     bench.close(0)
@@ -210,14 +199,12 @@ def test_lingering_batches_ride_along() -> None:
 
 
 def test_drain_takes_one_batch_per_partition_in_order() -> None:
-    """(`client/ACC-8`, `client/ACC-22`, `client/ACC-1`)"""
     bench = Bench()
     batches = [bench.batch() for _ in range(3)]
     assert [bench.drain(0.0)[1] for _ in range(3)] == [[batch] for batch in batches]
 
 
 def test_request_size_is_capped_but_one_batch_always_goes() -> None:
-    """(`client/ACC-23`)"""
     bench = Bench([1, 1, 1], max_request_size=250)
     batches = [bench.batch(p, size=80) for p in range(3)]
     assert bench.drain(5.0) == {1: batches[:1]}
@@ -227,7 +214,6 @@ def test_request_size_is_capped_but_one_batch_always_goes() -> None:
 
 
 def test_next_round_goes_on_where_the_cap_cut() -> None:
-    """(`client/ACC-24`)"""
     bench = Bench([1, 1, 1], max_request_size=250)
     for p in range(3):
         for _ in range(3):
@@ -237,7 +223,6 @@ def test_next_round_goes_on_where_the_cap_cut() -> None:
 
 
 def test_rotation_is_kept_per_node() -> None:
-    """(`client/ACC-24`)"""
     bench = Bench([1, 1, 2, 2], max_request_size=250)
     for p in range(4):
         for _ in range(2):
@@ -251,7 +236,6 @@ def test_rotation_is_kept_per_node() -> None:
 
 
 def test_drained_batch_is_closed_and_retried_with_the_same_bytes() -> None:
-    """(`client/ACC-26`)"""
     bench = Bench(idempotent=True)
     batch = bench.batch()
     bench.drain(2.0)
@@ -265,7 +249,7 @@ def test_drained_batch_is_closed_and_retried_with_the_same_bytes() -> None:
 
 
 def test_retried_batches_go_back_to_their_places() -> None:
-    """Whatever the order of the answers (`client/ACC-25`, `client/NET-23`)."""
+    """Whatever the order of the answers."""
     bench = Bench()
     batches = [bench.batch() for _ in range(5)]
     for _ in range(4):
@@ -276,7 +260,6 @@ def test_retried_batches_go_back_to_their_places() -> None:
 
 
 def test_memory_is_held_until_the_batch_is_settled() -> None:
-    """(`client/ACC-27`, `client/ACC-28`)"""
     bench = Bench()
     batch = bench.batch()
     pool = bench.accumulator.pool
@@ -304,7 +287,7 @@ _bytes = st.none() | st.binary(max_size=70)
 def test_no_record_takes_more_than_its_bound(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], timestamps: tuple[int, int]
 ) -> None:
-    """Who has borrowed memory for it can rely on that (`client/ACC-5`, `client/MEM-3`)."""
+    """Who has borrowed memory for it can rely on that."""
     builder = BatchBuilder(1 << 20)
     builder.append(timestamps[0], None, None)
     before = builder.size
@@ -313,7 +296,7 @@ def test_no_record_takes_more_than_its_bound(
 
 
 def test_settled_batch_keeps_nothing_of_its_memory() -> None:
-    """Deliveries may be kept for long (`client/ACC-28`)."""
+    """Deliveries may be kept for long."""
     bench = Bench()
     batch = bench.batch()
     assert batch.builder is not None
@@ -327,7 +310,6 @@ def test_settled_batch_keeps_nothing_of_its_memory() -> None:
 
 
 def test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay() -> None:
-    """(`client/ACC-29`, `client/ERR-10`)"""
     bench = Bench([1, 1])
     old = [bench.batch(0, now=0.0), bench.batch(1, now=1.0), bench.batch(0, now=2.0)]
     young = bench.batch(0, now=50.0)
@@ -340,7 +322,7 @@ def test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay()
 
 
 def test_expiry_stops_at_the_first_batch_that_is_young() -> None:
-    """So that failures come in the order of the records, whatever a clock did (`client/ACC-29`)."""
+    """So that failures come in the order of the records, whatever a clock did."""
     bench = Bench()
     young = bench.batch(0, now=50.0)
     bench.batch(0, now=0.0)
@@ -349,7 +331,6 @@ def test_expiry_stops_at_the_first_batch_that_is_young() -> None:
 
 
 def test_pieces_of_a_split_batch_take_its_place_its_age_and_its_memory() -> None:
-    """(`client/MOD-5` in place of `client/ACC-30`, `client/ACC-29`, `client/BUF-5`)"""
     bench = Bench(idempotent=True)
     accumulator = bench.accumulator
     whole = bench.batch(size=20)
@@ -372,7 +353,6 @@ def test_pieces_of_a_split_batch_take_its_place_its_age_and_its_memory() -> None
 
 
 def test_batch_that_cannot_be_made_gives_its_memory_back() -> None:
-    """(`client/ACC-4`)"""
     bench = Bench()
     accumulator = bench.accumulator
     bench.batch()
@@ -401,7 +381,7 @@ def test_batch_without_records_is_dropped_when_it_would_be_sent() -> None:
 
 
 def test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer() -> None:
-    """Its bytes may still be on their way to the socket (`client/MOD-4`)."""
+    """Its bytes may still be on their way to the socket."""
     bench = Bench()
     batch = bench.batch()
     bench.drain(2.0)
@@ -414,7 +394,6 @@ def test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer() -> N
 
 
 def test_abort_fails_everything_once() -> None:
-    """(`client/PRD-19`)"""
     bench = Bench([1, 1])
     on_wire = bench.batch(0)
     bench.drain(5.0)
@@ -428,7 +407,6 @@ def test_abort_fails_everything_once() -> None:
 
 
 def test_unanswered_first_batch_holds_back_retries_of_later_ones() -> None:
-    """(`client/MOD-2`)"""
     bench = Bench(idempotent=True)
     first, second = bench.batch(), bench.batch()
     bench.drain(2.0)
@@ -459,8 +437,8 @@ def test_what_follows_a_batch_at_once_is_what_the_next_look_would_find() -> None
 
 @pytest.mark.parametrize("settings", [{"one_in_flight": True}, {"compression_type": "gzip"}, {"idempotent": True}, {}])
 def test_what_may_not_go_at_once_does_not_follow(settings: dict[str, Any]) -> None:
-    """Muted (`client/ACC-17`), still to be compressed, behind the first one of a producer that the broker does not know
-    yet (`client/MOD-2`), or backing off (`client/ACC-16`)."""
+    """Muted, still to be compressed, behind the first one of a producer that the broker does not know
+    yet, or backing off."""
     bench = Bench(**settings)
     first, second, _ = bench.batch(), bench.batch(), bench.batch()
     bench.drain(2.0)
@@ -476,7 +454,6 @@ def test_what_may_not_go_at_once_does_not_follow(settings: dict[str, Any]) -> No
 
 
 def test_a_batch_does_not_overtake_those_of_other_partitions() -> None:
-    """(`client/ACC-24`)"""
     bench = Bench([1, 1])
     first, second, _ = bench.batch(0), bench.batch(0), bench.batch(0)
     other = bench.batch(1)

@@ -66,7 +66,7 @@ class Desk:
 
 @pytest.mark.parametrize(("acks", "again"), [(0, False), (1, True), (-1, True)])
 def test_unanswered_batch_is_sent_again_unless_nobody_would_know_it_for_a_repeat(acks: int, again: bool) -> None:
-    """With ``acks=0`` a gap is allowed, a repeat is not (`client/SND-7`, `client/SND-9`)."""
+    """With ``acks=0`` a gap is allowed, a repeat is not."""
     desk = Desk(acks=acks)
     batch = desk.sent()
     desk.handler.unanswered([batch], KafkaConnectionError("cut"), 10.0)
@@ -77,7 +77,6 @@ def test_unanswered_batch_is_sent_again_unless_nobody_would_know_it_for_a_repeat
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_unsent_batch_is_queued_again_as_if_nothing_had_been(acks: int) -> None:
-    """(`client/SND-10`)"""
     desk = Desk(acks=acks, retries=0)
     batch = desk.sent()
     desk.handler.unsent([batch], KafkaConnectionError("just ended"), 10.0)
@@ -87,7 +86,6 @@ def test_unsent_batch_is_queued_again_as_if_nothing_had_been(acks: int) -> None:
 
 
 def test_partition_that_the_answer_leaves_out_is_tried_again() -> None:
-    """(`client/SND-8`)"""
     desk = Desk()
     batch = desk.sent()
     desk.handler.answered([batch], {}, 10.0)
@@ -96,7 +94,7 @@ def test_partition_that_the_answer_leaves_out_is_tried_again() -> None:
 
 @pytest.mark.parametrize("code", sorted(code for code in ERRORS if code))
 def test_every_error_code_ends_or_queues_its_batch_and_gives_back_what_it_should(code: int) -> None:
-    """Also those that no broker should ever answer with (`client/SND-10`, `client/SND-11`)."""
+    """Also those that no broker should ever answer with."""
     desk = Desk(idempotent=True)
     batch = desk.sent()
     desk.refuse(batch, code)
@@ -120,7 +118,7 @@ def test_every_error_code_ends_or_queues_its_batch_and_gives_back_what_it_should
 def test_fate_of_a_refused_batch_is_known_only_if_nothing_else_can_have_written_it(
     code: int, attempts: int, known: bool
 ) -> None:
-    """Else what was sent behind it is not numbered anew before it is answered (`client/MOD-2`)."""
+    """Else what was sent behind it is not numbered anew before it is answered."""
     desk = Desk(idempotent=True)
     queue = desk.bench.accumulator.queue(TopicPartition("t", 0))
     batch = desk.sent()
@@ -132,7 +130,7 @@ def test_fate_of_a_refused_batch_is_known_only_if_nothing_else_can_have_written_
 
 
 def test_duplicate_is_success_without_an_offset() -> None:
-    """The broker has it, and forgot where (`client/MOD-2`)."""
+    """The broker has it, and forgot where."""
     desk = Desk(idempotent=True)
     batch = desk.sent()
     desk.refuse(batch, 46)

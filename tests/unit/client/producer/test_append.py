@@ -145,7 +145,6 @@ def test_both_twins_take_and_leave_the_same_records(records: list[Any]) -> None:
 
 @both
 def test_record_goes_to_its_partition_the_one_of_its_key_or_the_sticky_one(module: ModuleType) -> None:
-    """(`client/PART-2`)"""
     way = Way(module)
     assert way.append("orders", b"v", partition=1) is not None
     assert way.counts() == [0, 1, 0]
@@ -159,7 +158,7 @@ def test_record_goes_to_its_partition_the_one_of_its_key_or_the_sticky_one(modul
 
 @both
 def test_record_without_room_goes_into_the_batch_that_is_begun_for_it(module: ModuleType) -> None:
-    """Of its own partition, or of the sticky one of the moment (`client/ACC-6`, `client/MOD-6`)."""
+    """Of its own partition, or of the sticky one of the moment."""
     way = Way(module)
     full, other = way.ends[0], way.ends[1]
     way.following = other
@@ -241,7 +240,6 @@ def test_nothing_goes_the_short_way_without_an_open_batch_or_when_it_is_disabled
 
 @both
 def test_closed_batch_takes_no_more_records(module: ModuleType) -> None:
-    """(`client/ACC-6`)"""
     way = Way(module)
     way.append("orders", b"v", partition=0)
     way.ends[0].open.close()
@@ -377,7 +375,7 @@ async def test_send_takes_the_short_way_where_it_can_and_else_the_long_one(modul
 
 @both
 async def test_delivery_callbacks_are_told_of_what_went_the_short_way(module: ModuleType) -> None:
-    """Each once, in the order of the records (`client/PRD-8`, `client/PRD-9`)."""
+    """Each once, in the order of the records."""
     way = Way(module)
     bound = module.BoundWay(way.way, way.ends[1])
     told: list[tuple[str, int]] = []

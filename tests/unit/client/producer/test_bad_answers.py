@@ -123,8 +123,7 @@ def changed(s: Setup, change: Change, *, append: bool) -> Callable[[ProduceReque
 async def test_answer_that_says_nothing_sure_about_a_partition_is_none(
     change: Change, idempotent: bool, append: bool
 ) -> None:
-    """The batch is sent again: with idempotence there is one, without it there may be two, never none
-    (`client/SND-7`)."""
+    """The batch is sent again: with idempotence there is one, without it there may be two, never none."""
     async with scripted() as s:
         async with s.producer(enable_idempotence=idempotent, linger_ms=0) as producer:
             s.broker.script(ProduceRequest, changed(s, change, append=append))
@@ -144,7 +143,6 @@ async def test_answer_that_says_nothing_sure_about_a_partition_is_none(
 @pytest.mark.parametrize("change", [_add_partitions, _add_topics])
 @simulated
 async def test_what_nobody_asked_for_is_left_aside(change: Change) -> None:
-    """(`client/SND-8`)"""
     async with scripted(orders=2, other=1) as s, s.producer(linger_ms=20) as producer:
         await producer.partitions_for("other")
         s.broker.script(ProduceRequest, changed(s, change, append=True))
@@ -157,7 +155,6 @@ async def test_what_nobody_asked_for_is_left_aside(change: Change) -> None:
 @pytest.mark.parametrize(("code", "error"), [(999, UnknownError), (-1, UnknownError), (-32768, UnknownError)])
 @simulated
 async def test_unknown_error_code_is_an_error_that_names_it(code: int, error: type[BrokerResponseError]) -> None:
-    """(`client/SND-10`)"""
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(code))
         with pytest.raises(error, match="orders-0 were refused" + (f".*{code}" if code != -1 else "")):
@@ -183,7 +180,7 @@ async def test_negative_offset_is_no_offset(offset: int) -> None:
 
 @simulated
 async def test_leader_that_nobody_knows_is_not_taken_over_from_an_answer() -> None:
-    """KIP-951 (`client/MOD-24`)"""
+    """KIP-951"""
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, changed(s, _strange_leader, append=False))
         assert (await (await producer.send("orders", b"a"))).offset == 0
@@ -231,7 +228,7 @@ KINDS = ["wrong correlation id", "garbage", "empty", "huge", "not Kafka", "trunc
 @pytest.mark.parametrize("kind", KINDS)
 @simulated
 async def test_bytes_that_are_no_answer_end_the_connection_and_lose_nothing(kind: str) -> None:
-    """With other requests in flight on the same connection (`client/NET-6`, `client/NET-12`)."""
+    """With other requests in flight on the same connection."""
     async with scripted(orders=3) as s:
         async with s.producer(linger_ms=0, batch_size=200) as producer:
             await (await producer.send("orders", b"0", partition=0))
@@ -262,7 +259,6 @@ async def test_broker_that_never_answers_sensibly_fails_the_record_in_time_and_s
 @pytest.mark.parametrize("answer", ["an answer", "the connection's end"])
 @simulated
 async def test_answer_to_acks_0_ends_the_connection_and_nothing_is_sent_twice(answer: str) -> None:
-    """(`client/SND-9`, `client/NET-12`)"""
     async with scripted() as s:
         async with s.producer(acks=0, linger_ms=0) as producer:
             await producer.partitions_for("orders")
@@ -282,7 +278,6 @@ async def test_answer_to_acks_0_ends_the_connection_and_nothing_is_sent_twice(an
 
 @simulated
 async def test_one_partitions_bad_answer_is_nothing_to_the_others() -> None:
-    """(`client/SND-8`)"""
     async with scripted(orders=4) as s, s.producer(linger_ms=50) as producer:
         await producer.partitions_for("orders")
 

@@ -23,7 +23,6 @@ def take(pool: BufferPool, size: int) -> bytearray:
 
 
 def test_pooled_buffers_are_lent_again_and_others_are_not() -> None:
-    """(`client/BUF-1`, `client/BUF-3`, `client/BUF-10`)"""
     pool = BufferPool(100, 10)
     small, large = take(pool, 10), take(pool, 30)
     pool.release(small, 10)
@@ -34,7 +33,6 @@ def test_pooled_buffers_are_lent_again_and_others_are_not() -> None:
 
 
 def test_grown_buffer_is_credited_with_what_was_lent() -> None:
-    """(`client/BUF-10`)"""
     pool = BufferPool(100, 10)
     take(pool, 10)
     pool.release(bytearray(500), 10)
@@ -42,7 +40,6 @@ def test_grown_buffer_is_credited_with_what_was_lent() -> None:
 
 
 def test_memory_of_pooled_buffers_is_used_for_larger_ones() -> None:
-    """(`client/BUF-4`, `client/BUF-5`, `client/ERR-3`)"""
     pool = BufferPool(100, 10)
     for buffer in [take(pool, 10) for _ in range(10)]:
         pool.release(buffer, 10)
@@ -52,7 +49,6 @@ def test_memory_of_pooled_buffers_is_used_for_larger_ones() -> None:
 
 
 def test_more_than_the_pool_will_ever_have_is_refused_at_once() -> None:
-    """(`client/BUF-2`, `client/ERR-4`)"""
     with pytest.raises(MessageSizeTooLargeError, match="buffer_memory=100"):
         BufferPool(100, 10).try_allocate(101)
 
@@ -60,7 +56,6 @@ def test_more_than_the_pool_will_ever_have_is_refused_at_once() -> None:
 async def test_waiters_are_served_in_order_and_small_ones_do_not_overtake(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """(`client/BUF-6`, `client/BUF-7`, `client/BUF-8`)"""
     pool = BufferPool(100, 10)
     lent = [take(pool, 10) for _ in range(10)]
     served: list[str] = []
@@ -88,7 +83,6 @@ async def test_waiters_are_served_in_order_and_small_ones_do_not_overtake(
 
 
 async def test_waiter_for_one_buffer_gets_the_one_that_is_given_back() -> None:
-    """(`client/BUF-7`, `client/BUF-5`)"""
     pool = BufferPool(100, 10)
     lent = [take(pool, 10) for _ in range(10)]
     got: list[bytearray] = []
@@ -105,7 +99,6 @@ async def test_waiter_for_one_buffer_gets_the_one_that_is_given_back() -> None:
 
 
 async def test_waiting_ends_with_a_sentence_after_the_timeout(autojump_clock: trio.testing.MockClock) -> None:
-    """(`client/BUF-9`, `client/PRD-11`)"""
     pool = BufferPool(100, 10)
     take(pool, 95)
     with pytest.raises(
@@ -118,7 +111,6 @@ async def test_waiting_ends_with_a_sentence_after_the_timeout(autojump_clock: tr
 async def test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """(`client/BUF-9`)"""
     pool = BufferPool(100, 10)
     take(pool, 60)
     async with trio.open_nursery() as nursery:
@@ -143,7 +135,6 @@ async def _until(condition: object) -> None:
 async def test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_whole(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """(`client/BUF-9`, `client/TRI-2`)"""
     pool = BufferPool(100, 10)
     lent = take(pool, 100)
 
@@ -199,7 +190,6 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def memory_adds_up(self) -> None:
-        """(`client/BUF-5`)"""
         assert self.pool.in_use == sum(size for _, size in self.lent)
         assert self.pool.available >= 0
 

@@ -21,7 +21,6 @@ class Outcome(BaseException):
 
 @simulated
 async def test_each_record_has_one_call_with_metadata_or_error() -> None:
-    """(`client/PRD-8`, `client/PRD-9`)"""
     told: list[Any] = []
     async with scripted(orders=2) as s, s.producer(linger_ms=10) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(18, 1))
@@ -35,7 +34,6 @@ async def test_each_record_has_one_call_with_metadata_or_error() -> None:
 
 @simulated
 async def test_callbacks_run_before_those_who_await_go_on() -> None:
-    """(`client/PRD-9`)"""
     order: list[str] = []
     async with scripted() as s, s.producer() as producer:
         delivery = await producer.send("orders", b"v", on_delivery=lambda *_: order.append("callback"))
@@ -81,7 +79,6 @@ async def test_own_callback_replaces_the_producers_by_every_way_to_send() -> Non
 
 @simulated
 async def test_callbacks_may_send() -> None:
-    """(`client/TRI-4`)"""
     async with scripted() as s:
         async with s.producer(linger_ms=0) as producer:
 
@@ -96,7 +93,6 @@ async def test_callbacks_may_send() -> None:
 
 @simulated
 async def test_callback_that_sends_into_a_full_buffer_or_a_closing_producer_is_told_so() -> None:
-    """(`client/TRI-4`, `client/PRD-18`)"""
     errors: list[type[BaseException]] = []
     async with scripted() as s, s.producer(buffer_memory=1000, batch_size=1000) as producer:
 
@@ -114,7 +110,7 @@ async def test_callback_that_sends_into_a_full_buffer_or_a_closing_producer_is_t
 
 @simulated
 async def test_callback_may_end_the_block_from_within() -> None:
-    """Leaving does not wait for itself (`client/PRD-19`, `client/TRI-4`)."""
+    """Leaving does not wait for itself."""
     async with scripted() as s:
         with trio.CancelScope() as scope:
             async with s.producer(linger_ms=0) as producer:
@@ -127,7 +123,6 @@ async def test_callback_may_end_the_block_from_within() -> None:
 
 @simulated
 async def test_callback_that_raises_is_logged_and_the_others_run(caplog: pytest.LogCaptureFixture) -> None:
-    """(`client/BAT-5`)"""
     told: list[int] = []
 
     def callback(metadata: Any, error: Any) -> None:
@@ -144,7 +139,7 @@ async def test_callback_that_raises_is_logged_and_the_others_run(caplog: pytest.
 @pytest.mark.parametrize("accident", ["acknowledged", "refused", "expired", "closed"])
 @simulated
 async def test_what_is_no_exception_ends_the_block_after_everybody_was_told(accident: str) -> None:
-    """Nothing hangs, all memory is given back, and what others sent is delivered (`client/BAT-5`)."""
+    """Nothing hangs, all memory is given back, and what others sent is delivered."""
     told: list[Any] = []
 
     def callback(metadata: Any, error: Any) -> None:

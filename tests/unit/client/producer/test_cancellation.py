@@ -29,7 +29,7 @@ async def cluster_and_producer(**options: Any) -> AsyncIterator[tuple[ScriptedCl
 
 @simulated
 async def test_send_cancelled_at_any_checkpoint_accepts_nothing() -> None:
-    """Metadata, sealing a batch (`client/TRI-2`, `client/ACC-4`, `client/PRD-20`)."""
+    """Metadata, sealing a batch."""
     async with cluster_and_producer(batch_size=200, linger_ms=10_000) as (cluster, producer):
         cancelled = 0
 
@@ -52,7 +52,6 @@ async def test_send_cancelled_at_any_checkpoint_accepts_nothing() -> None:
 
 @simulated
 async def test_send_cancelled_while_it_waits_for_memory_gives_it_back() -> None:
-    """(`client/BUF-9`)"""
     async with cluster_and_producer(batch_size=200, buffer_memory=500, linger_ms=0, request_timeout_ms=5000) as (
         cluster,
         producer,
@@ -104,7 +103,6 @@ async def test_flush_cancelled_at_any_checkpoint_leaves_linger_as_it_was() -> No
 
 @simulated
 async def test_wait_for_a_delivery_may_be_cancelled_without_recalling_the_record() -> None:
-    """(`client/PRD-7`)"""
     async with cluster_and_producer(linger_ms=1000) as (cluster, producer):
         delivery = await producer.send("orders", b"a")
         with trio.move_on_after(0.5) as scope:

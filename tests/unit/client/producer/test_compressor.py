@@ -93,7 +93,7 @@ async def test_no_thread_where_it_would_not_help(codec: str) -> None:
 
 @simulated
 async def test_batch_in_a_thread_keeps_its_place() -> None:
-    """(`client/ACC-25`: what follows in the partition waits for it; other partitions do not.)"""
+    """(what follows in the partition waits for it; other partitions do not.)"""
     async with scripted(orders=2) as s, s.producer(compression_type="gzip", linger_ms=0) as producer:
         threads = Threads(s.world)
         large = await producer.send("orders", LARGE, partition=0)
@@ -124,7 +124,7 @@ async def test_closed_batches_are_compressed_also_while_their_broker_takes_none(
 
 @simulated
 async def test_memory_of_a_batch_that_expires_in_a_thread_comes_back_when_the_thread_is_done() -> None:
-    """(`client/ACC-29`; lent again before, the thread would compress what others write.)"""
+    """(lent again before, the thread would compress what others write.)"""
     options = {"compression_type": "gzip", "linger_ms": 0, "delivery_timeout_ms": 2_000, "request_timeout_ms": 1_000}
     async with scripted() as s, s.producer(**options) as producer:
         threads = Threads(s.world)
@@ -299,7 +299,6 @@ async def test_threads_are_few_and_take_several_batches_at_once() -> None:
 
 @simulated
 async def test_split_batch_is_compressed_again() -> None:
-    """(`client/MOD-5`)"""
     async with scripted() as s, s.producer(compression_type="gzip", linger_ms=10, batch_size=65_536) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(10))
         deliveries = await producer.send_many("orders", [LARGE] * 5)

@@ -14,7 +14,6 @@ from triokafka.protocol.api.produce import ProduceRequest
 
 @simulated
 async def test_delivery_counts_the_attempts_and_the_time_from_its_own_send() -> None:
-    """(`client/PRD-21`)"""
     async with scripted() as s, s.producer(linger_ms=50, retry_backoff_ms=100, retry_backoff_max_ms=100) as producer:
         await (await producer.send("orders", b"first of all"))
         s.broker.script(ProduceRequest, s.broker.refuse(19))

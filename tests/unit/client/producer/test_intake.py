@@ -55,7 +55,7 @@ class Setup:
 
 
 async def test_memory_that_came_too_late_goes_back(autojump_clock: trio.testing.MockClock) -> None:
-    """The producer was closed while the caller waited (`client/ACC-2`, `client/ACC-4`)."""
+    """The producer was closed while the caller waited."""
     setup = Setup()
     pool = setup.bench.accumulator.pool
     lent = [pool.try_allocate(200) for _ in range(2)]
@@ -75,7 +75,6 @@ async def test_memory_that_came_too_late_goes_back(autojump_clock: trio.testing.
 
 
 async def test_new_batch_wakes_the_sender_for_its_linger(autojump_clock: trio.testing.MockClock) -> None:
-    """(`client/PRD-15`, `client/ACC-7`, `client/ERR-12`)"""
     setup = Setup()
     await setup.open_batch()
     assert setup.wakes == 1
@@ -84,7 +83,7 @@ async def test_new_batch_wakes_the_sender_for_its_linger(autojump_clock: trio.te
 async def test_new_batch_among_others_wakes_the_sender_when_its_linger_ends(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Not at once, or with many partitions it would do nothing but look at all of them (`client/PRD-15`)."""
+    """Not at once, or with many partitions it would do nothing but look at all of them."""
     setup = Setup(linger=5.0)
     await setup.open_batch()
     other = setup.bench.accumulator.queue(TopicPartition("t", 1))
@@ -99,7 +98,6 @@ async def test_new_batch_among_others_wakes_the_sender_when_its_linger_ends(
 
 
 async def test_full_batch_wakes_the_sender(autojump_clock: trio.testing.MockClock) -> None:
-    """(`client/PRD-15`, `client/ACC-7`)"""
     setup = Setup(memory=10_000)
     other = setup.bench.accumulator.queue(TopicPartition("t", 1))
     await setup.open_batch()
@@ -174,7 +172,6 @@ async def test_nothing_is_begun_for_what_cannot_be_sent(autojump_clock: trio.tes
 async def test_record_without_key_goes_on_in_the_sticky_partition_of_the_moment(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """(`client/MOD-6`)"""
     setup = Setup()
     other = setup.bench.accumulator.queue(TopicPartition("t", 1))
     await setup.open_batch()
@@ -188,7 +185,6 @@ async def test_record_without_key_goes_on_in_the_sticky_partition_of_the_moment(
 
 
 async def test_batch_that_another_task_opened_is_used_if_the_record_fits() -> None:
-    """(`client/ACC-4`)"""
     setup = Setup()
     async with trio.open_nursery() as nursery:
         for _ in range(3):
@@ -198,7 +194,7 @@ async def test_batch_that_another_task_opened_is_used_if_the_record_fits() -> No
 
 
 async def test_time_spent_waiting_for_memory_is_counted(autojump_clock: trio.testing.MockClock) -> None:
-    """Also when it was in vain (`client/BUF-12`)"""
+    """Also when it was in vain"""
     setup = Setup()
     pool = setup.bench.accumulator.pool
     lent = [pool.try_allocate(200) for _ in range(2)]
@@ -215,7 +211,6 @@ async def test_time_spent_waiting_for_memory_is_counted(autojump_clock: trio.tes
 @pytest.mark.parametrize("timestamp", [None, 1], ids=["short way", "long way"])
 @simulated
 async def test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one(timestamp: int | None) -> None:
-    """(`client/ACC-6`)"""
     async with scripted() as s, s.producer(batch_size=400, buffer_memory=400, linger_ms=0) as producer:
         await producer.partitions_for("orders")
         port = s.broker.stop()
@@ -239,7 +234,7 @@ async def test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one
 
 @simulated
 async def test_record_that_fits_the_open_batch_waits_for_nobody() -> None:
-    """Also while others wait for memory (`client/ACC-3`)."""
+    """Also while others wait for memory."""
     async with scripted(orders=2) as s, s.producer(batch_size=400, buffer_memory=800, linger_ms=60_000) as producer:
         await producer.partitions_for("orders")
         port = s.broker.stop()
@@ -258,7 +253,6 @@ async def test_record_that_fits_the_open_batch_waits_for_nobody() -> None:
 
 @simulated
 async def test_topic_that_is_gone_when_a_new_partition_is_asked_for_does_not_exist() -> None:
-    """(`client/PART-1`, `client/META-13`)"""
     async with scripted(orders=1) as s, s.producer(max_block_ms=3000) as producer:
         await (await producer.send("orders", b"1"))
         del s.cluster.topics["orders"]

@@ -69,8 +69,7 @@ ACCIDENTS = [_never_answers, _answers_late, _always_closes, _gives_no_id, _is_go
 async def test_close_timeout_holds_and_what_was_not_delivered_is_reported(
     accident: Callable[[Setup], None], body: str, codec: str
 ) -> None:
-    """A block that is left early does not wait where no acknowledgement comes (`client/PRD-18`, `client/PRD-19`,
-    clients-today pains 4 and 5)"""
+    """A block that is left early does not wait where no acknowledgement comes (clients-today pains 4 and 5)"""
     seconds, bound = (3, "close_timeout_ms=3000") if body == "ends" else (0.8, "close_stall_timeout_ms=800")
     told: list[Any] = []
     async with scripted(orders=3) as s:
@@ -113,7 +112,6 @@ async def test_close_timeout_holds_and_what_was_not_delivered_is_reported(
 @pytest.mark.parametrize("body", ["raises", "is cancelled"])
 @simulated
 async def test_block_that_is_left_early_delivers_as_long_as_acknowledgements_come(body: str) -> None:
-    """(`client/PRD-18`)"""
     async with scripted() as s:
 
         async def slow(request: ProduceRequest) -> Any:
@@ -153,7 +151,6 @@ async def test_block_without_records_is_left_at_once_whatever_the_broker_does(re
 
 @simulated
 async def test_leaving_waits_for_what_is_on_the_wire_and_for_retries() -> None:
-    """(`client/PRD-18`)"""
     async with scripted() as s:
         started = trio.current_time()
         async with s.producer(linger_ms=60_000, request_timeout_ms=4000, retry_backoff_ms=500) as producer:
@@ -166,7 +163,6 @@ async def test_leaving_waits_for_what_is_on_the_wire_and_for_retries() -> None:
 
 @simulated
 async def test_close_timeout_of_zero_drops_what_is_not_sent_yet() -> None:
-    """(`client/PRD-19`)"""
     async with scripted() as s:
         started = trio.current_time()
         with pytest.raises(ExceptionGroup, match="1 records were not delivered"):
@@ -178,7 +174,6 @@ async def test_close_timeout_of_zero_drops_what_is_not_sent_yet() -> None:
 
 @simulated
 async def test_flush_that_is_cancelled_leaves_the_records_on_their_way() -> None:
-    """(`client/PRD-16`)"""
     async with scripted() as s:
         async with s.producer(request_timeout_ms=3000) as producer:
             s.broker.script(ProduceRequest, SILENCE)
@@ -192,7 +187,6 @@ async def test_flush_that_is_cancelled_leaves_the_records_on_their_way() -> None
 
 @simulated
 async def test_flush_does_not_wait_for_what_is_sent_meanwhile_and_several_may_wait() -> None:
-    """(`client/PRD-16`)"""
     async with scripted() as s, s.producer(linger_ms=10_000) as producer, trio.open_nursery() as nursery:
         await producer.partitions_for("orders")
 
@@ -222,7 +216,7 @@ async def test_flush_does_not_wait_for_what_is_sent_meanwhile_and_several_may_wa
 
 @simulated
 async def test_records_that_lost_their_race_with_the_end_are_refused_not_forgotten() -> None:
-    """A send that begins as the block is left is either delivered or raises (`client/PRD-18`, `client/PRD-20`)."""
+    """A send that begins as the block is left is either delivered or raises."""
     async with scripted() as s, trio.open_nursery() as outer:
         accepted: list[bytes] = []
         refused: list[bytes] = []

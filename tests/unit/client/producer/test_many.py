@@ -238,7 +238,6 @@ async def test_buffers_that_only_python_can_read_are_sent_too() -> None:
 
 @simulated
 async def test_partitions_that_are_new_are_found() -> None:
-    """(`client/PART-1`)"""
     async with scripted(orders=1) as s, s.producer() as producer:
         await (await producer.send("orders", b"first"))
         s.cluster.topics["orders"] = 4

@@ -22,7 +22,6 @@ PAGE = Path(__file__).parents[4] / "docs" / "producer.md"
 
 @simulated
 async def test_metrics_are_those_that_are_documented() -> None:
-    """(`client/PRD-21`)"""
     async with scripted() as s, s.producer() as producer:
         assert list(producer.metrics()) == list(METRICS)
     assert all(text.endswith(".") or text.endswith("(DUPLICATE_SEQUENCE).") for text in METRICS.values())
@@ -43,7 +42,6 @@ async def test_a_new_producer_measures_nothing_and_divides_by_nothing() -> None:
 
 @simulated
 async def test_records_batches_and_times_are_measured() -> None:
-    """(`client/PRD-21`)"""
     async with scripted(orders=2) as s, s.producer(linger_ms=100, compression_type="gzip") as producer:
         await producer.partitions_for("orders")
         s.broker.throttle_time_ms = 500
@@ -70,7 +68,6 @@ async def test_records_batches_and_times_are_measured() -> None:
 
 @simulated
 async def test_waiting_for_memory_is_measured() -> None:
-    """(`client/PRD-21`, `client/BUF-10`)"""
     async with scripted() as s, s.producer(buffer_memory=1000, batch_size=1000, linger_ms=0) as producer:
         await producer.partitions_for("orders")
 
@@ -90,7 +87,6 @@ async def test_waiting_for_memory_is_measured() -> None:
 
 @simulated
 async def test_delivery_report_tells_where_the_record_went_and_how_it_got_there() -> None:
-    """(`client/PRD-7`, `client/PRD-14`)"""
     async with scripted(orders=3) as s, s.producer(linger_ms=50, retry_backoff_ms=1000) as producer:
         await producer.partitions_for("orders")
         s.broker.script(ProduceRequest, s.broker.refuse(7))
@@ -107,7 +103,6 @@ async def test_delivery_report_tells_where_the_record_went_and_how_it_got_there(
 
 @simulated
 async def test_time_that_the_broker_stamped_is_the_records_time() -> None:
-    """(`client/PRD-14`)"""
     async with scripted() as s, s.producer() as producer:
 
         def stamped(request: ProduceRequest) -> Any:
@@ -230,7 +225,6 @@ class Watch(triokafka.Hooks):
 
 @simulated
 async def test_hooks_tell_the_life_of_each_batch_and_cannot_disturb_it() -> None:
-    """(`client/PRD-21`)"""
     watch = Watch()
     async with scripted() as s:
         s.broker.script(ProduceRequest, s.broker.refuse(7))

@@ -21,7 +21,7 @@ def test_there_is_one_queue_per_partition_as_long_as_somebody_holds_it() -> None
 
 
 def test_queue_that_nobody_holds_is_forgotten_at_once() -> None:
-    """Without help from the garbage collector (`client/MOD-23`)."""
+    """Without help from the garbage collector."""
     register = QueueRegister()
     gc.disable()
     try:
@@ -35,7 +35,6 @@ def test_queue_that_nobody_holds_is_forgotten_at_once() -> None:
 
 
 def test_partitions_of_a_topic_share_what_compression_makes_of_it() -> None:
-    """(`client/COMP-4`)"""
     register = QueueRegister()
     first, second, other = register.get(TP), register.get(TopicPartition("t", 1)), register.get(TopicPartition("u", 0))
     for _ in range(30):
@@ -47,7 +46,6 @@ def test_partitions_of_a_topic_share_what_compression_makes_of_it() -> None:
 
 
 def test_ratio_comes_in_steps_and_errs_on_the_side_of_small_batches() -> None:
-    """(`client/COMP-4`)"""
     ratio = CompressionRatio()
     seen = []
     for _ in range(60):
@@ -61,7 +59,6 @@ def test_ratio_comes_in_steps_and_errs_on_the_side_of_small_batches() -> None:
 
 
 def test_records_that_compress_worse_are_counted_on_at_once() -> None:
-    """(`client/COMP-4`)"""
     ratio = CompressionRatio()
     for _ in range(60):
         ratio.observe(0.2)
@@ -73,7 +70,6 @@ def test_records_that_compress_worse_are_counted_on_at_once() -> None:
 
 
 def test_only_a_queue_that_was_counted_in_makes_a_new_epoch_necessary() -> None:
-    """(`client/MOD-2`)"""
     register = QueueRegister()
     unused, used = register.get(TP), register.get(TopicPartition("t", 1))
     del unused
@@ -97,7 +93,7 @@ def test_queue_with_batches_in_it_or_on_the_wire_is_kept() -> None:
 
 
 def test_queue_is_kept_until_the_last_request_with_a_batch_of_it_has_ended() -> None:
-    """The batch is settled, but its numbers still count (`client/MOD-4`)."""
+    """The batch is settled, but its numbers still count."""
     bench = Bench(idempotent=True)
     batch = bench.batch()
     bench.drain(5.0)
@@ -112,7 +108,6 @@ def test_queue_is_kept_until_the_last_request_with_a_batch_of_it_has_ended() -> 
 
 
 def test_batches_are_put_back_in_the_order_of_their_numbers() -> None:
-    """(`client/ACC-25`)"""
     bench = Bench()
     queue: PartitionQueue = bench.accumulator.queue(TP)
     batches = [bench.batch() for _ in range(4)]

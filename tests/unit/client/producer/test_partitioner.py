@@ -25,7 +25,6 @@ from triokafka.client.producer.partitioner import KeyHash, choose_sticky, murmur
     ],
 )
 def test_hash_is_javas(key: bytes, java: int) -> None:
-    """(`client/PART-2`)"""
     assert murmur2(key) == java & 0xFFFFFFFF
     assert KeyHash()(key) == java & 0x7FFFFFFF
 
@@ -49,7 +48,6 @@ def chosen(lengths: dict[int, int], available: Any, partitions: range) -> Counte
 
 
 def test_equally_loaded_partitions_are_chosen_equally() -> None:
-    """(`client/MOD-6`)"""
     assert chosen({0: 2, 1: 2, 2: 2, 3: 2}, range(4), range(4)) == {0: 250, 1: 250, 2: 250, 3: 250}
 
 
@@ -60,6 +58,5 @@ def test_partitions_with_long_queues_are_chosen_less() -> None:
 
 
 def test_without_a_leader_anywhere_one_of_all_is_chosen() -> None:
-    """(`client/PART-3`, `client/ERR-6`)"""
     assert set(chosen({0: 0, 1: 0}, (), range(2))) == {0, 1}
     assert set(chosen({0: 0, 1: 0}, (1,), range(2))) == {1}

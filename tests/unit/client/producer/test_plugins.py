@@ -65,7 +65,6 @@ class ToTheLast(triokafka.Partitioner):
 
 @simulated
 async def test_serializer_classes_are_made_configured_given_the_topic_and_closed() -> None:
-    """(`client/SER-1`, `client/PRD-3`, `client/PRD-22`, `client/INT-6`)"""
     async with scripted() as s:
         async with s.producer(
             key_serializer=Shouting,
@@ -83,7 +82,6 @@ async def test_serializer_classes_are_made_configured_given_the_topic_and_closed
 
 @simulated
 async def test_serializer_objects_are_not_configured_and_do_not_see_null() -> None:
-    """(`client/PRD-3`, `client/SER-3`)"""
     serializer = Shouting()
     serializer.is_key = False
     async with scripted() as s:
@@ -109,7 +107,6 @@ async def test_headers_that_a_serializer_adds_are_not_the_callers() -> None:
 
 @simulated
 async def test_built_in_serializers_are_configured_from_the_plugin_options() -> None:
-    """(`client/SER-3`)"""
     async with scripted() as s:
         async with s.producer(
             key_serializer=triokafka.LongSerializer,
@@ -138,7 +135,6 @@ async def test_built_in_serializers_are_configured_from_the_plugin_options() -> 
 async def test_value_that_cannot_be_serialized_names_type_serializer_and_topic(
     serializer: Any, value: Any, message: str
 ) -> None:
-    """(`client/SER-4`, `client/PRD-13`)"""
     async with scripted() as s, s.producer(value_serializer=serializer) as producer:
         with pytest.raises(SerializationError, match=message):
             await producer.send("orders", value)
@@ -147,20 +143,17 @@ async def test_value_that_cannot_be_serialized_names_type_serializer_and_topic(
 
 
 def test_option_for_a_plugin_that_none_asks_for_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """(`client/CFG-3`)"""
     triokafka.Producer(value_serializer=Shouting, plugin_options={"loudness": 1, "loudnes": 2})
     assert "plugin_options that no plug-in asked for: loudnes" in caplog.text
 
 
 def test_plugin_that_cannot_be_configured_has_those_before_it_closed_and_is_named() -> None:
-    """(`client/PRD-3`)"""
     with pytest.raises(ConfigurationError, match=r"interceptors: .*Cannot.* could not be configured: LookupError"):
         triokafka.Producer(interceptors=[Interceptor, Cannot], client_id="me")
     assert EVENTS == [("configured", "me"), "interceptor closed"]
 
 
 def test_producer_that_is_refused_later_has_its_plugins_never_made() -> None:
-    """(`client/PRD-3`)"""
     with pytest.raises(ConfigurationError, match="security_protocol"):
         triokafka.Producer(interceptors=[Interceptor], security_protocol="SSL")
     assert EVENTS == []
@@ -168,7 +161,6 @@ def test_producer_that_is_refused_later_has_its_plugins_never_made() -> None:
 
 @simulated
 async def test_interceptors_and_partitioner_are_configured_and_closed_and_one_that_cannot_close_stops_none() -> None:
-    """(`client/INT-6`, `client/PART-4`)"""
     async with (
         scripted(orders=3) as s,
         s.producer(interceptors=[Interceptor, Interceptor()], partitioner=ToTheLast) as producer,
@@ -202,7 +194,6 @@ class Chain(triokafka.ProducerInterceptor):
 
 @simulated
 async def test_each_interceptor_gets_what_the_one_before_returned() -> None:
-    """(`client/INT-1`, `client/INT-2`)"""
     async with scripted() as s:
         async with s.producer(interceptors=[Chain("a", "1"), Chain("b", ValueError()), Chain("c", "2")]) as producer:
             await producer.send("orders", b"v")
@@ -213,7 +204,6 @@ async def test_each_interceptor_gets_what_the_one_before_returned() -> None:
 @pytest.mark.parametrize("nonsense", [b"bytes", 7, False])
 @simulated
 async def test_what_is_no_record_is_logged_and_passed_over(nonsense: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """(`client/INT-2`)"""
     async with scripted() as s:
         async with s.producer(interceptors=[Chain("a", nonsense), Chain("b", "!")]) as producer:
             await producer.send("orders", b"v")
@@ -223,7 +213,6 @@ async def test_what_is_no_record_is_logged_and_passed_over(nonsense: Any, caplog
 
 @simulated
 async def test_dropped_record_goes_nowhere_and_its_caller_sees_it() -> None:
-    """(`client/INT-3`, `client/ERR-13`)"""
     told: list[Any] = []
     async with scripted() as s:
         async with s.producer(interceptors=[Chain("a", None), Chain("b")]) as producer:
@@ -241,7 +230,6 @@ async def test_dropped_record_goes_nowhere_and_its_caller_sees_it() -> None:
 
 @simulated
 async def test_interceptors_hear_of_the_acknowledgement_before_the_user_and_of_failures_with_a_placeholder() -> None:
-    """(`client/INT-4`)"""
     async with scripted() as s, s.producer(interceptors=[Chain("a")], linger_ms=0) as producer:
         await producer.send("orders", b"v", on_delivery=lambda metadata, error: EVENTS.append("user"))
         await producer.flush()
@@ -255,7 +243,6 @@ async def test_interceptors_hear_of_the_acknowledgement_before_the_user_and_of_f
 
 @simulated
 async def test_interceptors_hear_of_a_send_that_fails_with_the_partition_if_it_was_chosen() -> None:
-    """(`client/INT-5`)"""
     options: dict[str, Any] = {"interceptors": [Chain("a")], "max_request_size": 1000, "partitioner": ToTheLast}
     async with scripted(orders=3) as s, s.producer(**options) as producer:
         with pytest.raises(triokafka.errors.MessageSizeTooLargeError):
@@ -294,7 +281,6 @@ class Tracing(triokafka.ProducerInterceptor):
 
 @simulated
 async def test_headers_that_an_interceptor_adds_are_sent_and_are_not_the_callers() -> None:
-    """(`client/INT-2`)"""
     headers = [("mine", b"1")]
     async with scripted() as s:
         async with s.producer(interceptors=[Tracing]) as producer:
@@ -311,7 +297,6 @@ class Unexpected(BaseException):
 
 @simulated
 async def test_what_is_no_exception_leaves_send_as_itself_and_nothing_was_accepted() -> None:
-    """(`client/INT-2`)"""
     async with scripted() as s:
         async with s.producer(interceptors=[Chain("a", Unexpected())]) as producer:
             with pytest.raises(Unexpected):

@@ -34,7 +34,6 @@ from triokafka.structs import TopicPartition
 
 @simulated
 async def test_record_is_delivered_with_its_offset() -> None:
-    """(`client/PRD-6`, `client/PRD-7`, `client/BAT-4`)"""
     async with scripted() as s, s.producer() as producer:
         first = await producer.send("orders", b"a", key=b"k", timestamp_ms=1234, headers=[("h", b"x"), ("n", None)])
         second = await producer.send("orders", b"b")
@@ -56,7 +55,6 @@ async def test_entering_the_block_connects_nothing() -> None:
 
 @simulated
 async def test_leaving_the_block_sends_what_was_accepted() -> None:
-    """(`client/PRD-18`)"""
     async with scripted() as s:
         async with s.producer(linger_ms=60_000, request_timeout_ms=1000) as producer:
             await producer.send("orders", b"a")
@@ -100,7 +98,6 @@ async def test_unseen_failures_are_raised_together_when_the_block_is_left() -> N
 
 @simulated
 async def test_awaited_failure_is_raised_there_and_not_again() -> None:
-    """(`client/SND-11`)"""
     async with scripted() as s:
         s.broker.script(ProduceRequest, s.broker.refuse(18))
         async with s.producer() as producer:
@@ -111,7 +108,6 @@ async def test_awaited_failure_is_raised_there_and_not_again() -> None:
 
 @simulated
 async def test_failure_told_to_a_callback_is_not_raised_again() -> None:
-    """(`client/PRD-8`)"""
     told: list[Any] = []
     async with scripted() as s:
         s.broker.script(ProduceRequest, s.broker.refuse(18))
@@ -124,7 +120,6 @@ async def test_failure_told_to_a_callback_is_not_raised_again() -> None:
 
 @simulated
 async def test_callbacks_run_in_the_order_of_their_records_and_one_that_raises_stops_no_other() -> None:
-    """(`client/PRD-9`, `client/BAT-5`)"""
     told: list[int] = []
 
     def callback(metadata: Any, error: Any) -> None:
@@ -141,7 +136,6 @@ async def test_callbacks_run_in_the_order_of_their_records_and_one_that_raises_s
 
 @simulated
 async def test_linger_collects_records_into_one_request() -> None:
-    """(`client/ACC-12`)"""
     async with scripted() as s:
         async with s.producer(linger_ms=100) as producer:
             await producer.send("orders", b"warm")
@@ -156,7 +150,6 @@ async def test_linger_collects_records_into_one_request() -> None:
 
 @simulated
 async def test_flush_sends_at_once_and_waits_for_the_answers() -> None:
-    """(`client/PRD-16`, `client/ACC-14`)"""
     async with scripted() as s, s.producer(linger_ms=50_000) as producer:
         delivery = await producer.send("orders", b"a")
         started = trio.current_time()
@@ -167,7 +160,6 @@ async def test_flush_sends_at_once_and_waits_for_the_answers() -> None:
 
 @simulated
 async def test_full_batch_goes_out_without_waiting_for_linger() -> None:
-    """(`client/ACC-11`, `client/ACC-6`)"""
     async with scripted() as s, s.producer(linger_ms=50_000, batch_size=1000) as producer:
         for _ in range(3):
             await producer.send("orders", b"x" * 400)
@@ -178,14 +170,12 @@ async def test_full_batch_goes_out_without_waiting_for_linger() -> None:
 
 @simulated
 async def test_record_larger_than_a_batch_goes_alone() -> None:
-    """(`client/ACC-5`, `client/MEM-3`)"""
     async with scripted() as s, s.producer(batch_size=100) as producer:
         assert (await (await producer.send("orders", b"x" * 5000))).offset == 0
 
 
 @simulated
 async def test_record_larger_than_max_request_size_is_refused_and_nothing_is_buffered() -> None:
-    """(`client/PRD-12`)"""
     async with scripted() as s, s.producer(max_request_size=1000) as producer:
         with pytest.raises(MessageSizeTooLargeError, match="max_request_size=1000"):
             await producer.send("orders", b"x" * 2000)
@@ -196,7 +186,6 @@ async def test_record_larger_than_max_request_size_is_refused_and_nothing_is_buf
 @pytest.mark.parametrize("code", [2, 3, 5, 6, 7, 13, 19, 20, 56])
 @simulated
 async def test_retriable_error_is_tried_again_until_it_works(code: int) -> None:
-    """(`client/SND-10`, `client/SND-14`)"""
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(code), s.broker.refuse(code))
         delivery = await producer.send("orders", b"a")
@@ -207,7 +196,6 @@ async def test_retriable_error_is_tried_again_until_it_works(code: int) -> None:
 
 @simulated
 async def test_partitions_of_one_request_succeed_and_fail_by_themselves() -> None:
-    """(`client/SND-8`)"""
     async with scripted(orders=2) as s, s.producer(linger_ms=100) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(18, 1))
         good = await producer.send("orders", b"a", partition=0)
@@ -220,7 +208,6 @@ async def test_partitions_of_one_request_succeed_and_fail_by_themselves() -> Non
 
 @simulated
 async def test_stale_metadata_error_has_the_metadata_refreshed_and_the_new_leader_used() -> None:
-    """(`client/SND-13`, `client/META-28`, `client/META-30`)"""
     async with scripted(nodes=2) as s, s.producer() as producer:
         await (await producer.send("orders", b"a"))
         s.cluster.move("orders", 0, 2)
@@ -254,7 +241,6 @@ async def test_new_leader_named_by_the_error_reply_is_used_without_back_off() ->
 @pytest.mark.parametrize("fault", [CLOSE, CLOSE_AFTER])
 @simulated
 async def test_connection_lost_with_a_request_in_flight_loses_and_repeats_nothing(fault: object) -> None:
-    """(`client/SND-7`, `client/MOD-2`)"""
     async with scripted() as s:
         async with s.producer(linger_ms=0, batch_size=200) as producer:
             s.broker.script(ProduceRequest, fault)
@@ -266,7 +252,6 @@ async def test_connection_lost_with_a_request_in_flight_loses_and_repeats_nothin
 
 @simulated
 async def test_silent_broker_ends_the_connection_after_the_request_timeout() -> None:
-    """(`client/NET-30`)"""
     async with scripted() as s, s.producer(request_timeout_ms=2000) as producer:
         s.broker.script(ProduceRequest, SILENCE)
         delivery = await producer.send("orders", b"a")
@@ -283,7 +268,6 @@ async def test_silent_broker_ends_the_connection_after_the_request_timeout() -> 
 )
 @simulated
 async def test_nonsense_from_the_broker_ends_the_connection_and_loses_nothing(nonsense: Raw) -> None:
-    """(`client/NET-6`, `client/NET-12`)"""
     async with scripted() as s, s.producer() as producer:
         s.broker.script(ProduceRequest, nonsense)
         assert (await (await producer.send("orders", b"a"))).offset == 0
@@ -301,7 +285,6 @@ async def test_reply_that_leaves_out_the_partition_is_tried_again() -> None:
 
 @simulated
 async def test_undelivered_record_fails_after_the_delivery_timeout() -> None:
-    """(`client/MOD-4`, `client/ACC-29`)"""
     async with scripted() as s, s.producer(delivery_timeout_ms=5000, request_timeout_ms=1000) as producer:
         await (await producer.send("orders", b"a"))
         port = s.broker.stop()
@@ -317,7 +300,6 @@ async def test_undelivered_record_fails_after_the_delivery_timeout() -> None:
 
 @simulated
 async def test_close_timeout_holds_when_no_broker_answers() -> None:
-    """(`client/PRD-19`)"""
     async with scripted() as s:
         started = trio.current_time()
         with pytest.raises(ExceptionGroup, match="1 records were not delivered") as caught:
@@ -331,7 +313,6 @@ async def test_close_timeout_holds_when_no_broker_answers() -> None:
 
 @simulated
 async def test_acks_0_is_done_when_written_and_has_no_offset() -> None:
-    """(`client/PRD-25`, `client/SND-9`)"""
     async with scripted() as s:
         async with s.producer(acks=0) as producer:
             metadata = await (await producer.send("orders", b"a"))
@@ -342,7 +323,6 @@ async def test_acks_0_is_done_when_written_and_has_no_offset() -> None:
 
 @simulated
 async def test_unknown_topic_is_an_error_after_max_block_ms() -> None:
-    """(`client/META-13`, `client/META-14`)"""
     async with scripted() as s, s.producer(max_block_ms=3000) as producer:
         started = trio.current_time()
         with pytest.raises(UnknownTopicOrPartitionError, match="'nope' does not exist"):
@@ -352,7 +332,6 @@ async def test_unknown_topic_is_an_error_after_max_block_ms() -> None:
 
 @simulated
 async def test_topic_that_is_created_meanwhile_is_found() -> None:
-    """(`client/META-26`)"""
     async with scripted() as s, s.producer() as producer, trio.open_nursery() as nursery:
 
         async def create_later() -> None:
@@ -365,7 +344,6 @@ async def test_topic_that_is_created_meanwhile_is_found() -> None:
 
 @simulated
 async def test_denied_topic_is_an_error_at_once() -> None:
-    """(`client/META-14`)"""
     async with scripted() as s, s.producer() as producer:
         s.cluster.topic_errors["orders"] = 29
         started = trio.current_time()
@@ -376,7 +354,6 @@ async def test_denied_topic_is_an_error_at_once() -> None:
 
 @simulated
 async def test_partition_that_does_not_exist_is_refused_after_asking_again() -> None:
-    """(`client/PART-1`)"""
     async with scripted() as s, s.producer() as producer:
         await producer.send("orders", b"a")
         before = len(s.broker.seen(MetadataRequest))
@@ -407,7 +384,6 @@ async def test_unreachable_broker_is_named_with_every_address_tried() -> None:
 )
 @simulated
 async def test_what_is_not_bytes_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
-    """(`client/SER-4`)"""
     async with scripted() as s, s.producer(linger_ms=1000) as producer:
         for _ in range(2):  # with and without an open batch
             with pytest.raises(TypeError, match=message):
@@ -476,7 +452,6 @@ async def test_send_nowait_refuses_when_the_buffer_is_full() -> None:
 
 @simulated
 async def test_idempotent_producer_numbers_records_through_retries() -> None:
-    """(`client/MOD-2`)"""
     async with scripted() as s, s.producer(linger_ms=0, batch_size=150) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(7), CLOSE_AFTER, s.broker.refuse(19))
         for i in range(30):
@@ -512,7 +487,6 @@ async def test_record_refused_for_good_does_not_stop_those_behind_it() -> None:
 
 @simulated
 async def test_producer_id_that_is_denied_fails_the_producer_and_all_its_records() -> None:
-    """(`client/TRI-1`)"""
     async with scripted() as s:
         s.broker.script(InitProducerIdRequest, InitProducerIdResponse(error_code=31, producer_id=-1, producer_epoch=0))
         async with s.producer() as producer:
@@ -539,7 +513,7 @@ async def test_broker_without_producer_ids_is_served_without_idempotence() -> No
 
 @simulated
 async def test_too_large_batch_is_split_and_keeps_its_order() -> None:
-    """KIP-126 (`client/MOD-5`)"""
+    """KIP-126"""
     async with scripted() as s, s.producer(linger_ms=100) as producer:
 
         def at_most_five(request: ProduceRequest) -> Any:
@@ -590,7 +564,7 @@ async def test_errors_of_single_records_are_told_apart() -> None:
 
 @simulated
 async def test_throttled_producer_waits_as_long_as_the_broker_asked() -> None:
-    """KIP-219 (`client/MOD-25`)"""
+    """KIP-219"""
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         s.broker.throttle_time_ms = 3000
         await (await producer.send("orders", b"a"))
@@ -614,7 +588,6 @@ async def test_bound_stream_sends_to_its_partition() -> None:
 
 @simulated
 async def test_serializers_turn_objects_into_bytes_and_leave_none_alone() -> None:
-    """(`client/SER-1`, `client/SER-3`)"""
     async with scripted() as s:
         async with s.producer(key_serializer=str.encode, value_serializer=lambda v: b"%d" % v) as producer:
             await producer.send("orders", 42, key="k")
@@ -631,7 +604,6 @@ async def test_serializer_that_makes_no_bytes_is_named() -> None:
 
 @simulated
 async def test_keyed_records_go_where_java_sends_them() -> None:
-    """(`client/PART-2`)"""
     async with scripted(orders=10) as s, s.producer() as producer:
         delivery = await producer.send("orders", b"a", key=b"foobar")
         assert (await delivery).partition == (-790332482 & 0x7FFFFFFF) % 10
@@ -639,7 +611,7 @@ async def test_keyed_records_go_where_java_sends_them() -> None:
 
 @simulated
 async def test_keyless_records_stick_to_a_partition_per_batch_and_reach_all() -> None:
-    """KIP-480, KIP-794 (`client/MOD-6`)"""
+    """KIP-480, KIP-794"""
     async with scripted(orders=4) as s:
         async with s.producer(batch_size=2000, linger_ms=10) as producer:
             for _ in range(400):
@@ -658,7 +630,6 @@ async def _send_from_two_tasks(producer: triokafka.Producer) -> None:
 
 @simulated
 async def test_two_tasks_that_find_the_batch_full_share_the_next_one() -> None:
-    """(`client/ACC-4`)"""
     async with scripted() as s, s.producer(batch_size=200, linger_ms=100) as producer:
         await producer.send("orders", b"x" * 125)
         await trio.sleep(0.01)  # so long that both yield before they begin a batch
@@ -669,7 +640,6 @@ async def test_two_tasks_that_find_the_batch_full_share_the_next_one() -> None:
 
 @simulated
 async def test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_rest() -> None:
-    """(`client/ACC-4`, `client/ACC-13`)"""
     async with scripted() as s, s.producer(batch_size=200, buffer_memory=400, linger_ms=10_000) as producer:
         for _ in range(2):
             await producer.send("orders", b"x" * 130)
@@ -681,7 +651,7 @@ async def test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_
 
 @simulated
 async def test_large_record_that_waited_for_memory_does_not_wait_again_behind_small_ones() -> None:
-    """What they have opened meanwhile is closed, and the memory opens the next (`client/ACC-2`, `client/ERR-7`)."""
+    """What they have opened meanwhile is closed, and the memory opens the next."""
     async with (
         scripted(orders=2) as s,
         s.producer(batch_size=400, buffer_memory=800, linger_ms=0, enable_idempotence=False) as producer,
@@ -717,7 +687,6 @@ async def test_large_record_that_waited_for_memory_does_not_wait_again_behind_sm
 
 @simulated
 async def test_open_batch_takes_records_while_another_send_waits_for_memory() -> None:
-    """(`client/ACC-3`)"""
     async with scripted(orders=2) as s, s.producer(batch_size=200, buffer_memory=500, linger_ms=10_000) as producer:
         s.broker.script(ProduceRequest, SILENCE)
         await producer.send("orders", b"small", partition=0)
@@ -736,7 +705,7 @@ async def test_open_batch_takes_records_while_another_send_waits_for_memory() ->
 
 @simulated
 async def test_bug_in_the_sender_fails_what_is_pending_and_every_later_call() -> None:
-    """Nothing hangs, and the body is not cancelled (`client/TRI-1`)."""
+    """Nothing hangs, and the body is not cancelled."""
     async with (
         scripted() as s,
         s.producer(linger_ms=1000, batch_size=200, buffer_memory=200, max_block_ms=1e6) as producer,
@@ -803,7 +772,6 @@ class _Recorder(triokafka.ProducerInterceptor):
 
 @simulated
 async def test_interceptors_change_drop_and_see_records_and_break_nothing() -> None:
-    """(`client/INT-1` to `client/INT-6`)"""
     recorder = _Recorder()
     async with scripted() as s:
         async with s.producer(interceptors=[recorder, recorder], max_request_size=1000) as producer:
@@ -833,7 +801,6 @@ class _ByLength(triokafka.Partitioner):
 
 @simulated
 async def test_users_partitioner_decides_and_is_held_to_what_exists() -> None:
-    """(`client/PART-4`, `client/PART-1`)"""
     partitioner = _ByLength()
     async with scripted(orders=4) as s, s.producer(partitioner=partitioner) as producer:
         assert (await (await producer.send("orders", b"xxx", key=b"k"))).partition == 3

@@ -53,7 +53,6 @@ class Watcher(triokafka.ProducerInterceptor, triokafka.Serializer[bytes], trioka
 
 @simulated
 async def test_steps_of_a_send_are_in_kafkas_order() -> None:
-    """(`client/PRD-2`, `client/PRD-10`, `client/INT-4`)"""
     steps: list[str] = []
     watcher = Watcher(steps)
     options: dict[str, Any] = {"interceptors": [watcher], "key_serializer": watcher, "value_serializer": watcher}
@@ -75,7 +74,6 @@ async def test_steps_of_a_send_are_in_kafkas_order() -> None:
 
 @simulated
 async def test_only_background_tasks_talk_to_brokers_and_call_back() -> None:
-    """(`client/PRD-1`, `client/TRI-4`)"""
     async with scripted() as s, s.producer(batch_size=200) as producer:
         tasks: list[str] = []
         await (await producer.send("orders", b"warm"))
@@ -102,7 +100,6 @@ async def test_only_background_tasks_talk_to_brokers_and_call_back() -> None:
 
 @simulated
 async def test_client_id_is_in_every_request_and_is_made_up_if_need_be() -> None:
-    """(`client/PRD-4`)"""
     async with scripted() as s:
         for client_id, expected in ((None, "triokafka-producer-1"), (None, "triokafka-producer-2"), ("mine", "mine")):
             s.broker.headers.clear()
@@ -114,7 +111,6 @@ async def test_client_id_is_in_every_request_and_is_made_up_if_need_be() -> None
 
 @simulated
 async def test_metadata_and_memory_are_waited_for_within_one_budget() -> None:
-    """(`client/PRD-11`)"""
     async with scripted(nodes=2) as s, trio.open_nursery() as nursery:
         s.cluster.move("orders", 0, 2)
 
@@ -139,7 +135,6 @@ async def test_metadata_and_memory_are_waited_for_within_one_budget() -> None:
 
 @simulated
 async def test_sender_is_woken_per_batch_not_per_record() -> None:
-    """(`client/PRD-15`, `client/ERR-12`)"""
     async with scripted() as s, s.producer(batch_size=2000, linger_ms=1000) as producer:
         await (await producer.send("orders", b"warm"))
         steps = 0
@@ -167,7 +162,6 @@ async def test_sender_is_woken_per_batch_not_per_record() -> None:
 
 @simulated
 async def test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer() -> None:
-    """(`client/PRD-15`, `client/ACC-19`)"""
     async with scripted(orders=2) as s, s.producer(linger_ms=100, retry_backoff_ms=5_000) as producer:
         for partition in (0, 1):
             await (await producer.send("orders", b"warm", partition=partition))
@@ -182,7 +176,6 @@ async def test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer
 
 @simulated
 async def test_partitions_are_told_from_what_is_known_or_asked_for() -> None:
-    """(`client/PRD-17`)"""
     async with scripted(orders=3) as s, s.producer(max_block_ms=2000) as producer:
         s.cluster.move("orders", 2, -1)
         partitions = await producer.partitions_for("orders")
@@ -203,7 +196,6 @@ async def test_partitions_are_told_from_what_is_known_or_asked_for() -> None:
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @simulated
 async def test_compression_is_of_whole_batches_in_every_codec(codec: str) -> None:
-    """(`client/PRD-23`, `client/COMP-1`)"""
     async with scripted() as s, s.producer(compression_type=codec, linger_ms=100) as producer:
         deliveries = [await producer.send("orders", b"a value that repeats itself") for _ in range(50)]
         assert (await deliveries[49]).offset == 49
@@ -216,7 +208,6 @@ async def test_compression_is_of_whole_batches_in_every_codec(codec: str) -> Non
 
 @simulated
 async def test_request_timeout_is_also_the_brokers() -> None:
-    """(`client/PRD-24`)"""
     async with scripted() as s:
         async with s.producer(request_timeout_ms=7_000, acks=1) as producer:
             await producer.send("orders", b"a")

@@ -67,7 +67,6 @@ def epochs(requests: list[Any]) -> list[int]:
 )
 @simulated
 async def test_error_that_no_producer_id_survives_fails_the_producer(code: int, error: type) -> None:
-    """(`client/MOD-2`, `client/TRI-1`)"""
     async with scripted(orders=1, other=1) as s, s.producer() as producer:
         await (await producer.send("other", b"warm"))
         s.broker.script(ProduceRequest, s.broker.refuse(code))
@@ -94,7 +93,6 @@ async def test_error_that_no_producer_id_survives_fails_the_producer(code: int, 
 )
 @simulated
 async def test_any_other_error_fails_its_batch_and_nothing_else(code: int, error: type) -> None:
-    """(`client/SND-11`, `client/SND-8`)"""
     async with scripted(orders=2) as s, s.producer(linger_ms=10) as producer:
         await (await producer.send("orders", b"warm", partition=0))
         s.broker.script(ProduceRequest, s.broker.refuse(code, 0))
@@ -110,7 +108,7 @@ async def test_any_other_error_fails_its_batch_and_nothing_else(code: int, error
 
 @simulated
 async def test_fatal_error_leaves_the_other_answers_of_its_request_as_they_are() -> None:
-    """What the broker has is acknowledged, although the producer is at an end (`client/SND-8`)."""
+    """What the broker has is acknowledged, although the producer is at an end."""
     async with scripted(orders=2) as s, s.producer(linger_ms=10) as producer:
         await producer.partitions_for("orders")
         s.broker.script(ProduceRequest, s.broker.refuse(31, 0))
@@ -192,7 +190,6 @@ async def test_records_that_share_a_batch_with_a_bad_one_are_told_so() -> None:
 
 @simulated
 async def test_each_node_gets_one_request_with_all_that_is_for_it() -> None:
-    """(`client/SND-3`, `client/SND-5`, `client/ACC-21`)"""
     async with (
         scripted(nodes=2, orders=4, other=2) as s,
         s.producer(linger_ms=50, request_timeout_ms=7000) as producer,
@@ -220,8 +217,7 @@ async def test_each_node_gets_one_request_with_all_that_is_for_it() -> None:
 
 @simulated
 async def test_many_tasks_share_a_producer_and_its_sticky_partition() -> None:
-    """No lock is needed, since nothing yields between finding a batch and appending to it (`client/PART-5`,
-    `client/TRI-3`, `client/PRD-5`)."""
+    """No lock is needed, since nothing yields between finding a batch and appending to it."""
     async with scripted(orders=3) as s:
         async with s.producer(linger_ms=1, batch_size=500, buffer_memory=3000) as producer:
 
@@ -295,7 +291,7 @@ def _sender_over(bench: Bench) -> tuple[Sender, _Node]:
 
 
 def test_batch_stays_queued_while_its_node_takes_nothing_and_the_sender_looks_again_in_time() -> None:
-    """Asking is what starts the connection (`client/SND-2`, `client/SND-4`)."""
+    """Asking is what starts the connection."""
     bench = Bench()
     batch = bench.batch()
     bench.close()
@@ -311,7 +307,6 @@ def test_batch_stays_queued_while_its_node_takes_nothing_and_the_sender_looks_ag
 
 
 def test_what_has_expired_is_not_sent() -> None:
-    """(`client/SND-1`, `client/MOD-4` in place of `client/BAT-6`)"""
     bench = Bench()
     batch = bench.batch()
     bench.close()
@@ -322,7 +317,6 @@ def test_what_has_expired_is_not_sent() -> None:
 
 
 def test_unknown_leader_has_the_metadata_refreshed_and_keeps_the_topic_known() -> None:
-    """(`client/SND-1`, `client/META-28`)"""
     bench = Bench([-1])
     bench.batch()
     sender, node = _sender_over(bench)
@@ -335,7 +329,7 @@ def test_unknown_leader_has_the_metadata_refreshed_and_keeps_the_topic_known() -
 
 @simulated
 async def test_acks_0_repeats_nothing_and_reports_what_was_not_written() -> None:
-    """The log may have gaps (`client/PRD-25`, `client/SND-9`)."""
+    """The log may have gaps."""
     async with scripted() as s:
         outcomes: list[tuple[bytes, Exception | None]] = []
         async with s.producer(acks=0, linger_ms=0, batch_size=100, delivery_timeout_ms=60_000) as producer:
@@ -364,7 +358,7 @@ async def test_acks_0_repeats_nothing_and_reports_what_was_not_written() -> None
 
 @simulated
 async def test_acks_0_waits_for_a_broker_that_is_away() -> None:
-    """Nothing was handed to a connection, so nothing can be repeated: it is no attempt (`client/SND-9`)."""
+    """Nothing was handed to a connection, so nothing can be repeated: it is no attempt."""
     async with scripted() as s:
         async with s.producer(acks=0, linger_ms=0) as producer:
             await producer.partitions_for("orders")
@@ -380,7 +374,7 @@ async def test_acks_0_waits_for_a_broker_that_is_away() -> None:
 
 @simulated
 async def test_connection_that_takes_nothing_costs_no_attempt() -> None:
-    """Also without retries (`client/SND-10`)."""
+    """Also without retries."""
     async with scripted() as s, s.producer(enable_idempotence=False, retries=0, linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))
         [channel] = [c for c in producer._client._directory.channels() if c.node.node_id == 1]
@@ -406,7 +400,6 @@ async def test_connection_that_takes_nothing_costs_no_attempt() -> None:
 
 @simulated
 async def test_back_off_doubles_with_jitter_up_to_its_maximum() -> None:
-    """(`client/MOD-10`)"""
     async with scripted() as s, s.producer(linger_ms=0, retry_backoff_ms=100, retry_backoff_max_ms=1000) as producer:
         await (await producer.send("orders", b"a"))
         at: list[float] = []
@@ -427,7 +420,6 @@ async def test_back_off_doubles_with_jitter_up_to_its_maximum() -> None:
 
 @simulated
 async def test_each_partition_backs_off_by_itself() -> None:
-    """(`client/SND-15`)"""
     async with (
         scripted(orders=2) as s,
         s.producer(linger_ms=0, retry_backoff_ms=5000, retry_backoff_max_ms=5000) as producer,
@@ -445,7 +437,7 @@ async def test_each_partition_backs_off_by_itself() -> None:
 
 @simulated
 async def test_leader_that_moved_is_tried_at_once_by_every_batch_that_waits() -> None:
-    """Although only the first refusal names it (KIP-951, `client/MOD-24`)."""
+    """Although only the first refusal names it (KIP-951)."""
     async with (
         scripted(nodes=2) as s,
         s.producer(linger_ms=0, batch_size=100, retry_backoff_ms=8000, retry_backoff_max_ms=8000) as producer,
@@ -478,7 +470,6 @@ async def test_leader_that_moved_is_tried_at_once_by_every_batch_that_waits() ->
 
 @simulated
 async def test_retries_are_counted_and_bounded() -> None:
-    """(`client/SND-10`)"""
     async with scripted() as s, s.producer(enable_idempotence=False, retries=2, retry_backoff_ms=1) as producer:
         s.broker.script(ProduceRequest, *[s.broker.refuse(19)] * 3)
         with pytest.raises(KafkaError, match="orders-0"):
@@ -489,7 +480,6 @@ async def test_retries_are_counted_and_bounded() -> None:
 
 @simulated
 async def test_producer_id_is_asked_for_again_with_growing_back_off() -> None:
-    """(`client/MOD-10`)"""
     async with scripted() as s, s.producer(linger_ms=0) as producer:
         at: list[float] = []
 
@@ -510,7 +500,6 @@ async def test_producer_id_is_asked_for_again_with_growing_back_off() -> None:
 
 @simulated
 async def test_batch_that_expires_on_the_wire_frees_its_memory_with_the_answer() -> None:
-    """(`client/MOD-4`)"""
     async with (
         scripted() as s,
         s.producer(linger_ms=0, delivery_timeout_ms=2000, request_timeout_ms=2000) as producer,
@@ -529,7 +518,6 @@ async def test_batch_that_expires_on_the_wire_frees_its_memory_with_the_answer()
 
 @simulated
 async def test_batches_expire_in_the_order_of_their_making_also_those_that_were_split() -> None:
-    """(`client/ACC-29`, `client/MOD-5`)"""
     told: list[bytes] = []
     async with (
         scripted() as s,
@@ -552,7 +540,7 @@ async def test_batches_expire_in_the_order_of_their_making_also_those_that_were_
 
 @simulated
 async def test_throttled_node_is_left_alone_and_the_others_are_not() -> None:
-    """KIP-219 (`client/MOD-25` in place of `client/SND-16`)"""
+    """KIP-219."""
     async with scripted(nodes=2, orders=2) as s, s.producer(linger_ms=0) as producer:
         s.cluster.move("orders", 1, 2)
         await producer._client.metadata_for(["orders"])
@@ -571,7 +559,6 @@ async def test_throttled_node_is_left_alone_and_the_others_are_not() -> None:
 
 @simulated
 async def test_sender_sleeps_while_a_broker_is_away_and_while_a_batch_lingers() -> None:
-    """(`client/SND-4`, `client/ACC-19`, `client/NET-26`)"""
     async with scripted() as s, s.producer(linger_ms=5000) as producer:
         await producer.partitions_for("orders")
         steps = 0
@@ -598,7 +585,7 @@ async def test_sender_sleeps_while_a_broker_is_away_and_while_a_batch_lingers() 
 
 @simulated
 async def test_two_flushes_do_not_end_each_other() -> None:
-    """One is cancelled; the other still has everything sent at once (`client/PRD-16`)."""
+    """One is cancelled; the other still has everything sent at once."""
     async with scripted(orders=2) as s, s.producer(linger_ms=50_000, retry_backoff_ms=1000) as producer:
         await producer.partitions_for("orders")
         s.broker.script(ProduceRequest, s.broker.refuse(19))
@@ -617,7 +604,6 @@ async def test_two_flushes_do_not_end_each_other() -> None:
 
 @simulated
 async def test_callback_may_send_the_next_record() -> None:
-    """(`client/TRI-4`)"""
     async with scripted() as s:
         async with s.producer(linger_ms=0, buffer_memory=400, batch_size=200) as producer:
             await producer.partitions_for("orders")
@@ -641,7 +627,7 @@ async def test_callback_may_send_the_next_record() -> None:
 
 @simulated
 async def test_slow_broker_is_avoided_by_records_without_key_until_it_answers() -> None:
-    """KIP-794 (`client/MOD-6`)"""
+    """KIP-794"""
     async with (
         scripted(nodes=2, orders=2) as s,
         s.producer(
@@ -677,7 +663,6 @@ async def test_slow_broker_is_avoided_by_records_without_key_until_it_answers() 
 
 @simulated
 async def test_topics_used_once_leave_nothing_behind() -> None:
-    """(`client/MOD-23`)"""
     names = [f"t{number}" for number in range(30)]
     async with (
         scripted(kept=1, **dict.fromkeys(names, 3)) as s,
@@ -698,7 +683,7 @@ async def test_topics_used_once_leave_nothing_behind() -> None:
 
 @simulated
 async def test_topic_used_again_after_it_was_forgotten_counts_on_under_a_new_epoch() -> None:
-    """Numbers from 0 under the old one would be taken for repeats, and dropped (`client/MOD-2`, `client/MOD-23`)."""
+    """Numbers from 0 under the old one would be taken for repeats, and dropped."""
     async with (
         scripted(orders=1, other=1) as s,
         s.producer(linger_ms=0, metadata_max_idle_ms=5000, metadata_max_age_ms=1000) as producer,
@@ -717,7 +702,6 @@ async def test_topic_used_again_after_it_was_forgotten_counts_on_under_a_new_epo
 
 @simulated
 async def test_bound_stream_keeps_its_partition_known() -> None:
-    """(`client/MOD-23`)"""
     async with (
         scripted(orders=1, other=1) as s,
         s.producer(linger_ms=0, metadata_max_idle_ms=5000, metadata_max_age_ms=1000) as producer,
@@ -738,7 +722,7 @@ async def test_bound_stream_keeps_its_partition_known() -> None:
 
 @simulated
 async def test_leaving_needs_no_new_epoch() -> None:
-    """Although the queues of topics that are forgotten then were counted in (`client/MOD-2`)."""
+    """Although the queues of topics that are forgotten then were counted in."""
     async with scripted(orders=1, other=1) as s:
         async with s.producer(linger_ms=5000) as producer:
             await producer.send("other", b"x")
@@ -750,7 +734,6 @@ async def test_leaving_needs_no_new_epoch() -> None:
 
 @simulated
 async def test_sends_that_wait_for_memory_are_refused_when_the_producer_is_closed() -> None:
-    """(`client/PRD-19`, `client/PRD-18`)"""
     async with scripted() as s:
         errors: list[Exception] = []
         async with trio.open_nursery() as nursery:
@@ -827,7 +810,6 @@ async def test_hooks_see_the_life_of_every_batch() -> None:
 
 @simulated
 async def test_counters_add_up() -> None:
-    """(`client/PRD-21`, `client/BUF-12`)"""
     async with scripted() as s, s.producer(linger_ms=20, compression_type="gzip") as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(19), CLOSE, s.broker.produce, s.broker.refuse(18))
         for _ in range(10):

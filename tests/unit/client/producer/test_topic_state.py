@@ -47,7 +47,6 @@ class Spreader:
 
 
 def test_records_stay_on_one_partition_until_a_batch_is_full() -> None:
-    """(`client/MOD-6`)"""
     spreader = Spreader([1, 1, 1, 1])
     for _ in range(200):
         spreader.send()
@@ -60,7 +59,7 @@ def test_records_stay_on_one_partition_until_a_batch_is_full() -> None:
 
 
 def test_linger_that_ends_batches_early_does_not_end_the_turn() -> None:
-    """By bytes, not by batches, which was the trouble with KIP-480 (`client/MOD-6`)"""
+    """By bytes, not by batches, which was the trouble with KIP-480"""
     spreader = Spreader([1, 1])
     turns: list[int] = []
     for _ in range(3000):
@@ -74,7 +73,7 @@ def test_linger_that_ends_batches_early_does_not_end_the_turn() -> None:
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_each_partition_gets_the_same_bytes_although_some_brokers_are_slow(adaptive: bool) -> None:
-    """Batches for the slow broker fill up while those for the other go out early (`client/MOD-6`)."""
+    """Batches for the slow broker fill up while those for the other go out early."""
     spreader = Spreader([1, 1, 2, 2], adaptive_partitioning=adaptive)
     chance = random.Random(3)
     for number in range(60_000):
@@ -92,7 +91,7 @@ def test_each_partition_gets_the_same_bytes_although_some_brokers_are_slow(adapt
 
 
 def test_node_that_takes_nothing_for_long_is_avoided_until_it_does() -> None:
-    """KIP-794 (`client/MOD-6`)"""
+    """KIP-794"""
     spreader = Spreader([1, 2], availability_timeout=5.0)
     accumulator = spreader.bench.accumulator
     accumulator.note_refusals([2], now=10.0)
@@ -110,14 +109,12 @@ def test_node_that_takes_nothing_for_long_is_avoided_until_it_does() -> None:
 
 
 def test_slow_nodes_are_chosen_when_there_are_no_others() -> None:
-    """(`client/MOD-6`)"""
     spreader = Spreader([1, 1], availability_timeout=5.0)
     spreader.bench.accumulator.slow_nodes = frozenset({1})
     assert {spreader.send() for _ in range(300)} == {0, 1}
 
 
 def test_without_a_timeout_no_node_is_avoided() -> None:
-    """(`client/MOD-6`)"""
     bench = Bench([1])
     bench.accumulator.note_refusals([1], now=1.0)
     bench.accumulator.note_refusals([1], now=1e6)
@@ -125,7 +122,6 @@ def test_without_a_timeout_no_node_is_avoided() -> None:
 
 
 def test_one_record_larger_than_a_batch_costs_its_partition_half_a_turn_at_most() -> None:
-    """(`client/MOD-6`)"""
     spreader = Spreader([1, 1], adaptive_partitioning=False)
     for _ in range(4000):
         spreader.send(BATCH * 20)

@@ -69,7 +69,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 async def test_what_cannot_be_sent_is_refused_at_the_call(
     wrong: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    """Whether a batch is open or not, by every way to send (`client/PRD-13`, `client/SER-4`, `client/PART-1`)."""
+    """Whether a batch is open or not, by every way to send."""
     arguments = {"topic": "orders", "value": b"v", "partition": 1, **wrong}
     async with scripted(orders=3) as s, s.producer(linger_ms=1000) as producer:
         await producer.partitions_for("orders")
@@ -171,7 +171,6 @@ async def test_headers_are_whatever_can_be_walked_and_holds_pairs(headers: Any) 
 )
 @simulated
 async def test_every_view_of_bytes_is_sent_as_its_bytes(value: Any, data: bytes) -> None:
-    """(`client/SER-3`)"""
     async with scripted() as s:
         async with s.producer(linger_ms=100) as producer:
             for _ in range(2):  # without and with an open batch
@@ -278,7 +277,6 @@ async def test_columns_that_cannot_be_sent_are_refused(
 
 @simulated
 async def test_record_larger_than_all_memory_is_refused_by_name() -> None:
-    """(`client/PRD-12`)"""
     async with scripted() as s, s.producer(buffer_memory=20_000) as producer:
         for send in (producer.send, producer.send_nowait):
             with pytest.raises(MessageSizeTooLargeError, match="buffer_memory=20000"):
@@ -301,7 +299,6 @@ async def test_small_memory_serves_records_that_compress_well(codec: str) -> Non
 
 @simulated
 async def test_record_that_the_broker_finds_too_large_fails_alone() -> None:
-    """(`client/SND-10`, `client/MOD-5`)"""
     async with scripted(orders=2) as s, s.producer(linger_ms=50) as producer:
         s.broker.script(ProduceRequest, s.broker.refuse(10, 1))
         kept = await producer.send("orders", b"a", partition=0)
@@ -338,7 +335,6 @@ async def _every_call_raises(
 
 @simulated
 async def test_every_call_outside_of_the_block_is_refused() -> None:
-    """(`client/PRD-18`)"""
     async with scripted() as s:
         producer = s.producer()
         await _every_call_raises(producer, None, ClosedError, "use it inside its async with block")
@@ -365,7 +361,6 @@ async def test_a_producer_is_for_one_block() -> None:
 
 @simulated
 async def test_background_failure_is_raised_by_every_later_call_with_its_cause() -> None:
-    """(`client/TRI-1`)"""
     async with scripted() as s, s.producer(linger_ms=1000) as producer:
         stream = await producer.bind("orders", 0)
         bug = RuntimeError("a bug")
@@ -386,7 +381,6 @@ async def test_background_failure_is_raised_by_every_later_call_with_its_cause()
 
 @simulated
 async def test_tasks_of_other_nurseries_may_send_and_hear_of_the_end() -> None:
-    """(`client/PRD-5`, `client/PRD-18`)"""
     async with scripted() as s, trio.open_nursery() as outer:
         ended: list[int] = []
 
@@ -410,7 +404,7 @@ async def test_tasks_of_other_nurseries_may_send_and_hear_of_the_end() -> None:
 
 @simulated
 async def test_senders_that_wait_when_the_block_is_left_hear_of_it() -> None:
-    """For memory, for metadata, with a silent broker and a close timeout (`client/PRD-19`, `client/PRD-20`)."""
+    """For memory, for metadata, with a silent broker and a close timeout."""
     async with scripted() as s, trio.open_nursery() as outer:
         heard: list[str] = []
 
@@ -437,7 +431,6 @@ async def test_senders_that_wait_when_the_block_is_left_hear_of_it() -> None:
 
 @simulated
 async def test_topic_denied_while_sending_fails_its_records_by_name_and_no_others() -> None:
-    """(`client/SND-11`)"""
     async with scripted(orders=1, other=1) as s, s.producer(linger_ms=50) as producer:
         await producer.partitions_for("orders")
         await producer.partitions_for("other")
@@ -478,7 +471,6 @@ async def test_topic_made_anew_while_sending_gets_the_records() -> None:
 
 @simulated
 async def test_record_that_ran_out_of_time_says_what_went_wrong_last() -> None:
-    """(`client/MOD-4`)"""
     async with scripted() as s, s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
         s.broker.script(ProduceRequest, *[s.broker.refuse(19)] * 1000)
         with pytest.raises(KafkaTimeoutError, match=r"after \d+ attempts.*NotEnoughReplicasError"):
@@ -497,7 +489,6 @@ async def test_record_that_never_left_says_that_its_broker_cannot_be_reached() -
 
 @simulated
 async def test_record_that_never_left_says_that_its_partition_has_no_leader() -> None:
-    """(`client/META-30`)"""
     async with scripted() as s, s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
         await (await producer.send("orders", b"a"))
         s.cluster.move("orders", 0, -1)
@@ -525,7 +516,7 @@ async def test_record_that_never_left_says_that_its_topic_or_partition_is_gone()
 
 @simulated
 async def test_failure_of_the_network_client_fails_what_is_pending_and_every_later_call() -> None:
-    """(`client/TRI-1`, clients-today pain 5)"""
+    """(clients-today pain 5)"""
     bug = RuntimeError("a bug in the metadata")
 
     def broken(*_: Any, **__: Any) -> None:
@@ -580,7 +571,7 @@ async def test_every_call_after_a_failure_raises_an_error_of_its_own_with_the_sa
 
 @simulated
 async def test_record_that_never_left_says_that_its_broker_asks_to_wait() -> None:
-    """KIP-219 (`client/MOD-25`)"""
+    """KIP-219"""
     async with scripted() as s, s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
         s.broker.throttle_time_ms = 60_000
         await (await producer.send("orders", b"a"))

@@ -1,4 +1,4 @@
-"""The log cleaner: keeps the last record of every key in logs whose ``cleanup.policy`` has ``compact`` (H01–H23, Z13).
+"""The log cleaner: keeps the last record of every key in logs whose ``cleanup.policy`` has ``compact``.
 
 `cleaning.Cleaning` is one pass over one log, without any waiting, imported when there is something to clean;
 `LogCleaner` decides which log is next, drives the passes and keeps the books.

@@ -1,4 +1,4 @@
-"""What compaction leaves of one batch (H19, H20, Z13).
+"""What compaction leaves of one batch.
 
 A batch of which everything stays is passed on as it is. What goes: records with a newer one of the same key, tombstones
 whose time is over (KIP-534), records of aborted transactions, and markers of transactions of which nothing is left.
@@ -33,7 +33,7 @@ class LastOfProducer(NamedTuple):
 
 @dataclass(slots=True)
 class FilterCounts:
-    """What was read and kept. ``keyless`` records have no place in a compacted log and are dropped (C26)."""
+    """What was read and kept. ``keyless`` records have no place in a compacted log and are dropped."""
 
     records_read: int = 0
     records_kept: int = 0

@@ -1,4 +1,4 @@
-"""Which part of a log is to be cleaned, and which log first (H02, H05, H06, Z13).
+"""Which part of a log is to be cleaned, and which log first.
 
 Below the first dirty offset a log was cleaned before; from the first uncleanable offset on it must not be cleaned yet:
 that is the active segment, what is not committed or belongs to an open transaction, and what is younger than

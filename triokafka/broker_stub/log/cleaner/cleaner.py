@@ -1,8 +1,8 @@
-"""The cleaner of a broker: picks the log that needs it most, drives passes over it, keeps the checkpoints (H04–H10).
+"""The cleaner of a broker: picks the log that needs it most, drives passes over it, keeps the checkpoints.
 
 The work itself is done in threads, a piece at a time, so that the event loop goes on; a log is changed only here, on
 the loop, when a new segment is complete. A log that cannot be cleaned is left alone from then on, and the others are
-cleaned all the same (H23, Z13).
+cleaned all the same.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class LogCleaner:
     # -- what others tell it
 
     def in_progress(self, topic_partition: TopicPartition) -> bool:
-        """Whether a log is being cleaned: its segments should be dropped by nobody else then (Z14)."""
+        """Whether a log is being cleaned: its segments should be dropped by nobody else then."""
         return self._states.in_progress(topic_partition)
 
     def pause(self, topic_partition: TopicPartition) -> None:
@@ -110,7 +110,7 @@ class LogCleaner:
         self._wake.set()
 
     def log_truncated(self, topic_partition: TopicPartition, directory: str, offset: int) -> None:
-        """Records at and after ``offset`` are being given up: what comes there next is not clean (G16)."""
+        """Records at and after ``offset`` are being given up: what comes there next is not clean."""
         self._states.abort(topic_partition)
         self._uncleanable.pop(topic_partition, None)
         cleaned = self._cleaned_in(directory)
@@ -119,7 +119,7 @@ class LogCleaner:
             self._write_checkpoint(directory)
 
     def log_deleted(self, topic_partition: TopicPartition, directory: str) -> None:
-        """A log is gone from ``directory`` (I14)."""
+        """A log is gone from ``directory``."""
         self._states.abort(topic_partition)
         self._uncleanable.pop(topic_partition, None)
         self._not_before.pop(topic_partition, None)
@@ -162,7 +162,7 @@ class LogCleaner:
                     await self._wake.wait()
 
     def _pick(self) -> _Candidate | None:
-        """The log that needs to be cleaned most: the dirtiest of those that are dirty enough, or overdue (H05)."""
+        """The log that needs to be cleaned most: the dirtiest of those that are dirty enough, or overdue."""
         now_ms, now = self._world.wall_ms(), self._world.now()
         best: _Candidate | None = None
         dirtiest, longest = 0.0, 0
@@ -277,7 +277,7 @@ class LogCleaner:
                     steps.throw(error)
 
     def _check_wanted(self, candidate: _Candidate) -> None:
-        """Whether the pass is to go on (H09)."""
+        """Whether the pass is to go on."""
         topic_partition, log = candidate.topic_partition, candidate.log
         if self._states.is_aborted(topic_partition) or self._logs.get(topic_partition) is not log:
             raise _StoppedError("the log was truncated or deleted, or its cleaning paused")

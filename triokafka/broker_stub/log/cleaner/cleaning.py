@@ -1,4 +1,4 @@
-"""One pass of the cleaner over one log: what is to be cleaned, and the cleaning itself, step by step (H13–H20, Z13).
+"""One pass of the cleaner over one log: what is to be cleaned, and the cleaning itself, step by step.
 
 A pass reads the dirty part of the log once and learns the newest offset of every key; then it writes the segments from
 the log's beginning anew, without what is superseded. It may end in the middle of the dirty part, when the keys do not
@@ -237,7 +237,7 @@ class Cleaning:
 def group_segments(
     segments: Sequence[LogSegment], ends: Mapping[int, int], config: LogConfig
 ) -> list[list[LogSegment]]:
-    """Neighbours that together make one segment: by bytes, by entries of the indexes, and by offsets (H17).
+    """Neighbours that together make one segment: by bytes, by entries of the indexes, and by offsets.
 
     Args:
         segments: ascending, sealed.

@@ -1,4 +1,4 @@
-"""What the cleaner tells about itself (H22, Z35). Names in Kafka are the properties' with hyphens."""
+"""What the cleaner tells about itself. Names in Kafka are the properties' with hyphens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The newest offset of every key in the dirty part of a log, within a number of bytes (H11, H12).
+"""The newest offset of every key in the dirty part of a log, within a number of bytes.
 
 There are two ways to keep it: `SmallOffsetMap`, a dictionary, is fast and takes ten times the memory; `LargeOffsetMap`
 is a hash table in one piece of memory, for when that is what counts. `offset_map` picks.

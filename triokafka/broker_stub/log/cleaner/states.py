@@ -1,4 +1,4 @@
-"""Which partitions are being cleaned, and which must not be (H08–H10, Z14).
+"""Which partitions are being cleaned, and which must not be.
 
 A partition is idle, or in progress, or in progress and told to stop, or paused any number of times. A pass that was
 told to stop goes on until it looks again; only then the partition is really free, and another pass may begin.

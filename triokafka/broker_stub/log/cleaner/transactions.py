@@ -1,4 +1,4 @@
-"""What of a transaction's batches and markers compaction may drop (Z12, Z13, KIP-98).
+"""What of a transaction's batches and markers compaction may drop (KIP-98).
 
 The records of an aborted transaction are for nobody and go at once. A marker stays while a batch of its transaction is
 there: without it, readers would not know how that one ended.

@@ -69,7 +69,7 @@ class Step(enum.Enum):
 
 
 class Identity(NamedTuple):
-    """As whom a request was sent; answers to an earlier identity are not about the present one (`client/CO-2`)."""
+    """As whom a request was sent; answers to an earlier identity are not about the present one."""
 
     generation: int
     member_id: str
@@ -127,7 +127,7 @@ class ClassicMember:
 
     @property
     def heartbeats(self) -> bool:
-        """Whether the coordinator expects heartbeats now (`client/HB-4`)."""
+        """Whether the coordinator expects heartbeats now."""
         return self.state in (State.SYNCING, State.STABLE) and self.generation != NO_GENERATION
 
     def request_rejoin(self, reason: str) -> None:
@@ -172,7 +172,7 @@ class ClassicMember:
         """Take the answer to `join`.
 
         Raises:
-            KafkaError: the group will not have this member; trying again does not help (`client/GRP-17`).
+            KafkaError: the group will not have this member; trying again does not help.
         """
         if self.state is not State.JOINING:
             raise IllegalStateError(f"a join response for a member that is {self.state.value}")
@@ -240,7 +240,7 @@ class ClassicMember:
 
     @property
     def group_topics(self) -> tuple[str, ...]:
-        """The topics of all members, as far as this one knows them: the leader watches them all (`client/SUB-11`)."""
+        """The topics of all members, as far as this one knows them: the leader watches them all."""
         if self._group_topics is None:
             topics = {topic for subscription in self._members.values() for topic in subscription.topics}
             self._group_topics = tuple(sorted(topics.union(self._joined_topics)))
@@ -271,7 +271,7 @@ class ClassicMember:
         return len(self._members)
 
     def sync(self, dealt: Mapping[str, Assignment]) -> SyncGroupRequest:
-        """The sync request; only the leader's carries assignments (`client/GRP-18`)."""
+        """The sync request; only the leader's carries assignments."""
         assignor = self.assignor
         return SyncGroupRequest(
             group_id=self.config.group_id,
@@ -290,7 +290,7 @@ class ClassicMember:
         """Take the answer to `sync`; after `Step.DONE` the assignment is in ``assignment``.
 
         Raises:
-            KafkaError: not allowed, or fenced (`client/GRP-19`).
+            KafkaError: not allowed, or fenced.
         """
         if self.state is State.UNJOINED:
             # A commit or heartbeat, answered meanwhile, has ended the membership that this is about.
@@ -337,7 +337,7 @@ class ClassicMember:
         """Take the answer to a heartbeat. False when the coordinator must be looked up again.
 
         Raises:
-            KafkaError: not allowed, fenced, or an error that no heartbeat should cause (`client/HB-15`).
+            KafkaError: not allowed, fenced, or an error that no heartbeat should cause.
         """
         if not error_code or sent_as != self.identity:
             return True
@@ -376,7 +376,7 @@ class ClassicMember:
 
     @property
     def leaves(self) -> bool:
-        """Whether there is a membership to end; static members stay until their session expires (`client/MOD-18`)."""
+        """Whether there is a membership to end; static members stay until their session expires."""
         return bool(self.member_id) and self.config.group_instance_id is None
 
     def leave(self, reason: str) -> Callable[[int], LeaveGroupRequest]:

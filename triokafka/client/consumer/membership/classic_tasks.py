@@ -82,7 +82,7 @@ class ClassicMembership(GroupMembership):
         super().__init__(options, network, clock, tasks, troubles, progress=progress, on_change=on_change)
         self.member = member
         self.dealt: Layout | None = None
-        """What there was when this member, as leader, dealt it (`client/CO-6`)."""
+        """What there was when this member, as leader, dealt it."""
         self._layouts = LayoutOfLast()
         self._subscription = subscription
         self._join_scope: trio.CancelScope | None = None
@@ -288,7 +288,7 @@ class ClassicMembership(GroupMembership):
             self._on_change()
 
     async def _deal(self) -> Mapping[str, Assignment]:
-        """Find out how many partitions there are, and let the assignor deal them (`client/GRP-16`)."""
+        """Find out how many partitions there are, and let the assignor deal them."""
         topics = self.member.group_topics
         self._network.metadata.set_topics(topics)
         if any(topic not in self._network.cluster.topics for topic in topics):

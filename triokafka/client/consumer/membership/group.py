@@ -1,7 +1,7 @@
 """What a consumer asks of its membership in a group, whatever the protocol, and what all protocols share.
 
 Members are watched from two sides: the coordinator hears heartbeats, and the user must go on asking for records. The
-tasks run on their own, so that a cancelled `poll` loses nothing (`client/GRP-22`). What must happen in the user's own
+tasks run on their own, so that a cancelled `poll` loses nothing. What must happen in the user's own
 task, callbacks and commits, is the `Rebalancer`'s or the `Reconciler`'s business.
 """
 
@@ -181,7 +181,7 @@ class GroupMembership(ABC):
     # ---------------------------------------------------------------- leaving
 
     async def leave(self, reason: str) -> None:
-        """End the membership on purpose: one request, no retries (`client/GRP-23`)."""
+        """End the membership on purpose: one request, no retries."""
         tell_coordinator = self._end(reason)
         if tell_coordinator is not None:
             await self._part(tell_coordinator)

@@ -12,7 +12,7 @@ _NEVER: Final = float("inf")
 
 
 class HeartbeatClock:
-    """The times of one membership, in seconds on the world's monotonic clock (`client/HB-2`).
+    """The times of one membership, in seconds on the world's monotonic clock.
 
     `started` sets it going, unless ``now`` is given.
     """
@@ -34,7 +34,7 @@ class HeartbeatClock:
         self.last_poll = self._last_reset = now
 
     def reset(self, now: float) -> None:
-        """A coordinator was found, or a rebalance is over: everything counts from now (`client/HB-10`)."""
+        """A coordinator was found, or a rebalance is over: everything counts from now."""
         self._last_reset = now
         self._retry_at = -_NEVER
 
@@ -48,7 +48,7 @@ class HeartbeatClock:
         self._retry_at = -_NEVER
 
     def failed(self, now: float, backoff: float) -> None:
-        """No answer: try again after the back-off, not only after the interval (`client/HB-9`)."""
+        """No answer: try again after the back-off, not only after the interval."""
         self._retry_at = now + backoff
 
     def polled(self, now: float) -> None:
@@ -68,7 +68,7 @@ class HeartbeatClock:
         return max(self.last_sent, self._last_reset) + self.interval
 
     def session_expired(self, now: float) -> bool:
-        """Whether the coordinator must be presumed dead (`client/HB-5`)."""
+        """Whether the coordinator must be presumed dead."""
         return now - max(self._last_reset, self.last_answer) > self.session_timeout
 
     def poll_expired(self, now: float) -> bool:

@@ -29,14 +29,12 @@ def found(log: PartitionLog, cleaned: int | None = None, **options: int) -> Clea
 
 
 def test_all_but_the_active_segment_is_dirty_at_first() -> None:
-    """(`broker-log/H02`, `H04`, `H06`)"""
     result = found(filled())
     assert (result.first_dirty, result.end_offset, result.clean_bytes, result.dirty_ratio) == (0, 12, 0, 1.0)
     assert not result.checkpoint_was_wrong
 
 
 def test_dirty_ratio_is_that_of_bytes_without_the_active_segment() -> None:
-    """(`broker-log/H05`)"""
     log = filled()
     result = found(log, 8)
     sizes = [segment.size for segment in log.segments]
@@ -47,7 +45,6 @@ def test_dirty_ratio_is_that_of_bytes_without_the_active_segment() -> None:
 
 
 def test_checkpoint_that_is_not_in_the_log_counts_for_nothing() -> None:
-    """(`broker-log/H06`, `Z13`)"""
     log = filled()
     beyond = found(log, 99)
     assert (beyond.first_dirty, beyond.checkpoint_was_wrong) == (0, True)
@@ -58,7 +55,7 @@ def test_checkpoint_that_is_not_in_the_log_counts_for_nothing() -> None:
 
 
 def test_what_is_not_committed_or_belongs_to_an_open_transaction_is_not_cleaned() -> None:
-    """By whole segments (`broker-log/Z13`)."""
+    """By whole segments."""
     log = filled()
     assert found(log, committed=12).end_offset == 12
     assert found(log, committed=11).end_offset == 8
@@ -67,7 +64,7 @@ def test_what_is_not_committed_or_belongs_to_an_open_transaction_is_not_cleaned(
 
 
 def test_what_is_young_is_not_cleaned() -> None:
-    """``min.compaction.lag.ms`` (`broker-log/Z13`)."""
+    """``min.compaction.lag.ms``."""
     log = filled(min_compaction_lag_ms=MINUTE)
     assert found(log).end_offset == 12
     assert found(log, now_ms=NOW + 3 * MINUTE - 1).end_offset == 8
@@ -75,7 +72,7 @@ def test_what_is_young_is_not_cleaned() -> None:
 
 
 def test_what_is_old_is_cleaned_however_little_it_is() -> None:
-    """``max.compaction.lag.ms`` (`broker-log/Z13`)."""
+    """``max.compaction.lag.ms``."""
     log = filled(max_compaction_lag_ms=90_000)
     result = found(log, 8, now_ms=NOW + 2 * MINUTE + 90_001)
     assert result.overdue_ms == 1
@@ -85,8 +82,7 @@ def test_what_is_old_is_cleaned_however_little_it_is() -> None:
 
 
 def test_compacted_log_is_rolled_in_time_for_its_oldest_record() -> None:
-    """What is written to is never compacted: it must not be for longer than ``max.compaction.lag.ms``
-    (`broker-log/H02`, `Z13`)."""
+    """What is written to is never compacted: it must not be for longer than ``max.compaction.lag.ms``."""
     log = compacted_log(MemoryStorage(), max_compaction_lag_ms=MINUTE)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"), now_ms=NOW + MINUTE)

@@ -77,7 +77,6 @@ def is_clean(log: PartitionLog, *, keys: int = 3) -> bool:
 
 
 async def test_dirty_log_is_cleaned_and_its_checkpoint_written(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/H04`, `H05`, `H07`, `H15`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     log = logs.create(A)
@@ -96,7 +95,6 @@ async def test_dirty_log_is_cleaned_and_its_checkpoint_written(autojump_clock: t
 
 
 async def test_checkpoint_is_read_after_a_restart(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/H04`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     fill(logs.create(A))
@@ -120,7 +118,6 @@ async def test_unreadable_checkpoint_means_that_nothing_is_clean(autojump_clock:
 
 
 async def test_log_that_is_not_dirty_enough_waits(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/H05`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     log = logs.create(A)
@@ -139,7 +136,6 @@ async def test_log_that_is_not_dirty_enough_waits(autojump_clock: trio.testing.M
 
 
 async def test_dirtiest_log_comes_first(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/H05`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     fill(logs.create(A))
@@ -159,7 +155,6 @@ async def test_dirtiest_log_comes_first(autojump_clock: trio.testing.MockClock) 
 
 
 async def test_as_many_logs_are_cleaned_at_once_as_there_are_threads(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/H07`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     for partition in range(5):
@@ -209,7 +204,6 @@ async def test_topic_that_becomes_compacted_is_cleaned_and_one_that_is_not_any_m
 async def test_compacted_log_with_delete_drops_old_segments_after_cleaning(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """(`broker-log/Z07`, `Z14`)"""
     world = VirtualWorld()
     logs = logs_of(world, cleanup_policy=("compact", "delete"), retention_ms=1000)
     log = logs.create(A)
@@ -226,7 +220,7 @@ async def test_compacted_log_with_delete_drops_old_segments_after_cleaning(
 async def test_what_was_cleaned_and_is_gone_is_worth_a_warning_only_where_retention_has_not_deleted_it(
     policy: tuple[str, ...], warned: int, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A topic that is compacted and deleted would warn for ever (`broker-log/H06`)."""
+    """A topic that is compacted and deleted would warn for ever."""
     world = VirtualWorld()
     logs = logs_of(world, cleanup_policy=policy)
     log = logs.create(A)
@@ -244,7 +238,6 @@ async def test_what_was_cleaned_and_is_gone_is_worth_a_warning_only_where_retent
 
 
 async def test_retention_leaves_a_log_alone_while_it_is_cleaned(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/Z14`)"""
     world = VirtualWorld()
     logs = logs_of(world, cleanup_policy=("compact", "delete"), retention_ms=1000)
     log = logs.create(A)
@@ -263,7 +256,6 @@ async def test_retention_leaves_a_log_alone_while_it_is_cleaned(autojump_clock: 
 
 
 async def test_open_transaction_keeps_its_segment_from_being_cleaned(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/Z13`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     log = logs.create(A)
@@ -295,7 +287,6 @@ async def test_what_is_not_replicated_is_not_cleaned(autojump_clock: trio.testin
 
 
 async def test_log_that_is_deleted_while_it_is_cleaned_is_gone(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/I14`, `H09`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     fill(logs.create(A))
@@ -324,7 +315,7 @@ async def test_log_that_is_deleted_while_it_is_cleaned_is_gone(autojump_clock: t
 async def test_log_that_is_deleted_at_any_step_of_a_pass_takes_nothing_with_it(
     made_anew: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Neither its data directory nor the log of a new topic of its name (`broker-log/I14`, `F28`)."""
+    """Neither its data directory nor the log of a new topic of its name."""
     for strike in range(1, 20):
         world = VirtualWorld()
         logs = logs_of(world)
@@ -357,7 +348,7 @@ async def test_log_that_is_deleted_at_any_step_of_a_pass_takes_nothing_with_it(
 async def test_log_that_is_deleted_before_its_pass_begins_is_no_matter(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other tasks run between choosing a log and the first step (`broker-log/I14`, `H23`)."""
+    """Other tasks run between choosing a log and the first step."""
     world = VirtualWorld()
     logs = logs_of(world)
     fill(logs.create(A))
@@ -378,7 +369,6 @@ async def test_log_that_is_deleted_before_its_pass_begins_is_no_matter(
 
 
 async def test_truncation_ends_a_pass_and_takes_the_checkpoint_back(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/G16`, `H08`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     log = logs.create(A)
@@ -400,7 +390,7 @@ async def test_truncation_ends_a_pass_and_takes_the_checkpoint_back(autojump_clo
 async def test_truncation_in_the_middle_of_a_pass_loses_nothing_and_hides_nothing(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """At every step of the pass (`broker-log/H09`, `G16`): what is written after the cut is not taken for clean."""
+    """At every step of the pass: what is written after the cut is not taken for clean."""
     for strike in range(1, 40, 2):
         world = VirtualWorld()
         logs = logs_of(world)
@@ -432,7 +422,6 @@ async def test_truncation_in_the_middle_of_a_pass_loses_nothing_and_hides_nothin
 
 
 async def test_paused_log_is_not_cleaned_until_it_is_resumed(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/H08`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     log = logs.create(A)
@@ -449,7 +438,7 @@ async def test_paused_log_is_not_cleaned_until_it_is_resumed(autojump_clock: tri
 
 
 async def test_cancelled_cleaner_leaves_no_files_behind(autojump_clock: trio.testing.MockClock) -> None:
-    """At every step of a pass (`broker-log/H07`)."""
+    """At every step of a pass."""
     for strike in range(1, 40, 2):
         world = VirtualWorld()
         logs = logs_of(world)
@@ -480,7 +469,6 @@ async def test_cancelled_cleaner_leaves_no_files_behind(autojump_clock: trio.tes
 async def test_log_that_cannot_be_cleaned_is_left_alone_and_shown_and_the_others_are_cleaned(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """(`broker-log/H23`, `Z13`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     bad, good = logs.create(A), logs.create(B)
@@ -516,7 +504,6 @@ async def test_full_disk_is_tried_again_later(autojump_clock: trio.testing.MockC
 
 
 async def test_reads_and_writes_are_throttled(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/H21`)"""
     world = VirtualWorld()
     logs = logs_of(world)
     log = logs.create(A)
@@ -531,7 +518,6 @@ async def test_reads_and_writes_are_throttled(autojump_clock: trio.testing.MockC
 
 
 async def test_each_directory_has_a_checkpoint_of_its_own(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/H04`)"""
     world = VirtualWorld()
     logs = logs_of(world, "/one", "/two")
     fill(logs.create(A))
@@ -545,7 +531,7 @@ async def test_each_directory_has_a_checkpoint_of_its_own(autojump_clock: trio.t
 async def test_log_that_is_deleted_while_it_cannot_be_used_leaves_no_checkpoint(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A log of the same name would count as clean up to there (`broker-log/I14`)."""
+    """A log of the same name would count as clean up to there."""
     world = VirtualWorld()
     logs = logs_of(world)
     fill(logs.create(A))

@@ -32,7 +32,6 @@ def kept(log: PartitionLog) -> list[tuple[int, bytes | None]]:
 
 
 def test_only_the_last_record_of_a_key_stays_at_its_offset() -> None:
-    """(`broker-log/H01`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(30):
@@ -44,7 +43,7 @@ def test_only_the_last_record_of_a_key_stays_at_its_offset() -> None:
 
 
 def test_rewritten_segment_is_as_old_as_the_last_that_it_replaces() -> None:
-    """Else records without a timestamp would be new again with each cleaning (`broker-log/H18`, `E12`)."""
+    """Else records without a timestamp would be new again with each cleaning."""
     storage, clock = MemoryStorage(), [NOW]
     storage.wall_ms = lambda: clock[0]
     log = compacted_log(storage, cleanup_policy=("compact", "delete"), retention_ms=10_000)
@@ -61,7 +60,6 @@ def test_rewritten_segment_is_as_old_as_the_last_that_it_replaces() -> None:
 
 
 def test_batch_of_which_everything_stays_is_not_touched() -> None:
-    """(`broker-log/H20`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     put(log, (b"a", b"1"), (b"b", b"2"), compression="gzip")
@@ -74,7 +72,6 @@ def test_batch_of_which_everything_stays_is_not_touched() -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_batch_larger_than_what_is_read_at_once_is_cleaned_like_any_other(codec: str) -> None:
-    """(`broker-log/H14`)"""
     storage = MemoryStorage()
     log = compacted_log(storage, segment_bytes=4_000_000, max_message_bytes=4_000_000)
     noise = random.Random(1).randbytes(700_000)
@@ -86,7 +83,6 @@ def test_batch_larger_than_what_is_read_at_once_is_cleaned_like_any_other(codec:
 
 
 def test_record_in_the_middle_of_a_compressed_batch_goes_alone() -> None:
-    """(`broker-log/H20`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     put(log, (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), compression="zstd")
@@ -107,7 +103,6 @@ def test_what_is_left_of_a_batch_gets_the_codec_of_the_topic() -> None:
 
 
 def test_record_without_key_goes_and_is_counted() -> None:
-    """(`broker-log/H19`, `C26`)"""
     storage = MemoryStorage()
     log = compacted_log(storage, cleanup_policy=("delete",))
     put(log, (None, b"1"), (b"a", b"2"))
@@ -118,7 +113,7 @@ def test_record_without_key_goes_and_is_counted() -> None:
 
 
 def test_last_batch_of_a_pass_stays_without_its_records() -> None:
-    """Or a crash could forget the offsets (`broker-log/Z13`)."""
+    """Or a crash could forget the offsets."""
     storage = MemoryStorage()
     log = compacted_log(storage)
     put(log, (b"a", b"1"))
@@ -131,7 +126,6 @@ def test_last_batch_of_a_pass_stays_without_its_records() -> None:
 
 
 def test_active_segment_is_not_cleaned() -> None:
-    """(`broker-log/H02`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     put(log, (b"a", b"1"))
@@ -147,7 +141,6 @@ def test_active_segment_is_not_cleaned() -> None:
 
 
 def test_pass_ends_when_the_keys_do_not_fit_and_the_next_one_goes_on_there() -> None:
-    """(`broker-log/H03`, `H12`, `H13`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(40):
@@ -180,7 +173,7 @@ def test_smallest_memory_still_comes_forward_within_a_batch() -> None:
 
 
 def test_tombstone_stays_for_delete_retention_after_its_first_cleaning() -> None:
-    """(`broker-log/H16`, `Z13`, KIP-534)"""
+    """(KIP-534)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     put(log, (b"a", b"1"), (b"b", b"2"))
@@ -214,7 +207,6 @@ def test_tombstone_that_a_pass_did_not_come_to_gets_no_horizon() -> None:
 
 
 def test_last_batch_of_a_known_producer_stays_empty_and_recovery_finds_its_sequence() -> None:
-    """(`broker-log/Z13`, `Z11`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     put(log, (b"a", b"1"), (b"a", b"2"), producer_id=7, producer_epoch=1, base_sequence=0)
@@ -243,7 +235,6 @@ def test_batch_of_a_producer_that_is_not_known_any_more_goes() -> None:
 
 
 def test_records_of_aborted_transactions_go_at_once_and_do_not_hide_older_ones() -> None:
-    """(`broker-log/Z12`, `Z13`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     put(log, (b"a", b"old"))
@@ -254,7 +245,6 @@ def test_records_of_aborted_transactions_go_at_once_and_do_not_hide_older_ones()
 
 
 def test_abort_marker_and_its_index_entry_stay_while_a_batch_of_the_transaction_does() -> None:
-    """(`broker-log/Z12`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     first = put(log, (b"a", b"x"), producer_id=3, producer_epoch=0, base_sequence=0, transactional=True)
@@ -280,7 +270,6 @@ def test_abort_marker_and_its_index_entry_stay_while_a_batch_of_the_transaction_
 
 
 def test_commit_marker_goes_after_the_last_record_of_its_transaction() -> None:
-    """(`broker-log/Z13`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     first = put(log, (b"a", b"x"), producer_id=3, producer_epoch=0, base_sequence=0, transactional=True)
@@ -299,7 +288,6 @@ def test_commit_marker_goes_after_the_last_record_of_its_transaction() -> None:
 
 
 def test_small_segments_are_put_together_within_the_limits() -> None:
-    """(`broker-log/H17`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(60):
@@ -315,7 +303,6 @@ def test_small_segments_are_put_together_within_the_limits() -> None:
 
 
 def test_groups_keep_to_bytes_index_entries_and_offset_range() -> None:
-    """(`broker-log/H17`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(40):
@@ -337,7 +324,6 @@ def test_groups_keep_to_bytes_index_entries_and_offset_range() -> None:
 
 
 def test_damaged_batch_ends_the_pass_and_nothing_is_lost() -> None:
-    """(`broker-log/H09`, `Z13`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(20):
@@ -353,7 +339,6 @@ def test_damaged_batch_ends_the_pass_and_nothing_is_lost() -> None:
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
 def test_failing_disk_ends_the_pass_and_the_log_goes_on(operation: str) -> None:
-    """(`broker-log/H09`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(20):
@@ -369,7 +354,6 @@ def test_failing_disk_ends_the_pass_and_the_log_goes_on(operation: str) -> None:
 
 
 def test_log_that_is_closed_meanwhile_ends_the_pass() -> None:
-    """(`broker-log/I14`)"""
     storage = MemoryStorage()
     log = compacted_log(storage)
     for number in range(20):
@@ -387,7 +371,6 @@ class PowerCutError(BaseException):
 
 
 def test_power_cut_at_every_operation_of_a_pass_leaves_the_old_records_or_the_new_ones() -> None:
-    """(`broker-log/I13`, `F25`, `Z15`)"""
 
     def prepared() -> tuple[MemoryStorage, PartitionLog]:
         storage = MemoryStorage()
@@ -450,7 +433,7 @@ def test_power_cut_at_every_operation_of_a_pass_leaves_the_old_records_or_the_ne
 
 
 def test_tombstones_may_stay_for_ever() -> None:
-    """With the largest ``delete.retention.ms`` that there is (`broker-log/H20`)."""
+    """With the largest ``delete.retention.ms`` that there is."""
     storage = MemoryStorage()
     log = compacted_log(storage, delete_retention_ms=2**63 - 1)
     put(log, (b"k", b"v"))

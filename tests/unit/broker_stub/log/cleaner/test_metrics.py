@@ -11,7 +11,7 @@ from triokafka.structs import TopicPartition
 
 
 async def test_broker_shows_how_cleaning_goes_and_what_cannot_be_cleaned() -> None:
-    """Under Kafka's names (`broker-log/H22`, `Z35`)."""
+    """Under Kafka's names."""
     async with running_node(log_cleaner_backoff_ms=60_000) as node:
         await node.create("orders", cleanup_policy="compact", internal_segment_bytes="200")
         for number in range(20):

@@ -20,7 +20,6 @@ from triokafka.broker_stub.log.cleaner.offset_map import (
     st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 2**63 - 1))), st.integers(1, 60), st.binary(max_size=16)
 )
 def test_map_is_a_dict_of_bounded_size(puts: list[tuple[bytes, int]], room: int, salt: bytes) -> None:
-    """(`broker-log/H11`, `H12`)"""
     offsets = LargeOffsetMap(room * ENTRY_BYTES, 0.75, salt=salt)
     model: dict[bytes, int] = {}
     for key, offset in puts:
@@ -34,7 +33,6 @@ def test_map_is_a_dict_of_bounded_size(puts: list[tuple[bytes, int]], room: int,
 
 
 def test_load_factor_bounds_how_many_keys_fit() -> None:
-    """(`broker-log/H12`)"""
     offsets = LargeOffsetMap(1009 * ENTRY_BYTES, 0.9)
     taken = [offsets.put(b"%d" % number, number) for number in range(1009)]
     assert sum(taken) == offsets.capacity == int(1009 * 0.9)

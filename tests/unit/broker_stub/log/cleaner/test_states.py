@@ -13,7 +13,6 @@ TP = TopicPartition("orders", 0)
 
 
 def test_pass_begins_and_ends() -> None:
-    """(`broker-log/H08`, `H10`)"""
     states = CleaningStates()
     states.begin(TP)
     assert states.in_progress(TP)
@@ -24,7 +23,6 @@ def test_pass_begins_and_ends() -> None:
 
 
 def test_aborted_pass_is_in_progress_until_it_has_noticed() -> None:
-    """(`broker-log/H08`, `H09`)"""
     states = CleaningStates()
     states.begin(TP)
     states.abort(TP)
@@ -44,7 +42,6 @@ def test_aborting_an_idle_partition_does_nothing() -> None:
 
 
 def test_paused_partition_is_not_cleaned_until_it_was_resumed_as_often() -> None:
-    """(`broker-log/H08`, `Z14`)"""
     states = CleaningStates()
     states.begin(TP)
     states.pause(TP)
@@ -59,7 +56,6 @@ def test_paused_partition_is_not_cleaned_until_it_was_resumed_as_often() -> None
 
 
 def test_what_was_not_begun_or_paused_is_not_ended_or_resumed() -> None:
-    """(`broker-log/H08`)"""
     states = CleaningStates()
     with pytest.raises(IllegalStateError):
         states.end(TP)
@@ -68,7 +64,6 @@ def test_what_was_not_begun_or_paused_is_not_ended_or_resumed() -> None:
 
 
 def test_throttle_spreads_the_bytes_of_all_threads_over_time() -> None:
-    """(`broker-log/H21`)"""
     throttle = Throttle()
     assert throttle.wait_for(500, 1000, now=10.0) == 0.5
     assert throttle.wait_for(500, 1000, now=10.0) == 1.0
