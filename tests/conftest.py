@@ -13,8 +13,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.inherited_signals import heed_signals
-from tests.left_behind import LeftBehind
+from tests.support.inherited_signals import heed_signals
+from tests.support.left_behind import LeftBehind
 
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.documented import ROOT, Block, Reader, blocks_of
+from tests.support.documented import ROOT, Block, Reader, blocks_of
 
 _OURS = re.compile(r"triokafka(\[[\w,-]+\])?")
 EXAMPLES = {

@@ -1,7 +1,6 @@
-"""Each subtle rule of the producer, the log, the coordinator and the assignors is guarded: broken on purpose, a named
-test fails.
+"""Each subtle rule of the producer, log, coordinator and assignors is broken on purpose, and a test must notice.
 
-The rules are in `tests.mutations`, `tests.log_mutations`, `tests.coordinator_mutations` and `tests.assignor_mutations`.
+`tests.support.mutations` and the ``*_mutations`` modules beside it list the rules.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.assignor_mutations import ASSIGNOR_MUTATIONS
-from tests.coordinator_mutations import COORDINATOR_MUTATIONS
-from tests.log_mutations import LOG_MUTATIONS
-from tests.mutations import MUTATIONS, Mutation
+from tests.support.assignor_mutations import ASSIGNOR_MUTATIONS
+from tests.support.coordinator_mutations import COORDINATOR_MUTATIONS
+from tests.support.log_mutations import LOG_MUTATIONS
+from tests.support.mutations import MUTATIONS, Mutation
 
 ALL_MUTATIONS = MUTATIONS + LOG_MUTATIONS + COORDINATOR_MUTATIONS + ASSIGNOR_MUTATIONS
 ROOT = Path(__file__).parents[1]

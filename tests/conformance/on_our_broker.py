@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker_process import broker_process
 from tests.conformance.catalogue import SETTINGS, Outcome, run_all, scenarios
+from tests.support.broker_process import broker_process
 
 PARAMETERS = [one.name for one in scenarios()]
 PATIENCE = 30.0

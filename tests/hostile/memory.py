@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.broker_process import BrokerProcess
 from tests.hostile.table import Row
+from tests.support.broker_process import BrokerProcess
 from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from triokafka.protocol.api.metadata import MetadataRequest

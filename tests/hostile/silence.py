@@ -17,9 +17,9 @@ import confluent_kafka.admin
 import trio
 
 import triokafka
-from tests.broker_process import BrokerProcess, free_port
-from tests.fault_proxy import FaultProxy
 from tests.hostile.table import Row
+from tests.support.broker_process import BrokerProcess, free_port
+from tests.support.fault_proxy import FaultProxy
 from triokafka.structs import TopicPartition
 
 LIMIT: Final = 10.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import broker_process
+from tests.support.broker_process import broker_process
 
 
 @pytest.fixture(scope="session")

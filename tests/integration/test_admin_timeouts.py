@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import trio
 
-from tests.admin_timeouts import answers, expected
-from tests.broker_process import broker_process
+from tests.support.admin_timeouts import answers, expected
+from tests.support.broker_process import broker_process
 
 
 def test_every_api_with_a_time_limit_answers_as_apache_kafka_does() -> None:

@@ -21,8 +21,8 @@ from urllib.request import urlopen
 import pytest
 import trio
 
-from tests.abuse import Abuse, GoodClient, resident_bytes
-from tests.odd_requests import Asker, request
+from tests.support.abuse import Abuse, GoodClient, resident_bytes
+from tests.support.odd_requests import Asker, request
 from triokafka.protocol.frames import encode_request
 from triokafka.testing import running_broker
 
@@ -213,7 +213,7 @@ async def _abuse_in_turns(
 
     async def misbehave(target: Running, turn: int) -> None:
         arguments = [target.host, target.port, seed * 1000 + turn, 20, 8.0, 1.0, _MOST_BYTES]
-        command = [sys.executable, "-m", "tests.abuse", *map(str, arguments)]
+        command = [sys.executable, "-m", "tests.support.abuse", *map(str, arguments)]
         said = json.loads((await trio.run_process(command, capture_stdout=True)).stdout)
         if target is broker:
             done.update(said["done"], connections=said["connections"])

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.abuse import GoodClient, resident_bytes
 from tests.integration.test_broker_abuse import Running, logged_broker, make_topic
+from tests.support.abuse import GoodClient, resident_bytes
 
 IDLE, BUSY = 10_000, 500
 _MOST_BYTES_EACH = 24_000

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, Producer, ThrottleEvent, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
-from tests.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from triokafka.protocol.frames import encode_request
 from triokafka.world import RealWorld

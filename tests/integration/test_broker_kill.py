@@ -18,7 +18,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 from triokafka.errors import KafkaError, RetriableError
 from triokafka.structs import OffsetAndMetadata, RecordMetadata, TopicPartition
 

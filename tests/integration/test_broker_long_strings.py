@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 import trio
 
-from tests.logged import lines
+from tests.support.logged import lines
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.error_messages import MAX_BYTES

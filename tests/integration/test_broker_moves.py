@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 from triokafka import AdminClient, Consumer, KafkaError, Producer, TopicPartition
 from triokafka.client.admin import TopicPartitionReplica
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 import trio
 
-from tests.logged import lines
+from tests.support.logged import lines
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.handlers import CloseConnectionError, Handler

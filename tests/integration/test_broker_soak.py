@@ -16,8 +16,8 @@ import pytest
 import trio
 
 import triokafka
-from tests.abuse import resident_bytes
-from tests.broker_process import BrokerProcess
+from tests.support.abuse import resident_bytes
+from tests.support.broker_process import BrokerProcess
 from triokafka import NewTopic
 from triokafka.structs import TopicPartition
 

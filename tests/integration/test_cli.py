@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 from triokafka.cli import produce as produce_module
 from triokafka.cli import reaching as reaching_module
 from triokafka.cli.app import run

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 
-from tests.broker_process import BrokerProcess
 from tests.integration.test_cli import Tool
+from tests.support.broker_process import BrokerProcess
 from triokafka.cli.app import run
 
 RESET = ("groups", "reset-offsets")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 from triokafka.records import iter_batches
 
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import triokafka
-from tests import foreign_brokers
+from tests.support import foreign_brokers
 from triokafka.errors import KafkaError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests import client_scenario
+from tests.support import client_scenario
 
 
 async def test_our_client_does_a_services_work(bootstrap: str, topic: str, group: str) -> None:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaPythonPartition
 
-from tests.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 PATIENCE = 30
 COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}

@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import triokafka
-from tests.broker_process import BrokerProcess
 from tests.integration.test_consumer_mixed_groups import Peer, aiokafka, kafka_python
+from tests.support.broker_process import BrokerProcess
 
 PARTITIONS = 6
 TIMEOUT = 60.0

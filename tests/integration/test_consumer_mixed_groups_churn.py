@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker_process import broker_process
 from tests.churning import SETTINGS
 from tests.churning.churn import Churn, Plan
+from tests.support.broker_process import broker_process
 
 CLASSIC = (
     ("confluent", False),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import consumer_protocol_groups as groups
-from tests.broker_process import broker_process
+from tests.support import consumer_protocol_groups as groups
+from tests.support.broker_process import broker_process
 
 QUICK = {
     "group.consumer.heartbeat.interval.ms": "200",

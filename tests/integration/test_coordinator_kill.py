@@ -22,10 +22,10 @@ import pytest
 import trio
 
 import triokafka
-from tests.broker_process import BrokerProcess
 from tests.group_kills import foreign
 from tests.group_kills.foreign import HEARTBEAT_MS, POLL_INTERVAL_MS, SESSION_MS, Client, Desk
 from tests.group_kills.history import Attempt, History, Outcome
+from tests.support.broker_process import BrokerProcess
 from triokafka.assignors import Assignment, RangeAssignor
 from triokafka.errors import KafkaError
 from triokafka.structs import OffsetAndMetadata, TopicPartition

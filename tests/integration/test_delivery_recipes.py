@@ -15,7 +15,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.broker_process import broker_process
+from tests.support.broker_process import broker_process
 from triokafka.structs import TopicPartition
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documented import ROOT, Reader, blocks_of
+from tests.support.documented import ROOT, Reader, blocks_of
 
 PAGES = sorted(
     page

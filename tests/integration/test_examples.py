@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import broker_process
+from tests.support.broker_process import broker_process
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 import trio
 
-from tests.fault_proxy import FaultProxy
+from tests.support.fault_proxy import FaultProxy
 
 
 @asynccontextmanager

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.documented import ROOT, Reader, blocks_of
 from tests.newcomer import EXAMPLES, Environments, pages, read, run_example
+from tests.support.documented import ROOT, Reader, blocks_of
 
 
 @pytest.fixture(scope="module")

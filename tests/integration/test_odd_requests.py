@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.logged import lines
-from tests.odd_requests import answered_frames, answers, expected, frames, table
+from tests.support.logged import lines
+from tests.support.odd_requests import answered_frames, answers, expected, frames, table
 from triokafka.testing import running_broker
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.produce_cases import answers, expected
+from tests.support.produce_cases import answers, expected
 from triokafka.testing import running_broker
 
 

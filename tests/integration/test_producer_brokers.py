@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests import foreign_brokers, producer_scenarios
-from tests.broker_process import BrokerProcess, broker_process
-from tests.producer_scenarios import DROPS_REPEATS, EVERYTHING, KNOWS_NO_TOPIC, Peer
+from tests.support import foreign_brokers, producer_scenarios
+from tests.support.broker_process import BrokerProcess, broker_process
+from tests.support.producer_scenarios import DROPS_REPEATS, EVERYTHING, KNOWS_NO_TOPIC, Peer
 
 FEATURES = {
     "ours": EVERYTHING,

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_producing import memory_is_whole
+from tests.support.scripted_producing import memory_is_whole
 from triokafka import kernels
 from triokafka.client.producer.lz4_beside import Lz4Beside, can_serve
 from triokafka.errors import KafkaTimeoutError

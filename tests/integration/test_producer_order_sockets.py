@@ -14,10 +14,10 @@ import pytest
 import trio
 
 import triokafka
-from tests.fault_proxy import ProxyTrouble, proxied_world
-from tests.producer_ledger import Promise
-from tests.producer_workload import Workload
-from tests.read_back import read_all
+from tests.support.fault_proxy import ProxyTrouble, proxied_world
+from tests.support.producer_ledger import Promise
+from tests.support.producer_workload import Workload
+from tests.support.read_back import read_all
 from triokafka import errors
 from triokafka.broker_stub.faults import Fault
 from triokafka.broker_stub.server import Broker

@@ -20,8 +20,8 @@ import pytest
 import trio
 
 import triokafka
-from tests.broker_process import BrokerProcess
-from tests.read_back import read_all
+from tests.support.broker_process import BrokerProcess
+from tests.support.read_back import read_all
 
 STALL = 6.0
 LONG_STALL = 60.0
@@ -45,7 +45,9 @@ async def measure(bootstrap: str, broker_pid: int, topic: str, stall: float, job
     """Run the producer through a stall; its own account, with ``baseline`` and ``peak`` of its memory in bytes."""
     arguments = json.dumps({"bootstrap": bootstrap, "topic": topic, "partitions": PARTITIONS, **job})
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "tests.full_speed_producer", arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "tests.support.full_speed_producer", arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     stopped = False
     try:

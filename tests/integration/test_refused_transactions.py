@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka import KafkaProducer
 from kafka import errors as kafka_python_errors
 
-from tests.broker_process import broker_process
+from tests.support.broker_process import broker_process
 
 PATIENCE_SECONDS = 30
 """After this time a client would give up by itself."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import free_port
+from tests.support.broker_process import free_port
 
 HERE = Path(__file__).parent
 WORK = HERE.parent.parent / ".interop"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.admin_timeouts import answers, expected
 from tests.interop import jvm
+from tests.support.admin_timeouts import answers, expected
 
 pytestmark = pytest.mark.interop
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import client_scenario
 from tests.interop import jvm
+from tests.support import client_scenario
 
 pytestmark = pytest.mark.interop
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker_process import broker_process
 from tests.churning import SETTINGS
 from tests.churning.churn import ALL, Churn, Plan, both
 from tests.interop import jvm
+from tests.support.broker_process import broker_process
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

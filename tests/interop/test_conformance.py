@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.broker_process import broker_process
 from tests.conformance import results
 from tests.conformance.aiokafka_driver import AiokafkaDriver
 from tests.conformance.catalogue import SETTINGS, Outcome, run_all, scenarios
@@ -19,8 +18,9 @@ from tests.conformance.confluent_driver import ConfluentDriver
 from tests.conformance.driver import ClientDriver
 from tests.conformance.java_driver import JavaDriver, JavaProcess, java_process
 from tests.conformance.kafka_python_driver import KafkaPythonDriver
-from tests.foreign_brokers import noida_db
 from tests.interop import jvm
+from tests.support.broker_process import broker_process
+from tests.support.foreign_brokers import noida_db
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 

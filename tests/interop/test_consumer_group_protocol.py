@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.broker_process import BrokerProcess
 from tests.interop import jvm
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.interop
 

@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.broker_process import BrokerProcess
 from tests.interop import jvm
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.interop
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import triokafka
-from tests import consumer_protocol_groups as groups
 from tests.interop import jvm
+from tests.support import consumer_protocol_groups as groups
 from triokafka.errors import (
     GroupMaxSizeReachedError,
     InvalidRegularExpressionError,

@@ -19,8 +19,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
-from tests.broker_process import BrokerProcess
 from tests.interop import jvm
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.interop
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from tests.interop import jvm
-from tests.odd_requests import Asker, request
+from tests.support.odd_requests import Asker, request
 from triokafka.testing import running_broker
 
 pytestmark = pytest.mark.interop

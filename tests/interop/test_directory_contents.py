@@ -31,8 +31,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from tests.broker_process import BrokerProcess
 from tests.interop import jvm
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.interop
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.broker_process import BrokerProcess
 from tests.interop import jvm
 from tests.interop.groups import GROUPS, PARTITIONS, TIMEOUT, at, member, seen, serves, together, until, write_groups
 from tests.interop.test_log_dump import kafkas_dump, our_dump, segments
+from tests.support.broker_process import BrokerProcess
 from triokafka import Consumer, TopicPartition
 from triokafka.coordinator.stored import CommittedOffset, GroupChange, OffsetChange, decode
 from triokafka.protocol.stored.group_metadata import GroupMetadataValue

@@ -16,8 +16,8 @@ import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.broker_process import BrokerProcess
 from tests.interop import jvm
+from tests.support.broker_process import BrokerProcess
 from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
 from triokafka.broker_stub.log.cleaner import LogCleaner
 from triokafka.records import encode_batch

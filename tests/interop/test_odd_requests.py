@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.interop import jvm
-from tests.odd_requests import answered_frames, answers, expected, frames, table
+from tests.support.odd_requests import answered_frames, answers, expected, frames, table
 
 pytestmark = pytest.mark.interop
 

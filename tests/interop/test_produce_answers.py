@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.interop import jvm
-from tests.produce_cases import answers, expected
+from tests.support.produce_cases import answers, expected
 
 pytestmark = pytest.mark.interop
 

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 import triokafka
-from tests import producer_scenarios
 from tests.interop.kafka_cluster import KafkaCluster, KafkaNode, kafka_cluster
-from tests.producer_scenarios import KINDS, Peer, through_trouble
-from tests.read_back import read_all
+from tests.support import producer_scenarios
+from tests.support.producer_scenarios import KINDS, Peer, through_trouble
+from tests.support.read_back import read_all
 
 pytestmark = pytest.mark.interop
 

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 import triokafka
-from tests.fault_proxy import FaultProxy, ProxiedWorld, proxied_world
 from tests.interop.kafka_cluster import KafkaCluster, kafka_cluster
+from tests.support.fault_proxy import FaultProxy, ProxiedWorld, proxied_world
 from triokafka.errors import KafkaError
 
 pytestmark = pytest.mark.interop

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from benchmarks.spark_jars import connector_jars
-from tests.broker_process import broker_process
 from tests.interop.jvm import apache_kafka
 from tests.spark.changing_topics import Topic
 from tests.spark.topics import Record
+from tests.support.broker_process import broker_process
 
 pytestmark = pytest.mark.interop
 

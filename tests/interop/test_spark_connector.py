@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.spark_jars import connector_jars
-from tests.broker_process import broker_process
 from tests.interop.jvm import apache_kafka
 from tests.spark.written_logs import log_writer
+from tests.support.broker_process import broker_process
 
 pytestmark = pytest.mark.interop
 

@@ -18,7 +18,7 @@ from tests.crashing.machine import Machine, explain, run_seed
 from tests.crashing.model import Batch, Kept, PartitionModel
 from tests.crashing.opened import check_epochs
 from tests.crashing.plan import Step, plan, shrink
-from tests.simulated import run_seeds
+from tests.support.simulated import run_seeds
 from tests.unit.broker_stub.log.builders import NOW, batch, config, open_log
 from triokafka.world_memory import MemoryStorage
 

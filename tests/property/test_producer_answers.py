@@ -10,8 +10,8 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scripted_broker import Raw, ScriptedCluster
-from tests.scripted_producing import Setup, memory_is_whole
+from tests.support.scripted_broker import Raw, ScriptedCluster
+from tests.support.scripted_producing import Setup, memory_is_whole
 from triokafka.errors import KafkaError, ProtocolError
 from triokafka.protocol.api.produce import ProduceRequest, ProduceResponse
 from triokafka.protocol.frames import decode_response, encode_response

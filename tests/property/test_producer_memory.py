@@ -13,7 +13,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cancellation import cancelled_at_each_checkpoint
+from tests.support.cancellation import cancelled_at_each_checkpoint
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.errors import BufferTimeoutError
 from triokafka.testing import Simulation, run_simulation

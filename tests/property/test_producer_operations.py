@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import triokafka
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_broker import CLOSE, CLOSE_AFTER, ScriptedCluster
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_broker import CLOSE, CLOSE_AFTER, ScriptedCluster
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
 from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.structs import TopicPartition

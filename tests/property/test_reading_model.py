@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import triokafka
-from tests.scripted_broker import CLOSE
-from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.scripted_broker import CLOSE
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
 from triokafka.protocol.api.list_offsets import ListOffsetsRequest
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest

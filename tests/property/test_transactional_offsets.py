@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import pytest
 
-from tests.in_steps import done
 from tests.property.coordinator_life import CoordinatorLife, CountedReply, code, watched
 from tests.property.lives import Draw, survive
+from tests.support.in_steps import done
 from tests.unit.coordinator.rig import PARTITION
 from tests.unit.coordinator.test_transactional_offsets import UNSTABLE, LogWithTransactions
 from triokafka.coordinator.log import TransactionEnd

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.simulated import run_seeds
+from tests.support.simulated import run_seeds
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.server import Broker
 from triokafka.structs import TopicPartition

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.simulated import current_simulation, simulated
+from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import MetadataNotReadyError, UnknownTopicOrPartitionError
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker

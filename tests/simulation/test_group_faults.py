@@ -1,6 +1,6 @@
 """Groups of our consumers through schedules of faults, under the eager, the cooperative and the consumer protocol.
 
-``python -m tests.group_faults eager SEED`` runs one again.
+``python -m tests.support.group_faults eager SEED`` runs one again.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import get_args
 
 import pytest
 
-from tests.group_faults import Protocol, faults
-from tests.simulated import run_seeds
+from tests.support.group_faults import Protocol, faults
+from tests.support.simulated import run_seeds
 from triokafka.testing import run_simulation
 
 SEEDS = 10

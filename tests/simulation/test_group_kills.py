@@ -23,7 +23,7 @@ from tests.group_kills.defects import DEFECTS, planted
 from tests.group_kills.machine import Aim
 from tests.group_kills.members import BROKER
 from tests.group_kills.scenario import Run, scenario
-from tests.simulated import run_seeds
+from tests.support.simulated import run_seeds
 from triokafka.testing import Simulation, run_simulation
 
 QUICK_SEEDS = 60

@@ -11,8 +11,8 @@ import os
 
 import pytest
 
-from tests.simulated import run_seeds
 from tests.simulation.test_group_through_faults import scenario
+from tests.support.simulated import run_seeds
 from triokafka.testing import run_simulation
 
 

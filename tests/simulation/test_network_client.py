@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.scripted_broker import CLOSE, SILENCE, Raw, ScriptedCluster
+from tests.support.scripted_broker import CLOSE, SILENCE, Raw, ScriptedCluster
 from tests.unit.network.test_cluster import ASK, addresses
 from triokafka.errors import KafkaError
 from triokafka.network.cluster import NetworkClient

@@ -14,10 +14,10 @@ import pytest
 import trio
 
 import triokafka
-from tests.producer_ledger import Ledger, Promise
-from tests.producer_workload import Workload
-from tests.read_back import read_all
-from tests.simulated import run_seeds
+from tests.support.producer_ledger import Ledger, Promise
+from tests.support.producer_workload import Workload
+from tests.support.read_back import read_all
+from tests.support.simulated import run_seeds
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.faults import Fault, RequestFault

@@ -1,8 +1,8 @@
 """The log of each partition is as promised, whatever happens between producer and cluster: one schedule per seed.
 
 Three nodes in the simulated world refuse, lose answers, answer late, cut, die, come back and change leaders, while
-several callers use the producer in every way there is (`tests/producer_workload.py`), with options by chance. What is
-promised is in `Promise`. After the producer's block every record is acknowledged or reported, and the numbers add up.
+callers use the producer in every way (`tests/support/producer_workload.py`), with random options. `Promise` holds
+what must be true. After the producer's block every record is acknowledged or reported, and the numbers add up.
 
 A finding prints its seed; ``replay(promise, seed)`` runs it again.
 """
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import triokafka
-from tests.producer_ledger import Ledger, Promise
-from tests.producer_workload import Workload
-from tests.replicated_cluster import ReplicatedCluster, Trouble
-from tests.simulated import run_seeds
+from tests.support.producer_ledger import Ledger, Promise
+from tests.support.producer_workload import Workload
+from tests.support.replicated_cluster import ReplicatedCluster, Trouble
+from tests.support.simulated import run_seeds
 from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
 from triokafka.testing import Simulation, run_simulation
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.simulated import current_simulation, simulated
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.range_session import RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.structs import TopicPartition

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.group_faults import EVERYTHING, PARTITIONS, PORT, PROTOCOLS, Protocol, start_broker
+from tests.support.group_faults import EVERYTHING, PARTITIONS, PORT, PROTOCOLS, Protocol, start_broker
 from triokafka.errors import MaxPollIntervalExceededError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker_process import BrokerProcess, broker_process
+from tests.support.broker_process import BrokerProcess, broker_process
 
 
 @pytest.fixture(scope="session")

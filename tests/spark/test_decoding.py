@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import types
 
 import pyspark_triokafka
-from tests.schema_registry import StubRegistry, schema_registry
 from tests.spark.topics import Record, make_topic, options
+from tests.support.schema_registry import StubRegistry, schema_registry
 from triokafka.errors import ConfigurationError
 from triokafka.formats import DecodeError
 from triokafka.spark.options import ReadOptions

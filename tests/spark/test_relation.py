@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.broker_process import BrokerProcess
 from tests.spark.topics import Record, delete_before, delete_topic, make_topic, options, write
 from tests.spark.written_logs import LogWriter, log_writer
+from tests.support.broker_process import BrokerProcess
 from triokafka.errors import ConfigurationError, KafkaTimeoutError
 from triokafka.spark.data_loss import KafkaDataLossError
 from triokafka.spark.options import ReadOptions

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.broker_process import BrokerProcess
 from tests.spark.changing_topics import Topic
 from tests.spark.engine import SparkQuery, values
 from tests.spark.topics import Record
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.long
 

@@ -17,11 +17,11 @@ import pytest
 
 import pyspark_triokafka
 import triokafka
-from tests.broker_process import BrokerProcess
 from tests.spark.changing_topics import Topic
 from tests.spark.engine import StandInQuery, values
 from tests.spark.frames import frame
 from tests.spark.topics import Record
+from tests.support.broker_process import BrokerProcess
 from triokafka.errors import KafkaError
 from triokafka.spark.brokers import Brokers
 from triokafka.spark.data_loss import KafkaDataLossError

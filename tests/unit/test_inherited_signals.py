@@ -11,7 +11,7 @@ import pytest
 _CHILD = "import signal, sys; print(signal.getsignal(int(sys.argv[1])) is signal.SIG_IGN)"
 _TESTS = f"""
 import signal, subprocess, sys
-from tests.inherited_signals import heed_signals
+from tests.support.inherited_signals import heed_signals
 number = int(sys.argv[1])
 signal.signal(number, signal.SIG_IGN)
 child = [sys.executable, "-c", {_CHILD!r}, str(number)]

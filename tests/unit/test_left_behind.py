@@ -1,4 +1,4 @@
-"""What counts as left behind by a test (`tests.left_behind`)."""
+"""What counts as left behind by a test (`tests.support.left_behind`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import _thread
 import threading
 import time
 
-from tests.left_behind import _running
+from tests.support.left_behind import _running
 
 
 def _dummies() -> set[str]:

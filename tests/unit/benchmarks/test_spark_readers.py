@@ -15,7 +15,7 @@ from benchmarks import spark_tuples
 from benchmarks.spark_readers import ROWS, PartitionReader, Range, made
 from benchmarks.spark_topics import Topic, filled
 from benchmarks.spark_tuples import ConfluentKafkaSource, KafkaPythonSource, ReadyTupleSource, TupleSource
-from tests.broker_process import broker_process
+from tests.support.broker_process import broker_process
 from triokafka.cli.measuring.values import json_values
 
 EACH = 2 * ROWS

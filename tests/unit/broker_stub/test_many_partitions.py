@@ -12,8 +12,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.bystander import Bystander
-from tests.odd_requests import Asker, request
+from tests.support.bystander import Bystander
+from tests.support.odd_requests import Asker, request
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.broker_stub.network.request_memory import RequestMemory

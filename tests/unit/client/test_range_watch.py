@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 import trio
 
-from tests.scripted_broker import CLOSE
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.range_session import RangeLostError, RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.errors import KafkaTimeoutError

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 import trio
 
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_broker import CLOSE
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_broker import CLOSE
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.range_bounds import Bound, resolve_ranges
 from triokafka.client.range_session import OffsetRange, RangeLostError
 from triokafka.client.reader import RangeReader, read_topic

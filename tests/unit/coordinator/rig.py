@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from tests.in_steps import done
+from tests.support.in_steps import done
 from triokafka.coordinator import GroupCoordinatorConfig, operations
 from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.consumer_group.heartbeat import Beat

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.in_steps import done
+from tests.support.in_steps import done
 from tests.unit.coordinator.mixed_members import (
     ClassicMember,
     ConsumerMember,

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from tests.in_steps import done
+from tests.support.in_steps import done
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code, subscription
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.offsets import deleted_topics

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.bystander import Bystander
+from tests.support.bystander import Bystander
 from tests.unit.coordinator.rig import TOPIC_IDS, Rig, ScriptedLog, StillWorld, Topics, subscription
 from triokafka.coordinator import GroupCoordinator, GroupCoordinatorConfig
 from triokafka.coordinator.group.state import GroupState

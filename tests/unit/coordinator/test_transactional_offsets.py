@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tests.in_steps import done
+from tests.support.in_steps import done
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, ScriptedLog, code
 from triokafka.coordinator.log import LogRecord, TransactionalRecords, TransactionEnd
 from triokafka.coordinator.offsets import fetch as fetches

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
 
-from tests.schema_registry import StubRegistry, schema_registry
+from tests.support.schema_registry import StubRegistry, schema_registry
 from triokafka.errors import ClosedError, ConfigurationError
 from triokafka.formats import (
     AvroFormat,

@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_broker import SILENCE, ScriptedCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_broker import SILENCE, ScriptedCluster
+from tests.support.simulated import current_simulation, simulated
 from tests.unit.network.test_cluster import ASK, addresses, client_of
 from triokafka.errors import ClosedError
 from triokafka.network.cluster import NetworkClient

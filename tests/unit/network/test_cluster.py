@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.scripted_broker import CLOSE, SILENCE, ScriptedBroker, ScriptedCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, SILENCE, ScriptedBroker, ScriptedCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import (
     ClosedError,
     ConfigurationError,

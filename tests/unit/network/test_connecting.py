@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.scripted_broker import CLOSE, SILENCE, ScriptedBroker, ScriptedCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, SILENCE, ScriptedBroker, ScriptedCluster
+from tests.support.simulated import current_simulation, simulated
 from tests.unit.network.test_cluster import ASK, addresses, client_of
 from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from triokafka.hooks import HookChain, Hooks, MetadataSummary

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.scripted_broker import CLOSE, SILENCE, Raw, ScriptedBroker, ScriptedCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, SILENCE, Raw, ScriptedBroker, ScriptedCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import KafkaConnectionError, KafkaError, ProtocolError, RequestTimedOutError
 from triokafka.network.connection import Connection
 from triokafka.network.receive_pool import ReceivePool

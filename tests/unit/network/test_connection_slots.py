@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_broker import SILENCE, ScriptedBroker
-from tests.simulated import current_simulation, simulated
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_broker import SILENCE, ScriptedBroker
+from tests.support.simulated import current_simulation, simulated
 from tests.unit.network.test_connection import ASK, connected
 from triokafka.errors import KafkaConnectionError
 from triokafka.network.connection import Connection

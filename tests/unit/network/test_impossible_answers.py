@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.scripted_broker import Raw
-from tests.simulated import simulated
+from tests.support.scripted_broker import Raw
+from tests.support.simulated import simulated
 from tests.unit.network.test_cluster import ASK, client_of
 from triokafka.errors import (
     CoordinatorNotAvailableError,

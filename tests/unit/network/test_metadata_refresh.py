@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.scripted_broker import CLOSE, SILENCE, ScriptedBroker
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, SILENCE, ScriptedBroker
+from tests.support.simulated import current_simulation, simulated
 from tests.unit.network.test_cluster import ASK, client_of
 from triokafka.errors import (
     CoordinatorLoadInProgressError,

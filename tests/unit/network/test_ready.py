@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.scripted_broker import SILENCE
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import SILENCE
+from tests.support.simulated import current_simulation, simulated
 from tests.unit.network.test_cluster import ASK, client_of
 from tests.unit.network.test_connecting import NamedWorld
 from triokafka.errors import ClosedError, KafkaConnectionError, NodeNotReadyError

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.scripted_broker import SILENCE
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import SILENCE
+from tests.support.simulated import current_simulation, simulated
 from tests.unit.network.test_cluster import ASK, client_of
 from triokafka.errors import KafkaConnectionError
 from triokafka.network.config import NetworkConfig

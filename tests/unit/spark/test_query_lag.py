@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.logged import lines
+from tests.support.logged import lines
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.spark import listener
 from triokafka.spark.listener import OffsetCommitListener

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.scripted_reading import ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.range_session import RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.spark.data_loss import KafkaDataLossError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.simulated import current_simulation, simulated
+from tests.support.simulated import current_simulation, simulated
 from triokafka.world import Stream
 
 

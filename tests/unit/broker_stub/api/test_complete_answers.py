@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.odd_requests import request
+from tests.support.odd_requests import request
 from tests.unit.broker_stub.api.node import running_node
 from triokafka.protocol.message import Struct
 

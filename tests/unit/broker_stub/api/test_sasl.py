@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.odd_requests import Asker
+from tests.support.odd_requests import Asker
 from tests.unit.broker_stub.api.node import running_node
 from triokafka.errors import IllegalSaslStateError
 from triokafka.protocol.api.api_versions import ApiVersionsRequest

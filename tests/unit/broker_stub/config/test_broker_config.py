@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.logged import lines
+from tests.support.logged import lines
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, ListenerSpec, Secret, parse_properties
 from triokafka.broker_stub.log import config as log_config
 from triokafka.errors import ConfigurationError

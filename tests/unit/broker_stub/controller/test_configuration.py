@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.in_steps import done
+from tests.support.in_steps import done
 from tests.unit.broker_stub.controller.clusters import CONFIG, cluster, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 import triokafka
-from tests.in_steps import done
+from tests.support.in_steps import done
 from tests.unit.broker_stub.controller.clusters import cluster, codes, creation, replication, topic, wanted
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig

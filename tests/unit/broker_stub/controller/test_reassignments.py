@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from tests.in_steps import done
+from tests.support.in_steps import done
 from tests.unit.broker_stub.controller.clusters import broker, cluster, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.controller import MetadataImage, PartitionImage

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.in_steps import done
+from tests.support.in_steps import done
 from tests.unit.broker_stub.controller.clusters import (
     CONFIG,
     broker,

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.in_steps import done
+from tests.support.in_steps import done
 from tests.unit.broker_stub.controller.clusters import CONFIG, creation, wanted
 from triokafka.broker_stub.controller import EndpointImage, MetadataImage
 from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration

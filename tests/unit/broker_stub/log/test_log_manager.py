@@ -15,7 +15,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.bystander import Bystander
+from tests.support.bystander import Bystander
 from tests.unit.broker_stub.log.builders import NOW, append, batch, config, fill, from_producer, offsets
 from triokafka.broker_stub.log import LogManager, PartitionLog, log_manager
 from triokafka.broker_stub.log.log_directory import LogDirectory, parse_folder, renamed_folder

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.logged import lines
+from tests.support.logged import lines
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Authorizer, Operation, ResourceType

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from tests.logged import lines
+from tests.support.logged import lines
 from tests.unit.broker_stub.api.node import memory_world
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from tests.unit.broker_stub.network.test_processor import PROCESSOR, Bench, answers, heartbeat_frame

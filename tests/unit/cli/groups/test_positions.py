@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripted_broker import SILENCE
-from tests.simulated import simulated
+from tests.support.scripted_broker import SILENCE
+from tests.support.simulated import simulated
 from tests.unit.client.admin.test_admin import admin_of
 from tests.unit.client.admin.test_groups import OFFSET_FETCH, classic, coordinated_by, offsets_of
 from triokafka.cli.groups.chosen import listings

@@ -10,8 +10,8 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import CLOSE, SILENCE, ScriptedCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, SILENCE, ScriptedCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.admin import ConfigResource, Results
 from triokafka.errors import (
     BrokerNotAvailableError,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.scripted_broker import CLOSE, SILENCE, ScriptedBroker
-from tests.simulated import simulated
+from tests.support.scripted_broker import CLOSE, SILENCE, ScriptedBroker
+from tests.support.simulated import simulated
 from tests.unit.client.admin.test_admin import admin_of
 from triokafka.client.admin import GroupListing
 from triokafka.errors import (

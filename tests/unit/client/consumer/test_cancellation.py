@@ -9,9 +9,9 @@ import pytest
 import trio
 
 import triokafka
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.structs import TopicPartition

@@ -13,10 +13,10 @@ import trio
 import trio.testing
 
 import triokafka
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_broker import CLOSE
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_broker import CLOSE
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import (
     CommitFailedError,
     ConfigurationError,

@@ -12,10 +12,10 @@ import trio
 import trio.testing
 
 import triokafka
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE
-from tests.scripted_group import GroupBroker, GroupCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE
+from tests.support.scripted_group import GroupBroker, GroupCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.consumer.membership.group import LEAVE_TIMEOUT
 from triokafka.errors import (
     CommitFailedError,

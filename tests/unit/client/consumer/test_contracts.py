@@ -10,9 +10,9 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import CLOSE, SILENCE
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, SILENCE
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.assignors import Assignment, PartitionAssignor
 from triokafka.errors import ConfigurationError, UnknownTopicOrPartitionError
 from triokafka.protocol.api.api_versions import ApiVersionsRequest

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
 from triokafka.assignors import Assignment, PartitionAssignor, RangeAssignor
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.protocol.api.leave_group import LeaveGroupRequest

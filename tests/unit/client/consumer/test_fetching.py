@@ -9,9 +9,9 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import CLOSE
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.consumer.fetch_buffer import end_of
 from triokafka.protocol.api.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from triokafka.records import encode_batch

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka import Consumer, TopicPartition
 from triokafka.client.reader import RangeReader
 from triokafka.errors import CorruptRecordError, DecompressedSizeError

@@ -9,10 +9,10 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import SILENCE
-from tests.scripted_group import GroupBroker, GroupCluster
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import SILENCE
+from tests.support.scripted_group import GroupBroker, GroupCluster
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import FencedInstanceIdError
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse

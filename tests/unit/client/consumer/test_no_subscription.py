@@ -9,8 +9,8 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_reading import ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka import Consumer, TopicPartition
 from triokafka.errors import IllegalStateError
 

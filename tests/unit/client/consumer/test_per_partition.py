@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import triokafka
-from tests.scripted_group import GroupBroker, GroupCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_group import GroupBroker, GroupCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.consumer.per_partition import FinishedPrefix
 from triokafka.errors import (
     CoordinatorLoadInProgressError,

@@ -7,8 +7,8 @@ from typing import Any
 import trio
 
 import triokafka
-from tests.scripted_reading import ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.protocol.api.list_offsets import ListOffsetsRequest
 from triokafka.protocol.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest

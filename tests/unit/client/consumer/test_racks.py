@@ -6,8 +6,8 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_reading import ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_reading import ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.assignors import Assignment, MemberSubscription, PartitionAssignor
 from triokafka.assignors.assignor import NO_RACKS, Members, PartitionRacks
 from triokafka.protocol.api.join_group import JoinGroupRequest

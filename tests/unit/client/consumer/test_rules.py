@@ -9,9 +9,9 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import CLOSE, SILENCE
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, SILENCE
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import (
     GroupAuthorizationFailedError,
     InvalidTopicError,

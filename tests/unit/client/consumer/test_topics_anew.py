@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.simulated import current_simulation, simulated
+from tests.support.simulated import current_simulation, simulated
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.consumer.topics import TopicWatch
 from triokafka.client.consumer.trouble import Troubles

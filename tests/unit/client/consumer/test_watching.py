@@ -8,10 +8,10 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import CLOSE
-from tests.scripted_group import GroupBroker, GroupCluster
-from tests.scripted_reading import ReadableBroker, ReadableCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE
+from tests.support.scripted_group import GroupBroker, GroupCluster
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import RebalanceInProgressError
 from triokafka.protocol.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trio
 
-from tests.scripted_broker import CLOSE, Raw
-from tests.scripted_producing import Setup, memory_is_whole, scripted
-from tests.simulated import simulated
+from tests.support.scripted_broker import CLOSE, Raw
+from tests.support.scripted_producing import Setup, memory_is_whole, scripted
+from tests.support.simulated import simulated
 from triokafka.errors import (
     BrokerResponseError,
     KafkaTimeoutError,

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.cancellation import cancelled_at_each_checkpoint
+from tests.support.cancellation import cancelled_at_each_checkpoint
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.errors import BufferTimeoutError, MessageSizeTooLargeError
 

@@ -8,9 +8,9 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import SILENCE
-from tests.scripted_producing import memory_is_whole, scripted
-from tests.simulated import simulated
+from tests.support.scripted_broker import SILENCE
+from tests.support.scripted_producing import memory_is_whole, scripted
+from tests.support.simulated import simulated
 from triokafka.errors import BufferFullError, ClosedError, KafkaTimeoutError, RecordListTooLargeError
 from triokafka.protocol.api.produce import ProduceRequest
 

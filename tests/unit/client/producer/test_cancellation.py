@@ -10,9 +10,9 @@ from typing import Any
 import trio
 
 import triokafka
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_broker import SILENCE, ScriptedCluster
-from tests.simulated import current_simulation, simulated
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_broker import SILENCE, ScriptedCluster
+from tests.support.simulated import current_simulation, simulated
 from triokafka.protocol.api.produce import ProduceRequest
 
 

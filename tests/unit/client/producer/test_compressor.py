@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import triokafka
-from tests.scripted_broker import ScriptedCluster
-from tests.scripted_producing import memory_is_whole, scripted
-from tests.simulated import simulated
+from tests.support.scripted_broker import ScriptedCluster
+from tests.support.scripted_producing import memory_is_whole, scripted
+from tests.support.simulated import simulated
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.compressor import MOST_THREADS, Compressor, bytes_per_second
 from triokafka.errors import KafkaError, KafkaTimeoutError

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_producing import scripted
-from tests.simulated import simulated
+from tests.support.scripted_producing import scripted
+from tests.support.simulated import simulated
 from triokafka.errors import RecordListTooLargeError
 from triokafka.protocol.api.produce import ProduceRequest
 

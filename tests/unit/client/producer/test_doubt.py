@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripted_producing import memory_is_whole, scripted
-from tests.simulated import simulated
+from tests.support.scripted_producing import memory_is_whole, scripted
+from tests.support.simulated import simulated
 from triokafka.errors import TopicAuthorizationFailedError
 from triokafka.protocol.api.produce import ProduceRequest
 

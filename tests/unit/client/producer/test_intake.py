@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.scripted_producing import memory_is_whole, scripted
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_producing import memory_is_whole, scripted
+from tests.support.simulated import current_simulation, simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka.client.config import ProducerOptions
 from triokafka.client.producer.intake import Intake

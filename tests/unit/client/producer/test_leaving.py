@@ -10,9 +10,9 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import CLOSE, SILENCE
-from tests.scripted_producing import Setup, memory_is_whole, scripted
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, SILENCE
+from tests.support.scripted_producing import Setup, memory_is_whole, scripted
+from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import ClosedError, KafkaTimeoutError
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import triokafka
-from tests.scripted_broker import ScriptedCluster
-from tests.scripted_producing import memory_is_whole, scripted
-from tests.simulated import simulated
+from tests.support.scripted_broker import ScriptedCluster
+from tests.support.scripted_producing import memory_is_whole, scripted
+from tests.support.simulated import simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka import kernels
 from triokafka.client.producer import compressor, lz4_beside

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import triokafka
-from tests.cancellation import cancelled_at_each_checkpoint
-from tests.scripted_broker import ScriptedCluster
-from tests.scripted_producing import Setup, memory_is_whole, scripted
-from tests.simulated import simulated
+from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.scripted_broker import ScriptedCluster
+from tests.support.scripted_producing import Setup, memory_is_whole, scripted
+from tests.support.simulated import simulated
 from tests.unit.records.arrow_forms import TYPES, array_of, cut, forms
 from triokafka.client.producer.partitioner import Partitioner, murmur2
 from triokafka.errors import MessageSizeTooLargeError, SerializationError, UnknownTopicOrPartitionError

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import CLOSE, SILENCE
-from tests.scripted_producing import scripted
-from tests.simulated import simulated
+from tests.support.scripted_broker import CLOSE, SILENCE
+from tests.support.scripted_producing import scripted
+from tests.support.simulated import simulated
 from triokafka.client.producer.metrics import METRICS
 from triokafka.errors import KafkaTimeoutError, RecordListTooLargeError
 from triokafka.protocol.api.produce import ProduceRequest

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import triokafka
-from tests.scripted_producing import scripted
-from tests.simulated import simulated
+from tests.support.scripted_producing import scripted
+from tests.support.simulated import simulated
 from triokafka.errors import ConfigurationError, SerializationError
 from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.structs import TopicPartition

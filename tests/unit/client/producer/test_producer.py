@@ -10,9 +10,9 @@ import trio
 import trio.testing
 
 import triokafka
-from tests.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE, Raw
-from tests.scripted_producing import scripted
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE, Raw
+from tests.support.scripted_producing import scripted
+from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import (
     BufferFullError,
     ClosedError,

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 import triokafka
-from tests.scripted_broker import SILENCE
-from tests.scripted_producing import memory_is_whole, scripted
-from tests.simulated import simulated
+from tests.support.scripted_broker import SILENCE
+from tests.support.scripted_producing import memory_is_whole, scripted
+from tests.support.simulated import simulated
 from triokafka.errors import BufferTimeoutError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.protocol.api.produce import ProduceRequest

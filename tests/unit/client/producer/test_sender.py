@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.scripted_broker import CLOSE, SILENCE
-from tests.scripted_producing import memory_is_whole, scripted
-from tests.simulated import current_simulation, simulated
+from tests.support.scripted_broker import CLOSE, SILENCE
+from tests.support.scripted_producing import memory_is_whole, scripted
+from tests.support.simulated import current_simulation, simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka.client.producer.counters import COUNTERS
 from triokafka.client.producer.sender import Sender

@@ -10,9 +10,9 @@ import trio
 import trio.testing
 
 import triokafka
-from tests.scripted_broker import SILENCE
-from tests.scripted_producing import memory_is_whole, scripted
-from tests.simulated import simulated
+from tests.support.scripted_broker import SILENCE
+from tests.support.scripted_producing import memory_is_whole, scripted
+from tests.support.simulated import simulated
 from triokafka.errors import (
     ClosedError,
     InvalidTopicError,

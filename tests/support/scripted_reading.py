@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from tests.scripted_broker import ScriptedBroker, ScriptedCluster
+from tests.support.scripted_broker import ScriptedBroker, ScriptedCluster
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember

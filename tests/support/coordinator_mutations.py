@@ -1,11 +1,11 @@
 """The rules that keep groups and offsets right, each with a way to break it and the random lives that must notice.
 
-As in ``tests/mutations.py``, and applied by the same ``tests/test_mutations.py``.
+As in ``tests/support/mutations.py``, and applied by the same ``tests/test_mutations.py``.
 """
 
 from __future__ import annotations
 
-from tests.mutations import Mutation
+from tests.support.mutations import Mutation
 
 _C = "triokafka/coordinator/"
 _GROUPS = "tests/property/test_coordinator_groups.py::test_groups_survive_random_lives"

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import trio
 
-from tests.odd_requests import Asker, request, summary
+from tests.support.odd_requests import Asker, request, summary
 
 LIMITS_MS: Final = (0, -1, -(2**31), 30_000, 2**31 - 1)
 _TOPIC: Final = "limits"
@@ -63,7 +63,7 @@ def _looked_up(names: Sequence[str]) -> list[dict[str, Any]]:
 
 def expected() -> dict[str, str]:
     """The answers of Apache Kafka 4.3."""
-    found: dict[str, str] = json.loads((Path(__file__).parent / "data" / "admin_timeouts.json").read_text())
+    found: dict[str, str] = json.loads((Path(__file__).parents[1] / "data" / "admin_timeouts.json").read_text())
     return found
 
 

@@ -16,11 +16,11 @@ import pytest
 import trio
 
 import triokafka
-from tests.client_scenario import CODECS, eventually
-from tests.fault_proxy import ProxyTrouble, proxied_world
-from tests.producer_ledger import Promise
-from tests.producer_workload import Workload
-from tests.read_back import Entries, read_all, read_all_with_confluent, read_all_with_kafka_python
+from tests.support.client_scenario import CODECS, eventually
+from tests.support.fault_proxy import ProxyTrouble, proxied_world
+from tests.support.producer_ledger import Promise
+from tests.support.producer_workload import Workload
+from tests.support.read_back import Entries, read_all, read_all_with_confluent, read_all_with_kafka_python
 from triokafka.errors import MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from triokafka.structs import TopicPartition
 
@@ -183,7 +183,7 @@ async def many_tasks_share_a_producer(peer: Peer, topic: str) -> None:
 
 @needs()
 async def every_way_to_send_is_in_order_once_each(peer: Peer, topic: str) -> None:
-    """`tests/producer_workload.py`, without accidents."""
+    """`tests/support/producer_workload.py`, without accidents."""
     topics = {topic: await peer.prepare(topic)}
     workload = Workload(random.Random(topic), topics, records=2_000, callers=5, pause=0.005)
     await workload.run(peer.producer(batch_size=1_000, linger_ms=1, buffer_memory=50_000))

@@ -1,7 +1,7 @@
 """Clients that misbehave in every way that we know, from one seed; and one that behaves, to see how it fares.
 
-``python -m tests.abuse HOST PORT SEED SECONDS PATIENCE PAUSE MOST_BYTES`` misbehaves for so long, with the lowest
-priority, and prints as JSON how often it did what.
+``python -m tests.support.abuse HOST PORT SEED SECONDS PATIENCE PAUSE MOST_BYTES`` misbehaves for ``SECONDS``, with the
+lowest priority, and prints the number of each kind of misbehaviour as JSON.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from tests.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE, ScriptedBroker, ScriptedCluster
+from tests.support.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE, ScriptedBroker, ScriptedCluster
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.api.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceRequest, ProduceResponse
 from triokafka.records import decode_records, iter_batches

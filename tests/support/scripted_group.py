@@ -9,7 +9,7 @@ from uuid import UUID
 
 import trio
 
-from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.support.scripted_reading import ReadableBroker, ReadableCluster
 from triokafka.protocol.api.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

@@ -24,7 +24,7 @@ from triokafka.world import RealWorld, Stream
 
 _ZERO: Final = UUID(int=0)
 _UNKNOWN: Final = UUID(int=99)
-_DATA: Final = Path(__file__).parent / "data"
+_DATA: Final = Path(__file__).parents[1] / "data"
 _NAMES: Final = (
     "resource_type", "resource_name", "name", "topic", "topic_name", "group_id", "key", "feature", "transactional_id",
     "entity_type", "entity_name", "partition_index", "partition", "partition_id", "index",

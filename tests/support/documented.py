@@ -34,9 +34,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tests.broker_process import broker_process, free_port
+from tests.support.broker_process import broker_process, free_port
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LANGUAGES = ("python", "console")
 SECONDS = 600.0
 

@@ -1,4 +1,4 @@
-"""A process that produces as fast as it can until standard input ends; run as ``python -m tests.full_speed_producer``.
+"""``python -m tests.support.full_speed_producer`` produces as fast as it can until standard input ends.
 
 Its argument is a JSON object: ``bootstrap``, ``topic``, ``partitions``, ``size`` of a value, ``many`` (send_many and
 not send), and ``options`` of the producer. Prints ``connected`` once the first record is acknowledged. In the end it

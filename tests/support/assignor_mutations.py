@@ -1,11 +1,11 @@
 """The rules by which partitions are dealt, each with a way to break it and the test that must notice.
 
-As in ``tests/mutations.py``, and applied by the same ``tests/test_mutations.py``.
+As in ``tests/support/mutations.py``, and applied by the same ``tests/test_mutations.py``.
 """
 
 from __future__ import annotations
 
-from tests.mutations import Mutation
+from tests.support.mutations import Mutation
 
 _ASSIGNORS = "triokafka/assignors/"
 _T_ASSIGNORS = "tests/unit/assignors/test_assignors.py::"

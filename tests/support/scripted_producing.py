@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import triokafka
-from tests.scripted_broker import ScriptedBroker, ScriptedCluster
-from tests.simulated import current_simulation
+from tests.support.scripted_broker import ScriptedBroker, ScriptedCluster
+from tests.support.simulated import current_simulation
 from triokafka.protocol.api.produce import ProduceRequest
 
 

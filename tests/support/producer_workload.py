@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 import triokafka
-from tests.producer_ledger import Call, Ledger
+from tests.support.producer_ledger import Call, Ledger
 from triokafka.client.deliveries import Delivery
 from triokafka.client.producer.stream import PartitionStream
 from triokafka.errors import KafkaError
