@@ -267,7 +267,7 @@ def test_what_cannot_be_known_or_was_not_named_is_a_sentence():
     (context,) = contexts
     assert (context.batch_id, context.query_id) == (3, "")
     for ask, sentence in (
-        (lambda: context.ranges, "the frame has no column offset, partition, topic"),
+        (lambda: context.ranges, "the frame lacks the columns offset, partition, topic"),
         (context.commit_offsets, "name a group"),
         (context.once("x").__enter__, "needs a ledger topic"),
     ):

@@ -122,7 +122,9 @@ def test_a_topic_that_is_there_is_not_made(bootstrap: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("value", [b"flight", b"{}", b"[1]", b'{"batch": "x"}'])
 def test_a_topic_of_something_else_is_refused(bootstrap: str, value: bytes):
     topic = make_topic(bootstrap, [Record(value, b"key")])
-    with pytest.raises(ConfigurationError, match=rf"'{topic}' has something else .* offset 0 of partition 0"):
+    with pytest.raises(
+        ConfigurationError, match=rf"'{topic}' has a record that is not a ledger entry, at offset 0 of partition 0"
+    ):
         ledger(bootstrap, topic).last_done(b"q")
 
 

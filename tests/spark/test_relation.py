@@ -273,7 +273,7 @@ def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstr
     assert load({**servers, "assign": f'{{"{topic}": [2, 0]}}'}).values() == numbers(range(10), range(20, 21))
     assert load({**servers, "subscribePattern": f"{topic[:-1]}[{topic[-1]}]"}).values() == numbers(range(21))
     assert load({**servers, "subscribePattern": "no-such-.*"}).values() == []
-    with pytest.raises(Exception, match=rf"option 'assign' names {topic}-3, and {topic} has 3 partitions"):
+    with pytest.raises(Exception, match=rf"option 'assign' names {topic}-3, but {topic} has 3 partitions"):
         load({**servers, "assign": f'{{"{topic}": [0, 3]}}', "fetchOffset.retryIntervalMs": "10"}).values()
 
 

@@ -173,8 +173,8 @@ def test_a_refusal_says_what_to_do(bootstrap: str):
     with pytest.raises(KafkaError) as failed:
         write(options(bootstrap, "two words"), [rows({"value": b"1"})])
     assert str(failed.value) == (
-        "writing to topic 'two words' failed: InvalidTopicError: topic 'two words': the topic name is not allowed, or"
-        " the topic is internal. Use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+        "writing to topic 'two words' failed: InvalidTopicError: topic 'two words' cannot exist."
+        " Use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
     )
 
 

@@ -227,15 +227,15 @@ class Dispatcher:
     ) -> tuple[Any, int]:
         world, sockets = self.broker.world, self.broker.sockets
         most = sockets.decoded_bytes
+        max_memory = max(_DECODED_TIMES * self.broker.config.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY)
         if not most:
-            max_memory = max(_DECODED_TIMES * self.broker.config.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY)
             async with self._decoding:
                 return await world.run_in_thread(_decode, handler, frame, header, max_memory)
         with trio.move_on_after(_DECODING_SECONDS):
             async with self._decoding:
                 while sockets.memory.added > most:
                     await sockets.memory.wait_for_release()
-                return await world.run_in_thread(_decode, handler, frame, header, most)
+                return await world.run_in_thread(_decode, handler, frame, header, min(most, max_memory))
         raise CloseConnectionError(
             f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded in; "
             "other large requests are in progress (queued.max.request.bytes)"
