@@ -43,7 +43,7 @@ test-pure: $(READY) ## codec, record, producer and consumer tests again without 
 
 interop: $(READY) ## peers from Maven: the Java client and Apache Kafka (under 40 minutes)
 	-$(BIN)/python -m tests.interop.jvm
-	$(PYTEST) -n 2 --dist loadfile -m interop tests/interop
+	$(PYTEST) -n 2 --dist loadfile -m 'interop and not long' tests/interop
 
 long: $(READY) ## the long runs: more seeds, more kills; prints what it found
 	$(PYTEST) -m long -s tests

@@ -19,6 +19,7 @@ _STATIC: Final = 4  # the source of what a file sets
 _OTHERWISE: Final = {
     "local.retention.bytes": "there is no tiered storage, and so no option of the broker for it",
     "local.retention.ms": "there is no tiered storage, and so no option of the broker for it",
+    "queued.max.request.bytes": "a limit derived from the machine's memory, so that strangers cannot exhaust it",
     "socket.listen.backlog.size": "a full backlog delays clients by a second",
     "socket.receive.buffer.bytes": "the kernel finds a better size",
     "group.consumer.assignment.interval.ms": "tests do not wait for it",
