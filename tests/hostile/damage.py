@@ -11,7 +11,7 @@ before and after. The outcome of a case is one of:
   an error instead of the records;
 - *beyond the checksum*: only the offset of a batch is changed, which Kafka's format covers with no checksum. The broker
   notices where offsets do not ascend at the place where a read begins, or leave their segment, but not everywhere;
-- *silent*: something is missing and nothing says so. That must not happen.
+- *silent*: records or metadata are missing without a message. That must not happen.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a case: the kind of its outcome, and what is missing without a message when it is ``silent``."""
+    """The outcome of a case: its kind, and the unreported losses when that is ``silent``."""
 
     kind: str
     detail: str = ""
@@ -417,7 +417,7 @@ def _is_told(what: str, path: str, messages: Iterable[str]) -> bool:
 
 
 def differences(before: State, after: State) -> dict[str, str]:
-    """What is missing or other than it was: by partition, or the metadata log's name for topics and configurations."""
+    """Return the losses and differences by partition; those of topics and configurations under the metadata log."""
     found: dict[str, str] = {}
     for topic, configs in before.configs.items():
         if topic not in after.configs:
@@ -451,7 +451,7 @@ async def _write_more(node: Node, before: State) -> dict[str, str]:
 
 
 async def run_all(chosen: Callable[[int, Case], bool] = lambda number, case: True) -> dict[Case, Outcome]:
-    """Run cases; those for which ``chosen`` says so, by their number."""
+    """Run the cases whose number ``chosen`` accepts."""
     outcomes = {}
     number = 0
     for clean in (True, False):

@@ -79,7 +79,7 @@ async def _measure(fault: str, *, beside: bool) -> dict[str, dict[str, float | N
                 stalls[name][kind] = None
 
             async with trio.open_nursery() as working:
-                _strike(proxy, fault)
+                strike(proxy, fault)
                 for one in works:
                     working.start_soon(run, *one)
                 if fault == "black hole":
@@ -97,7 +97,8 @@ async def _measure(fault: str, *, beside: bool) -> dict[str, dict[str, float | N
     return stalls
 
 
-def _strike(proxy: FaultProxy, fault: str) -> None:
+def strike(proxy: FaultProxy, fault: str) -> None:
+    """Begin a fault on all connections of a proxy; a black hole lasts until `FaultProxy.heal`."""
     match fault:
         case "half-open":
             proxy.half_open()

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.hostile import silence
 from tests.interop.kafka_cluster import KafkaCluster, kafka_cluster
 from tests.support.fault_proxy import FaultProxy, ProxiedWorld, proxied_world
 from triokafka.errors import KafkaError
@@ -81,19 +82,10 @@ async def consume(world: ProxiedWorld, cluster: KafkaCluster, topic: str, run: R
 
 
 async def strike(proxy: FaultProxy, fault: str) -> None:
-    match fault:
-        case "half-open":
-            proxy.half_open()
-        case "requests lost":
-            proxy.half_open(proxy.to_broker)
-        case "answers lost":
-            proxy.half_open(proxy.to_client)
-        case "black hole":
-            proxy.black_hole()
-            await trio.sleep(HOLE)
-            proxy.heal()
-        case _:
-            proxy.drip(3)
+    silence.strike(proxy, fault)
+    if fault == "black hole":
+        await trio.sleep(HOLE)
+        proxy.heal()
 
 
 async def run_through(cluster: KafkaCluster, topic: str, faults: list[str], chance: random.Random) -> None:
