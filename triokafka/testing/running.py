@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.faults import Faults
     from triokafka.broker_stub.network.socket_server import SocketServer
     from triokafka.broker_stub.server import Broker
-    from triokafka.coordinator.known_members import KnownMember
-    from triokafka.coordinator.service import GroupCoordinator
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.group.members import KnownMember
 
 logger = logging.getLogger(__name__)
 
