@@ -23,8 +23,8 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "answers wait for their records to be committed",
             "runtime/coordinator_runtime.py",
-            "        context.held.append(Held(context.end, turn",
-            "        self._give(effects)\n        context.held.append(Held(context.end, turn",
+            "        context.held.append(Held(context.end, effects",
+            "        self._give(effects)\n        context.held.append(Held(context.end, effects",
             _OFFSETS,
         ),
         (
