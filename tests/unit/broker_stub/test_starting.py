@@ -93,7 +93,7 @@ def within(modules: list[str], package: str) -> set[str]:
         "email",
         "importlib.metadata",
         "zipfile",
-        "triokafka.broker_stub.log.cleaner.cleaning",
+        "triokafka.broker_stub.log.cleaner.cleaner_pass",
         "triokafka.records.arrow",
         "triokafka.records._columns",
         "triokafka.records._from_columns",

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.broker_stub.log.cleaner.logs import clean, compacted_log, end_transaction, put
 from tests.unit.coordinator.rig import PARTITION, Rig, code
-from triokafka.broker_stub.log.cleaner.choosing import cleanable_range
+from triokafka.broker_stub.log.cleaner.cleanable_range import cleanable_range
 from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
 from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.group.classic import ClassicGroup

@@ -28,7 +28,7 @@ from triokafka.broker_stub.controller import Controller, MetadataDelta, Metadata
 from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER, MAX_WAITING
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest

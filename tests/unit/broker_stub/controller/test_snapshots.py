@@ -39,7 +39,7 @@ from triokafka.broker_stub.controller.snapshots import (
     encode_snapshot,
     image_records,
 )
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.protocol.stored.cluster_metadata import (
     ClientQuotaEntityData,
     ClientQuotaRecord,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.named_tuple import NamedTuple
 
 _NEVER: Final = 2**63 - 1

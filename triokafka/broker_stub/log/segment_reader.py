@@ -10,20 +10,20 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from triokafka.broker_stub.log.batch_places import (
-    BatchPlace,
-    DisorderError,
+from triokafka.broker_stub.log.batch_positions import (
+    BatchPosition,
+    OffsetOrderError,
     ReadableFile,
     TornBatchError,
     place_at,
-    walk_batches,
+    scan_batches,
 )
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import find_valid_batches
 from triokafka.broker_stub.log.index import CorruptIndexError, IndexFile, OffsetIndex, TimeIndex
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.resident import ResidentFile, require_resident
+from triokafka.broker_stub.log.page_cache import PageCacheFile, require_in_page_cache
 from triokafka.broker_stub.log.segment_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -69,7 +69,7 @@ class SegmentRead(NamedTuple):
     next_offset: int | None
 
 
-class ReadableSegment:
+class SegmentReader:
     """What `LogSegment` has for readers; see there for the arguments. Nothing here changes a ``.log`` file."""
 
     def __init__(
@@ -125,14 +125,14 @@ class ReadableSegment:
         """The open ``.log`` file; for use at once."""
         return self._files.get(self._log_path)
 
-    def find(self, offset: int, *, from_position: int = 0, file: ReadableFile | None = None) -> BatchPlace | None:
+    def find(self, offset: int, *, from_position: int = 0, file: ReadableFile | None = None) -> BatchPosition | None:
         """The first batch whose last offset is at or above ``offset``; None when there is none.
 
         Raises:
             CorruptRecordError: a header before that batch is damaged.
         """
         indexed, position = self._with_indexes(lambda: self.offset_index.lookup(offset))
-        walk = walk_batches(file or self.file, max(position, from_position), self.size, after=self.base_offset - 1)
+        walk = scan_batches(file or self.file, max(position, from_position), self.size, after=self.base_offset - 1)
         try:
             for place in walk:
                 if place.position == position and position and place.last_offset != indexed:
@@ -146,11 +146,11 @@ class ReadableSegment:
         return None
 
     @staticmethod
-    def _checked(place: BatchPlace, walk: Iterator[BatchPlace]) -> BatchPlace:
+    def _checked(place: BatchPosition, walk: Iterator[BatchPosition]) -> BatchPosition:
         """Look at the batch behind ``place``: no checksum covers offsets, but they must ascend."""
         try:
             next(walk, None)
-        except DisorderError:
+        except OffsetOrderError:
             raise
         except CorruptRecordError:
             pass  # the next read shows it
@@ -183,7 +183,7 @@ class ReadableSegment:
             CorruptRecordError: the file does not end with a whole batch.
         """
         offset, position = self._with_indexes(lambda: self.offset_index.last)
-        places: list[BatchPlace] = []
+        places: list[BatchPosition] = []
         try:
             places += self._places(position)
         except CorruptRecordError:
@@ -197,9 +197,9 @@ class ReadableSegment:
             raise CorruptRecordError(f"{self._log_path} has {self.size} bytes, its batches end at {end}")
         return places[-1].last_offset + 1 if places else self.base_offset
 
-    def _places(self, position: int) -> Iterator[BatchPlace]:
+    def _places(self, position: int) -> Iterator[BatchPosition]:
         """Walk the headers from ``position``, which must be the start of a batch."""
-        return walk_batches(self.file, position, self.size)
+        return scan_batches(self.file, position, self.size)
 
     def read(
         self,
@@ -229,9 +229,9 @@ class ReadableSegment:
         """
         file: ReadableFile = self.file
         if to_send:
-            file = ResidentFile(self.file)
+            file = PageCacheFile(self.file)
             if not self.offset_index.is_loaded:
-                require_resident(self._storage, self.offset_index.path)
+                require_in_page_cache(self._storage, self.offset_index.path)
         hinted = hint is not None
         if hint is None:
             found = self.find(offset, file=file)
@@ -286,7 +286,7 @@ class ReadableSegment:
         _, indexed = self._with_indexes(lambda: self.offset_index.lookup_position(end - 1))
         position, next_offset = max(start, indexed), None
         try:
-            for place in walk_batches(file, position, self.size):
+            for place in scan_batches(file, position, self.size):
                 if place.position + place.size > end:
                     return place.position, place.base_offset
                 position, next_offset = place.position + place.size, place.last_offset + 1

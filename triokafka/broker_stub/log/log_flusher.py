@@ -17,7 +17,7 @@ from triokafka.errors import KafkaError
 from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.log.log import PartitionLog
+    from triokafka.broker_stub.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

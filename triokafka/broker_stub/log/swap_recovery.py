@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from triokafka.broker_stub.log.batch_places import walk_batches
+from triokafka.broker_stub.log.batch_positions import scan_batches
 from triokafka.broker_stub.log.segment_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -23,7 +23,7 @@ from triokafka.errors import CorruptRecordError
 from triokafka.world import Storage
 
 
-def clear_leftovers(storage: Storage, directory: str) -> None:
+def complete_swaps(storage: Storage, directory: str) -> None:
     """Remove what was on its way out or never complete, and finish the replacements that had begun.
 
     Raises:
@@ -92,7 +92,7 @@ def _range(storage: Storage, path: str, base: int) -> tuple[int, int]:
     end = base + 1
     file = storage.open(path, read_only=True)
     try:
-        for place in walk_batches(file, 0, file.size()):
+        for place in scan_batches(file, 0, file.size()):
             end = max(end, place.last_offset + 1)
     except CorruptRecordError:
         pass  # recovery will cut it there

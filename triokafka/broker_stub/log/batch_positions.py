@@ -18,7 +18,7 @@ _SMALLEST_ENTRY: Final = LOG_OVERHEAD + 14
 _WINDOW: Final = 8192  # bytes read at once
 
 
-class BatchPlace(NamedTuple):
+class BatchPosition(NamedTuple):
     """Where a batch lies, and which offsets it covers."""
 
     position: int
@@ -35,7 +35,7 @@ class TornBatchError(CorruptRecordError):
         self.position = position
 
 
-class DisorderError(CorruptRecordError):
+class OffsetOrderError(CorruptRecordError):
     """The offsets of a batch do not follow those of the batch before: one of the two is damaged."""
 
 
@@ -46,7 +46,7 @@ class ReadableFile(Protocol):
         """Up to ``size`` bytes from ``offset``; fewer at the end of the file."""
 
 
-def walk_batches(file: ReadableFile, position: int, end: int, *, after: int = -1) -> Iterator[BatchPlace]:
+def scan_batches(file: ReadableFile, position: int, end: int, *, after: int = -1) -> Iterator[BatchPosition]:
     """The whole batches in ``file`` from ``position``, which must be the start of one, up to the byte ``end``.
 
     Args:
@@ -54,7 +54,7 @@ def walk_batches(file: ReadableFile, position: int, end: int, *, after: int = -1
 
     Raises:
         TornBatchError: the last bytes are no whole batch.
-        DisorderError: offsets do not ascend.
+        OffsetOrderError: offsets do not ascend.
         CorruptRecordError: what is there cannot be the header of a batch.
         OSError: the disk failed.
     """
@@ -67,14 +67,14 @@ def walk_batches(file: ReadableFile, position: int, end: int, *, after: int = -1
         if place is None or position + place.size > end:
             raise TornBatchError(position, f"the batch at byte {position} does not end before byte {end}")
         if not previous < place.base_offset <= place.last_offset:
-            raise DisorderError(
+            raise OffsetOrderError(
                 f"the batch at byte {position} has offsets {place.base_offset} to {place.last_offset}, after {previous}"
             )
         yield place
         position, previous = position + place.size, place.last_offset
 
 
-def place_at(data: Buffer, at: int, position: int) -> BatchPlace | None:
+def place_at(data: Buffer, at: int, position: int) -> BatchPosition | None:
     """The batch whose header is at ``at`` of ``data``, and which starts at ``position`` of its file.
 
     None when the header is not there completely.
@@ -92,4 +92,4 @@ def place_at(data: Buffer, at: int, position: int) -> BatchPlace | None:
         if len(data) - at < _WALK_BYTES:
             return None
         last_offset += _LAST_OFFSET_DELTA.unpack_from(data, at + 23)[0]
-    return BatchPlace(position, LOG_OVERHEAD + length, base_offset, last_offset)
+    return BatchPosition(position, LOG_OVERHEAD + length, base_offset, last_offset)

@@ -17,18 +17,18 @@ from triokafka.broker_stub.log.checkpoints import (
 )
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.hosted_logs import HostedLogs
-from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_directory import STRAY_SUFFIX, LogDirectory, OfflineLog, folder_name
 from triokafka.broker_stub.log.log_loading import FoundLog
-from triokafka.broker_stub.log.made_log import MadeLog, make_logs
 from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.prepared_log import PreparedLog, prepare_logs
 from triokafka.errors import IllegalStateError, KafkaStorageError
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 
-class NewLogs(HostedLogs):
+class LogCreator(HostedLogs):
     """What `LogManager` has for partitions that get a log."""
 
     def create(
@@ -133,7 +133,7 @@ class NewLogs(HostedLogs):
 
     # -- many at once
 
-    async def make_ahead(self, wanted: Mapping[TopicPartition, tuple[UUID, LogConfig]]) -> None:
+    async def prepare_new_logs(self, wanted: Mapping[TopicPartition, tuple[UUID, LogConfig]]) -> None:
         """Make logs of new partitions in threads, for `create` to take over; the partitions may not be there yet.
 
         What cannot be made is left to `create`, and nothing is made while a data directory is offline. Not cancelled.
@@ -143,7 +143,7 @@ class NewLogs(HostedLogs):
         missing = {tp: made for tp, made in wanted.items() if tp not in here}
         if not self._started or self.offline_directories():
             return
-        shares: dict[LogDirectory, list[MadeLog]] = {directory: [] for directory in self._directories}
+        shares: dict[LogDirectory, list[PreparedLog]] = {directory: [] for directory in self._directories}
         try:
             there = set[str]().union(*(self._world.storage.list_dir(d.path) for d in shares)) if len(shares) > 1 else ()
         except OSError as error:
@@ -155,7 +155,7 @@ class NewLogs(HostedLogs):
             directory = min(shares, key=lambda d: len(d.logs) + len(d.offline) + len(shares[d]))
             path = f"{directory.path}/{folder_name(topic_partition)}"
             found = FoundLog(directory, topic_partition, path, config, 0, 0)
-            shares[directory].append(MadeLog(found, topic_id, partial(self._fail, directory)))
+            shares[directory].append(PreparedLog(found, topic_id, partial(self._fail, directory)))
         try:
             for directory, share in shares.items():
                 self._written(directory, partial(directory.forget, {made.found.topic_partition for made in share}))
@@ -169,11 +169,14 @@ class NewLogs(HostedLogs):
                     left = list(reversed(share))
                     for _ in range(min(self._config.recovery_threads_per_data_dir, len(left))):
                         files = OpenFiles(self._world.storage, max(1, self._config.max_open_files // 8))
-                        nursery.start_soon(self._world.run_in_thread, make_logs, left, self._make, files)
+                        nursery.start_soon(self._world.run_in_thread, prepare_logs, left, self._make, files)
 
     async def settle(self) -> None:
-        """After changes of many partitions: what `make_ahead` made and nobody took is given up, and what was deleted
-        without a sync is on the disk afterwards; that is done in a thread. Not cancelled."""
+        """Finish changes of many partitions.
+
+        Abandon the logs that `prepare_new_logs` made and `create` did not take over. Make deletions without a sync
+        durable, in a thread. Not cancelled.
+        """
         for made in self._made.values():
             made.give_up()
         self._made.clear()

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_loading import FoundLog
 from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _Open = Callable[[FoundLog, UUID, OpenFiles, Callable[[OSError], None]], PartitionLog]
 
 
-class MadeLog:
+class PreparedLog:
     """A log that `HostedLogs.create` is about to be asked for.
 
     Args:
@@ -66,7 +66,7 @@ class MadeLog:
             self._log = None
 
 
-def make_logs(left: list[MadeLog], open_log: _Open, files: OpenFiles) -> None:
+def prepare_logs(left: list[PreparedLog], open_log: _Open, files: OpenFiles) -> None:
     """Make logs, and take them from ``left``, until none is left. Several threads may do it."""
     while True:
         try:

@@ -35,14 +35,14 @@ MOVED_HERE: Final = "moved-here"
 """A file in the folder of a copy that is whole, with the name that the folder is to get; in its own it may be cut."""
 
 
-class Again(NamedTuple):
+class UnfinishedMove(NamedTuple):
     """A move that is to begin again."""
 
     topic_partition: TopicPartition
     target: LogDirectory
 
 
-class Outcome(enum.Enum):
+class MoveOutcome(enum.Enum):
     """What became of an `exchange`."""
 
     DONE = "the copy is the log"
@@ -68,7 +68,7 @@ class UnsettledError(Exception):
 
 def exchange(
     storage: Storage, topic_partition: TopicPartition, *, log: str, gone: str, copy: str, path: str
-) -> tuple[Outcome, list[Problem]]:
+) -> tuple[MoveOutcome, list[Problem]]:
     """Let the copy in the folder ``copy``, all of which is on the disk, be the log, with the folder ``path``.
 
     The folder ``log`` becomes ``gone``. Problems are those of the disks; it may be done all the same.
@@ -76,16 +76,16 @@ def exchange(
     try:
         take_mark(storage, log)
     except OSError as error:
-        return Outcome.AS_BEFORE, [Problem(log, error)]
+        return MoveOutcome.AS_BEFORE, [Problem(log, error)]
     try:
         mark_whole(storage, copy, topic_partition)
     except OSError as error:
-        return Outcome.AS_BEFORE, [Problem(copy, error)]
+        return MoveOutcome.AS_BEFORE, [Problem(copy, error)]
     problems = []
     try:
         storage.rename(log, gone)
     except OSError as error:
-        return Outcome.AS_BEFORE, [Problem(log, error)]
+        return MoveOutcome.AS_BEFORE, [Problem(log, error)]
     try:
         storage.sync_dir(os.path.dirname(gone))
     except OSError as error:
@@ -98,15 +98,15 @@ def exchange(
             storage.rename(gone, log)
             storage.sync_dir(os.path.dirname(log))
         except OSError as worse:
-            return Outcome.UNCLEAR, [*problems, Problem(log, worse)]
-        return Outcome.AS_BEFORE, problems
+            return MoveOutcome.UNCLEAR, [*problems, Problem(log, worse)]
+        return MoveOutcome.AS_BEFORE, problems
     try:
         storage.sync_dir(os.path.dirname(path))
         if not problems:
             take_mark(storage, path)
     except OSError as error:
         problems.append(Problem(copy, error))
-    return Outcome.DONE, problems
+    return MoveOutcome.DONE, problems
 
 
 def mark_whole(storage: Storage, folder: str, topic_partition: TopicPartition) -> None:
@@ -124,7 +124,7 @@ def take_mark(storage: Storage, folder: str) -> None:
 def settle_moves(
     storage: Storage,
     directories: Sequence[LogDirectory],
-    again: list[Again],
+    again: list[UnfinishedMove],
     *,
     all_there: bool,
     new_name: Callable[[], str],
@@ -157,7 +157,7 @@ def settle_moves(
             if own or (there and not whole):
                 with _on_disk_of(directory):
                     if own:
-                        again.append(Again(topic_partition, directory))
+                        again.append(UnfinishedMove(topic_partition, directory))
                     log = (own or there)[0][1]
                     logger.info("%s is removed: %s, of which it is a copy, is still there", folder, log)
                     storage.remove_tree(folder)

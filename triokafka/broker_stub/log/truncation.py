@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from triokafka.broker_stub.log.appendable_log import AppendableLog
+from triokafka.broker_stub.log.appender import LogAppender
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.recovery import load_producers
 from triokafka.broker_stub.log.retention import count_expired
@@ -12,7 +12,7 @@ from triokafka.errors import OffsetOutOfRangeError
 from triokafka.world import Storage
 
 
-class CuttableLog(AppendableLog):
+class LogTruncation(LogAppender):
     """What `PartitionLog` has for those who make it shorter."""
 
     _storage: Storage

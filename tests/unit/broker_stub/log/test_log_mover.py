@@ -106,7 +106,7 @@ async def test_records_that_come_meanwhile_are_moved_too(monkeypatch: pytest.Mon
         return function(*args)
 
     world.run_in_thread = thread  # type: ignore[method-assign]
-    monkeypatch.setattr("triokafka.broker_stub.log.log_moves._CHUNK_BYTES", 300)
+    monkeypatch.setattr("triokafka.broker_stub.log.log_mover._CHUNK_BYTES", 300)
     logs.mover.move(TP, "/two")
     await carried_out(logs)
     moved = logs.get(TP)
@@ -212,7 +212,7 @@ async def test_a_log_that_was_cut_meanwhile_is_copied_afresh(monkeypatch: pytest
     logs = filled(world)
     log = logs.get(TP)
     assert log is not None
-    monkeypatch.setattr("triokafka.broker_stub.log.log_moves._CHUNK_BYTES", 1_000)
+    monkeypatch.setattr("triokafka.broker_stub.log.log_mover._CHUNK_BYTES", 1_000)
     appended = 0
 
     async def thread(function: Callable[..., Any], *args: Any) -> Any:

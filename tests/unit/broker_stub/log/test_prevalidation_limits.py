@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.broker_stub.log.builders import NOW, batch
 from triokafka.broker_stub.log import LogConfig
-from triokafka.broker_stub.log.check_ahead import check_ahead
+from triokafka.broker_stub.log.prevalidation import prevalidate
 from triokafka.broker_stub.log.validation import Prepared
 from triokafka.errors import InvalidRecordError
 from triokafka.structs import TopicPartition
@@ -53,7 +53,7 @@ def numbers(size: int) -> bytes:
 
 async def checked(world: CountingWorld, *batches: bytearray, config: LogConfig = CONFIG) -> list[Any]:
     wanted = {partition(number): (data, config) for number, data in enumerate(batches)}
-    found = await check_ahead(world, wanted)  # type: ignore[arg-type]
+    found = await prevalidate(world, wanted)  # type: ignore[arg-type]
     assert {key: each.data for key, each in found.items()} == {key: data for key, (data, _) in wanted.items()}
     return [found[partition(number)].result for number in range(len(batches))]
 

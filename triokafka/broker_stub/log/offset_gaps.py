@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from triokafka.broker_stub.log.batch_places import walk_batches
+from triokafka.broker_stub.log.batch_positions import scan_batches
 from triokafka.broker_stub.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, offset_file_name
 from triokafka.errors import CorruptRecordError
 from triokafka.named_tuple import NamedTuple
@@ -21,7 +21,7 @@ from triokafka.world import File, Storage
 _ENTRY: Final = struct.Struct(">ii")  # offset above the base, position
 
 
-class Gap(NamedTuple):
+class OffsetGap(NamedTuple):
     """Offsets from ``start`` to before ``end`` that are missing after the segment in the file ``path``, and why."""
 
     path: str
@@ -30,7 +30,7 @@ class Gap(NamedTuple):
     reason: str
 
 
-def find_gaps(storage: Storage, directory: str, bases: Sequence[int], *, compacted: bool = False) -> list[Gap]:
+def find_gaps(storage: Storage, directory: str, bases: Sequence[int], *, compacted: bool = False) -> list[OffsetGap]:
     """Find the gaps between the segments of a log; ``bases`` are those of all segments.
 
     A segment that was compacted once has gaps within itself: then those at its end are no loss, unless the segment is
@@ -52,7 +52,7 @@ def find_gaps(storage: Storage, directory: str, bases: Sequence[int], *, compact
         try:
             end, reason = _end_of(storage, file, directory, base)
             if end < following and (reason or not (compacted or _was_compacted(file))):
-                gaps.append(Gap(path, end, following, reason or "a segment is missing, or its last batches are"))
+                gaps.append(OffsetGap(path, end, following, reason or "a segment is missing, or its last batches are"))
         finally:
             file.close()
     return gaps
@@ -65,7 +65,7 @@ def _end_of(storage: Storage, file: File, directory: str, base: int) -> tuple[in
     for position in (indexed if indexed < size else 0, 0):
         end, reason = base, ""
         try:
-            for place in walk_batches(file, position, size):
+            for place in scan_batches(file, position, size):
                 end = place.last_offset + 1
         except CorruptRecordError as error:
             reason = str(error)
@@ -93,7 +93,7 @@ def _was_compacted(file: File) -> bool:
     """Whether offsets are missing within a segment; formats before v2 do not say."""
     expected = -1
     try:
-        for place in walk_batches(file, 0, file.size()):
+        for place in scan_batches(file, 0, file.size()):
             header = file.read_at(place.position, HEADER_SIZE)
             if len(header) < HEADER_SIZE or header[16] < 2:
                 return True

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.readable_segment import ReadableSegment, TrustedPart
 from triokafka.broker_stub.log.segment_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -21,13 +20,14 @@ from triokafka.broker_stub.log.segment_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
 )
+from triokafka.broker_stub.log.segment_reader import SegmentReader, TrustedPart
 from triokafka.checksum import crc32c
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import LOG_OVERHEAD, BatchInfo
 from triokafka.structs import Buffer
 
 
-class LogSegment(ReadableSegment):
+class LogSegment(SegmentReader):
     """A range of a log on disk. Not thread safe; errors of the disk are `OSError`.
 
     Args:
@@ -176,7 +176,7 @@ class LogSegment(ReadableSegment):
 
         return run
 
-    def keep_age_of(self, segment: ReadableSegment) -> None:
+    def keep_age_of(self, segment: SegmentReader) -> None:
         """Count as written when ``segment`` was, whose records it has: to be called after the last `append`."""
         self._storage.set_modified_ms(self._log_path, self._storage.modified_ms(segment.path(LOG_SUFFIX)))
 

@@ -18,11 +18,11 @@ from triokafka.broker_stub.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
-from triokafka.broker_stub.log.cleaner.choosing import CleanableRange, cleanable_range
+from triokafka.broker_stub.log.cleaner.cleanable_range import CleanableRange, cleanable_range
+from triokafka.broker_stub.log.cleaner.cleaning_states import CleaningStates
 from triokafka.broker_stub.log.cleaner.metrics import CleanerMetrics, Uncleanable
-from triokafka.broker_stub.log.cleaner.states import CleaningStates
-from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.throttle import Throttle
 from triokafka.errors import IllegalStateError, KafkaError, KafkaStorageError
 from triokafka.named_tuple import NamedTuple
@@ -30,7 +30,7 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits, CleaningStats, Replacement
+    from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerLimits, CleaningStats, Replacement
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class CleanerConfig(NamedTuple):
     @property
     def limits(self) -> CleanerLimits:
         """What one pass may take."""
-        from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits
+        from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerLimits
 
         threads = max(1, self.threads)
         return CleanerLimits(
@@ -234,11 +234,11 @@ class LogCleaner:
                 self._logs.apply_retention_to(topic_partition)
 
     async def _pass(self, candidate: _Candidate) -> CleaningStats:
-        from triokafka.broker_stub.log.cleaner.cleaning import Cleaning, Moved, Replacement
+        from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerPass, CleanerProgress, Replacement
 
         topic_partition, log = candidate.topic_partition, candidate.log
         self._check_wanted(candidate)
-        cleaning = Cleaning(
+        cleaning = CleanerPass(
             self._world.storage,
             log,
             first_dirty=candidate.range.first_dirty,
@@ -252,7 +252,7 @@ class LogCleaner:
             while (step := await self._world.run_in_thread(next, steps, None)) is not None:
                 self._check_wanted(candidate)
                 match step:
-                    case Moved(read, written):
+                    case CleanerProgress(read, written):
                         rest = self._throttle.wait_for(
                             read + written, max(self.config.io_max_bytes_per_second, 1.0), self._world.now()
                         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triokafka.broker_stub.log.cleaner.states import CleaningStates
+from triokafka.broker_stub.log.cleaner.cleaning_states import CleaningStates
 from triokafka.broker_stub.log.throttle import Throttle
 from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition

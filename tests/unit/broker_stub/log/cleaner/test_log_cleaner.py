@@ -17,7 +17,7 @@ from tests.unit.broker_stub.log.cleaner.logs import compacted, put, records
 from triokafka.broker_stub.log import LogManager, PartitionLog
 from triokafka.broker_stub.log.checkpoints import CLEANER_CHECKPOINT, read_offsets
 from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
-from triokafka.broker_stub.log.cleaner.states import CleaningStates
+from triokafka.broker_stub.log.cleaner.cleaning_states import CleaningStates
 from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld

@@ -18,7 +18,7 @@ from tests.unit.broker_stub.log.cleaner.logs import (
     records,
 )
 from triokafka.broker_stub.log import PartitionLog
-from triokafka.broker_stub.log.cleaner.cleaning import Cleaning, group_segments
+from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerPass, group_segments
 from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.records.batch import DELETE_HORIZON
 from triokafka.world_memory import DiskFault, MemoryStorage
@@ -131,8 +131,8 @@ def test_active_segment_is_not_cleaned() -> None:
     put(log, (b"a", b"1"))
     log.roll(now_ms=NOW)
     put(log, (b"a", b"2"))
-    cleaning = Cleaning(storage, log, first_dirty=0, end=log.active_segment.base_offset, now_ms=NOW)
-    assert all(type(step).__name__ == "Moved" for step in cleaning.steps())
+    cleaning = CleanerPass(storage, log, first_dirty=0, end=log.active_segment.base_offset, now_ms=NOW)
+    assert all(type(step).__name__ == "CleanerProgress" for step in cleaning.steps())
     assert kept(log) == [(0, b"a"), (1, b"a")]
     assert not [name for name in storage.list_dir(DIRECTORY) if name.endswith(".cleaned")]
 
@@ -358,7 +358,7 @@ def test_log_that_is_closed_meanwhile_ends_the_pass() -> None:
     log = compacted_log(storage)
     for number in range(20):
         put(log, (b"k%d" % (number % 3), b"x" * 40))
-    cleaning = Cleaning(storage, log, first_dirty=0, end=log.active_segment.base_offset, now_ms=NOW)
+    cleaning = CleanerPass(storage, log, first_dirty=0, end=log.active_segment.base_offset, now_ms=NOW)
     steps = cleaning.steps()
     next(steps)
     log.abandon()

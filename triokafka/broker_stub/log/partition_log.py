@@ -14,17 +14,17 @@ from functools import partial
 from typing import Final
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.cuttable_log import CuttableLog
 from triokafka.broker_stub.log.damage import MAX_JUMP, DamagedLogError
 from triokafka.broker_stub.log.disk_guard import DiskGuard
 from triokafka.broker_stub.log.durability import Durability, FlushJob
 from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.recovery import KnownOffsets, load_log
-from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.truncation import LogTruncation
 from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchInfo
 from triokafka.records.partial import empty_batch
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
 
-class PartitionLog(CuttableLog):
+class PartitionLog(LogTruncation):
     """The log of one partition. Make it with `open`.
 
     ``topic_partition``, ``config`` and ``directory`` say whose log it is; ``leader_epochs`` and ``producers`` are what

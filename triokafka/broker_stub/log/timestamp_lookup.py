@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.records import ConsumerRecord, RecordDecoder
 from triokafka.structs import Buffer
 

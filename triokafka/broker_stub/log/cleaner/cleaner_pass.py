@@ -16,9 +16,9 @@ from triokafka.broker_stub.log.cleaner.batch_filter import BatchFilter, FilterCo
 from triokafka.broker_stub.log.cleaner.offset_map import OffsetMap, offset_map
 from triokafka.broker_stub.log.cleaner.transactions import CleanedTransactions
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.segment_names import SEGMENT_SUFFIXES
 from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
@@ -41,7 +41,7 @@ class CleanerLimits(NamedTuple):
     step_bytes: int = 256 * 1024
 
 
-class Moved(NamedTuple):
+class CleanerProgress(NamedTuple):
     """A step was done: bytes read and written, for the throttle."""
 
     read: int
@@ -80,7 +80,7 @@ class CleaningStats:
         )
 
 
-class Cleaning:
+class CleanerPass:
     """One pass. Made in the log's thread; its `steps` may be driven from another one.
 
     ``stats`` tells how far it is.
@@ -119,7 +119,7 @@ class Cleaning:
         first = self._segments[0].base_offset if self._segments else first_dirty
         self._aborted = log.aborted_transactions(first, end) if self._segments else []
 
-    def steps(self) -> Generator[Moved | Replacement, None, None]:
+    def steps(self) -> Generator[CleanerProgress | Replacement, None, None]:
         """Do the pass, as far as it is iterated. Closed early, it takes back what it has written.
 
         Raises:
@@ -148,7 +148,7 @@ class Cleaning:
         for group in group_segments(sources, self._ends, self._config):
             yield from self._clean(group, batch_filter, transactions, end)
 
-    def _map_keys(self) -> Generator[Moved, None, OffsetMap]:
+    def _map_keys(self) -> Generator[CleanerProgress, None, OffsetMap]:
         """Learn the newest offset of every key from the first dirty offset on, until memory is full."""
         start = self._first_dirty
         dirty = [segment for segment in self._segments if self._ends[segment.base_offset] > start]
@@ -168,7 +168,7 @@ class Cleaning:
                     for info, data in batches:
                         if not _map_batch(offsets, transactions, info, data, start):
                             return offsets
-                    yield Moved(size, 0)
+                    yield CleanerProgress(size, 0)
             # Also where no batch is: else a gap at the end of a segment would count as dirty for ever.
             self.stats.end_offset = max(self._end, self._first_dirty)
         finally:
@@ -177,7 +177,7 @@ class Cleaning:
 
     def _clean(
         self, group: list[LogSegment], batch_filter: BatchFilter, transactions: CleanedTransactions, end: int
-    ) -> Generator[Moved | Replacement, None, None]:
+    ) -> Generator[CleanerProgress | Replacement, None, None]:
         """Write a group of segments as one, and hand it out."""
         files = OpenFiles(self._storage)
         stats = self.stats
@@ -201,7 +201,7 @@ class Cleaning:
                         target.append(list(iter_batches(out)), out)
                     stats.bytes_read += size
                     stats.bytes_written += len(out)
-                    yield Moved(size, len(out))
+                    yield CleanerProgress(size, len(out))
             stats.segments_before += len(group)
             stats.segments_after += 1
             if changed:

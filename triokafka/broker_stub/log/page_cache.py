@@ -18,7 +18,7 @@ class ColdReadError(Exception):
         self.warm = warm
 
 
-class ResidentFile:
+class PageCacheFile:
     """An open file whose reads raise `ColdReadError` where they would have to wait for the disk."""
 
     __slots__ = ("_file",)
@@ -34,14 +34,14 @@ class ResidentFile:
         return data
 
 
-def require_resident(storage: Storage, path: str) -> None:
+def require_in_page_cache(storage: Storage, path: str) -> None:
     """Raise `ColdReadError` unless all of a file can be read without waiting. A file that is missing is no matter."""
     try:
         file = storage.open(path, read_only=True)
     except FileNotFoundError:
         return
     try:
-        ResidentFile(file).read_at(0, file.size())
+        PageCacheFile(file).read_at(0, file.size())
     finally:
         file.close()
 

@@ -2,7 +2,7 @@
 
 A copy grows in the other directory, in a folder whose name ends with ``-future``; threads read, write and sync it. When
 nearly all that the log has is in the copy, and on the disk, the rest follows on the event loop, and the copy takes the
-log's place between two requests. `triokafka.broker_stub.log.unfinished_moves` says what a crash leaves of that, and
+log's place between two requests. `triokafka.broker_stub.log.move_recovery` says what a crash leaves of that, and
 what the next start makes of it: a move that had not come to its end begins again.
 """
 
@@ -19,9 +19,9 @@ import trio
 
 from triokafka.broker_stub.log.checkpoints import PARTITION_METADATA, write_topic_id
 from triokafka.broker_stub.log.disk_guard import gets_better
-from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_directory import FUTURE_SUFFIX, LogDirectory, renamed_folder
-from triokafka.broker_stub.log.resident import ColdReadError
+from triokafka.broker_stub.log.page_cache import ColdReadError
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.throttle import Throttle
 from triokafka.errors import KafkaError, KafkaStorageError, LogDirNotFoundError, ReplicaNotAvailableError
 from triokafka.named_tuple import NamedTuple

@@ -6,12 +6,12 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
-from triokafka.broker_stub.log.check_ahead import Checked
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.durability import Durability, FlushJob
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
-from triokafka.broker_stub.log.producers import read_marker
-from triokafka.broker_stub.log.readable_log import ReadableLog
+from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch
+from triokafka.broker_stub.log.producer_state import read_marker
+from triokafka.broker_stub.log.reader import LogReader
 from triokafka.broker_stub.log.recovery import note_batch
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.broker_stub.log.validation import assign_offsets, prepare
@@ -40,7 +40,7 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-class AppendableLog(ReadableLog):
+class LogAppender(LogReader):
     """What `PartitionLog` has for writers and flushers."""
 
     config: LogConfig
@@ -61,7 +61,7 @@ class AppendableLog(ReadableLog):
     # -- writing
 
     def append_as_leader(
-        self, batches: Buffer | Checked, *, leader_epoch: int, now_ms: int, from_client: bool = True
+        self, batches: Buffer | PrevalidatedBatch, *, leader_epoch: int, now_ms: int, from_client: bool = True
     ) -> AppendInfo:
         """Check batches, give them the next offsets, and append them.
 
@@ -76,12 +76,12 @@ class AppendableLog(ReadableLog):
                 asks for.
         """
         self._guard.check()
-        if isinstance(batches, Checked) and batches.config is self.config:
+        if isinstance(batches, PrevalidatedBatch) and batches.config is self.config:
             if isinstance(batches.result, BrokerResponseError):
                 raise batches.result.fresh_copy()
             buffer, infos = batches.result
         else:
-            data = batches.data if isinstance(batches, Checked) else batches
+            data = batches.data if isinstance(batches, PrevalidatedBatch) else batches
             buffer, infos = prepare(data, self.topic_partition, self.config, now_ms=now_ms, from_client=from_client)
         if not infos:
             return AppendInfo(-1, -1, -1, -1, self.log_start_offset)

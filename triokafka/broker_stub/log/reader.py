@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from triokafka.broker_stub.log import timestamps
+from triokafka.broker_stub.log import timestamp_lookup
 from triokafka.broker_stub.log.disk_guard import DiskGuard
 from triokafka.broker_stub.log.index import CorruptIndexError
+from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.producers import ProducerStates
-from triokafka.broker_stub.log.readable_segment import SegmentRead
+from triokafka.broker_stub.log.producer_state import ProducerStates
 from triokafka.broker_stub.log.recovery import rebuild_transaction_index
-from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.segment_reader import SegmentRead
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction, aborted_between
 from triokafka.errors import OffsetOutOfRangeError
 from triokafka.named_tuple import NamedTuple
@@ -42,7 +42,7 @@ class SlicedResult(NamedTuple):
     end_offset: int = -1
 
 
-class ReadableLog:
+class LogReader:
     """What `PartitionLog` has for readers. Nothing here changes records."""
 
     topic_partition: TopicPartition
@@ -150,7 +150,7 @@ class ReadableLog:
         self._guard.check()
         end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
         with self._guard.during("look-up by time"):
-            return timestamps.first_at_or_after(self.segments, timestamp, self.log_start_offset, end)
+            return timestamp_lookup.first_at_or_after(self.segments, timestamp, self.log_start_offset, end)
 
     def offset_of_max_timestamp(self, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
         """The first record with the largest timestamp: its offset, timestamp and leader epoch; None if none.
@@ -162,7 +162,7 @@ class ReadableLog:
         self._guard.check()
         end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
         with self._guard.during("look-up by time"):
-            return timestamps.first_with_largest(self.segments, self.log_start_offset, end)
+            return timestamp_lookup.first_with_largest(self.segments, self.log_start_offset, end)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where readers of committed records stop: at the high watermark, or before it at the first record whose

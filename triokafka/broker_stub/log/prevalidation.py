@@ -38,7 +38,7 @@ USUAL_DECOMPRESSED: Final = 8 << 20
 """Batches that decompress to more are checked one after the other."""
 
 
-class Checked(NamedTuple):
+class PrevalidatedBatch(NamedTuple):
     """A client's batch that was looked at: what may be appended, or why it may not.
 
     It holds for a log with this very ``config``; with another, ``data`` is to be looked at again.
@@ -49,7 +49,7 @@ class Checked(NamedTuple):
     result: Prepared | BrokerResponseError
 
 
-def is_work(data: Buffer, config: LogConfig) -> bool:
+def needs_prevalidation(data: Buffer, config: LogConfig) -> bool:
     """Whether a client's batch is compressed, or will be."""
     if len(data) < HEADER_SIZE:
         return False
@@ -59,7 +59,7 @@ def is_work(data: Buffer, config: LogConfig) -> bool:
     return codec != 0 or needs_conversion(codec, config)
 
 
-class CheckLanes:
+class PrevalidationSlots:
     """Bounds how many requests' batches are decompressed at the same time, and so the memory that this takes.
 
     Args:
@@ -72,20 +72,20 @@ class CheckLanes:
         self.large = trio.Semaphore(1)
 
 
-async def check_ahead(
+async def prevalidate(
     world: World,
     wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]],
     *,
-    lanes: CheckLanes | None = None,
+    lanes: PrevalidationSlots | None = None,
     slot: Slot | None = None,
-) -> dict[TopicPartition, Checked]:
-    """Check batches for which `is_work` holds; waits for a thread where they may take long.
+) -> dict[TopicPartition, PrevalidatedBatch]:
+    """Check batches for which `needs_prevalidation` holds; waits for a thread where they may take long.
 
     A cancelled call waits for the thread first. The batches must not be changed meanwhile. The handler ``slot`` is free
     during the wait.
     """
     now_ms = world.wall_ms()
-    found: dict[TopicPartition, Checked] = {}
+    found: dict[TopicPartition, PrevalidatedBatch] = {}
     left = dict(wanted)
     until = world.now() + _AT_ONCE_SECONDS
     for key, (data, config) in wanted.items():
@@ -98,7 +98,7 @@ async def check_ahead(
         if world.now() > until:
             break
     if left:
-        lanes = CheckLanes() if lanes is None else lanes
+        lanes = PrevalidationSlots() if lanes is None else lanes
         if slot is not None:
             slot.release()
         async with lanes.usual:
@@ -122,9 +122,9 @@ def _limits(data: Buffer, config: LogConfig) -> tuple[int, int]:
 
 def _check_all(
     wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]], now_ms: int, most: int | None = None
-) -> dict[TopicPartition, Checked]:
+) -> dict[TopicPartition, PrevalidatedBatch]:
     """Check the batches; with ``most``, leave out those that decompress to more bytes."""
-    found: dict[TopicPartition, Checked] = {}
+    found: dict[TopicPartition, PrevalidatedBatch] = {}
     for key, (data, config) in wanted.items():
         checked = _check(key, data, config, now_ms, most=most)
         if checked is not None:
@@ -134,13 +134,15 @@ def _check_all(
 
 def _check(
     topic_partition: TopicPartition, data: Buffer, config: LogConfig, now_ms: int, *, most: int | None = None
-) -> Checked | None:
+) -> PrevalidatedBatch | None:
     """Check one batch; None when it decompresses to more than ``most`` bytes."""
     limit = {} if most is None else {"max_decompressed": most}
     try:
-        return Checked(data, config, prepare(data, topic_partition, config, now_ms=now_ms, from_client=True, **limit))
+        return PrevalidatedBatch(
+            data, config, prepare(data, topic_partition, config, now_ms=now_ms, from_client=True, **limit)
+        )
     except BrokerResponseError as error:
         if most is not None and isinstance(error.__cause__, DecompressedSizeError):
             return None
         # Without the traceback and the cause, whose frames have the decompressed records.
-        return Checked(data, config, error.fresh_copy())
+        return PrevalidatedBatch(data, config, error.fresh_copy())
