@@ -17,7 +17,7 @@ from triokafka.broker_stub.log.producer_snapshots import SNAPSHOT_SUFFIX
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.records.batch import DELETE_HORIZON
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 TP = TopicPartition("orders", 0)
 DIRECTORY = "data/orders-0"

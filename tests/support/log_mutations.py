@@ -105,7 +105,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "checkpoints are synced before they are renamed",
-                "triokafka/world.py",
+                "triokafka/world/storage.py",
                 "            file.write_at(0, content)\n            file.sync()\n",
                 "            file.write_at(0, content)\n",
             ),

@@ -35,8 +35,8 @@ from triokafka.protocol.api.produce import (
 )
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker
-from triokafka.world import RealWorld
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.system import RealWorld
 
 T = TypeVar("T")
 MANY = 30

@@ -19,7 +19,7 @@ from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.stored import CommittedOffset, OffsetChange, OffsetKey, encode
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 RETENTION_MS = 60_000  # delete.retention.ms of the log: how long tombstones stay
 GROUPS = ("a", "b", "c")

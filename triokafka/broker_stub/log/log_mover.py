@@ -27,8 +27,7 @@ from triokafka.errors import KafkaError, KafkaStorageError, LogDirNotFoundError,
 from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
 from triokafka.structs import Buffer, TopicPartition
-from triokafka.world import World
-from triokafka.world_files import FileSlice
+from triokafka.world import FileSlice, World
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from triokafka.broker_stub.log.transaction_index import AbortedTransaction, abor
 from triokafka.errors import OffsetOutOfRangeError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Buffer, TopicPartition
-from triokafka.world_files import FileSlice
+from triokafka.world import FileSlice
 
 logger = logging.getLogger(__name__)
 

@@ -36,8 +36,7 @@ from triokafka.errors import CorruptRecordError
 from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchInfo, parse_batch
 from triokafka.structs import Buffer
-from triokafka.world import File
-from triokafka.world_files import FileSlice
+from triokafka.world import File, FileSlice
 
 T = TypeVar("T")
 

@@ -39,7 +39,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
 )
 from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import DiskFault
+from triokafka.world.memory import DiskFault
 
 LOG = f"{DATA}/__cluster_metadata-0/00000000000000000000.log"
 T = TypeVar("T")

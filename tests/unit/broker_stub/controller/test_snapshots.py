@@ -48,7 +48,7 @@ from triokafka.protocol.stored.cluster_metadata import (
     RegisterControllerRecord,
 )
 from triokafka.records import iter_batches
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 DIRECTORY = f"{DATA}/__cluster_metadata-0"
 QUORUM = Quorum(1, uuid.UUID(int=9), 1, [("CONTROLLER", "localhost", 0)])

@@ -18,7 +18,7 @@ from triokafka.broker_stub.log import LogManager, PartitionLog
 from triokafka.broker_stub.log.checkpoints import read_topic_id
 from triokafka.errors import KafkaStorageError, LogDirNotFoundError, ReplicaNotAvailableError
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)

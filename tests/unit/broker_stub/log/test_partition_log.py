@@ -32,10 +32,10 @@ from triokafka.errors import (
 )
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld
-from triokafka.world_files import FileSlice
-from triokafka.world_memory import DiskFault, MemoryStorage
-from triokafka.world_remains import SyncFailure
+from triokafka.world import FileSlice
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.power_cut import SyncFailure
+from triokafka.world.system import RealWorld
 
 
 def synced_storage() -> MemoryStorage:

@@ -13,8 +13,8 @@ from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.records import decode_records, iter_batches
-from triokafka.world import RealWorld
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
+from triokafka.world.system import RealWorld
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.errors import IllegalStateError, KafkaStorageError
 from triokafka.records import iter_batches
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 COUNT = 80  # records: four segments
 COMPACTED = config(cleanup_policy=("compact",))

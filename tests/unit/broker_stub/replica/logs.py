@@ -9,7 +9,7 @@ from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 NOW_MS = 1_700_000_000_000
 NODE = 1

@@ -23,8 +23,8 @@ from triokafka.broker_stub.replica.fetch_session import WantedPartition
 from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters, ReplicaManager
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.system import RealWorld
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 CONSUMER = FetchParameters(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=10**6, read_committed=False)

@@ -8,7 +8,7 @@ from tests.unit.broker_stub.log.builders import NOW
 from tests.unit.broker_stub.log.cleaner.logs import compacted, compacted_log, put
 from triokafka.broker_stub.log import PartitionLog
 from triokafka.broker_stub.log.cleaner import CleanableRange, cleanable_range
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 MINUTE = 60_000
 

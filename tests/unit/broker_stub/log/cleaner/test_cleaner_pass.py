@@ -21,7 +21,7 @@ from triokafka.broker_stub.log import PartitionLog
 from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerPass, group_segments
 from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.records.batch import DELETE_HORIZON
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 
 def kept(log: PartitionLog) -> list[tuple[int, bytes | None]]:

@@ -20,8 +20,8 @@ from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.cleaner.cleaning_states import CleaningStates
 from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.system import RealWorld
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from triokafka.errors import IllegalStateError
-from triokafka.world_memory import DiskFault, MemoryStorage
-from triokafka.world_remains import SyncFailure
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.power_cut import SyncFailure
 
 
 def write(storage: MemoryStorage, path: str, content: bytes, *, at: int = 0, sync: bool = False) -> None:

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from triokafka.structs import Buffer
-from triokafka.world import File, RealWorld, Stream
-from triokafka.world_files import FileSlice
-from triokafka.world_memory import MemoryStorage
+from triokafka.world import File, FileSlice, Stream
+from triokafka.world.memory import MemoryStorage
+from triokafka.world.system import RealWorld
 
 MIB = 1 << 20
 

@@ -14,7 +14,10 @@ import pytest
 import trio
 import trio.testing
 
-from triokafka.world import WAKES_WHEN_FULL, OsStorage, RealWorld, Stream, wakes_when_full
+from triokafka.world import Stream
+from triokafka.world.os_storage import OsStorage
+from triokafka.world.socket_stream import WAKES_WHEN_FULL, wakes_when_full
+from triokafka.world.system import RealWorld
 
 
 async def pair(world: RealWorld) -> tuple[Stream, Stream]:

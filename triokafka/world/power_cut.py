@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251 - the type alone; the caller brings the randomness
+    from random import Random
 
 T = TypeVar("T")
 

@@ -1,11 +1,11 @@
 """Storage in memory, for brokers that keep nothing and for the simulated disk.
 
 `MemoryStorage` is a file system that knows what was synced (`File.sync` for content, `Storage.sync_dir` for names).
-`MemoryStorage.crash` is the power cut that takes away the rest, or some of it (`world_remains` has the rules);
-`MemoryStorage.kill` is the death of the process alone, which loses nothing. Faults (a full disk, a failing sector,
-a sync that loses pages, a hook before every operation) are injected here too.
+`MemoryStorage.crash` simulates a power cut: all or some of the rest is lost (`world.power_cut` has the rules).
+`MemoryStorage.kill` simulates the death of the process alone, which loses nothing. Tests also inject faults here: a
+full disk, a failing sector, a sync that loses pages, a hook before every operation.
 
-Nothing here waits, and nothing draws randomness of its own.
+No call waits, and the caller supplies all randomness.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from triokafka.errors import IllegalStateError
 from triokafka.structs import Buffer
-from triokafka.world import File, Storage, wall_ms
-from triokafka.world_remains import PAGE_BYTES, FileHistory, NameHistory, SyncFailure, resize
+from triokafka.world.file import File
+from triokafka.world.power_cut import PAGE_BYTES, FileHistory, NameHistory, SyncFailure, resize
+from triokafka.world.storage import Storage
+from triokafka.world.system import wall_ms
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251 - the type alone; the caller brings the randomness
+    from random import Random
 
 
 @dataclass(slots=True)
@@ -245,7 +247,7 @@ class MemoryStorage(Storage):
         """The power fails: only what was synced is sure to be there again.
 
         Without ``tear`` exactly that is left. With it, some of the rest may be there as well, in pieces and in any
-        order, as `world_remains` says. Open files are dead, locks are free.
+        order, as `triokafka.world.power_cut` says. Open files are dead, locks are free.
 
         Args:
             random: decides; the same state gives the same remains.
