@@ -23,7 +23,7 @@ from triokafka.network.fetch_sessions.fetch_session_cache import (
     PartitionKey,
     WantedPartition,
 )
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 PARTITIONS = [("t", number) for number in range(5)]
 NOT_LEADER = errors.NotLeaderForPartitionError.code

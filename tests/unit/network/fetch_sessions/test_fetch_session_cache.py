@@ -19,7 +19,7 @@ from triokafka.network.fetch_sessions.fetch_session_cache import (
     PartitionKey,
     WantedPartition,
 )
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 A, B, C = (("a", number) for number in range(3))
 
