@@ -23,7 +23,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -216,7 +216,7 @@ def _warnings() -> Iterator[list[str]]:
         broker.propagate = propagate
 
 
-_OPTIONS: Final = {
+_OPTIONS: Final[dict[str, Any]] = {
     "offsets_topic_num_partitions": 1,
     "log_cleaner_enable": False,
     "auto_create_topics_enable": False,

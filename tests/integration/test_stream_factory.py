@@ -82,7 +82,7 @@ async def proxied_broker() -> AsyncIterator[tuple[SocksServer, str, Any]]:
     """A broker that says of itself that it is at ``kafka.inside``, where only the proxy gets."""
     proxy = SocksServer()
     proxy.target = ("127.0.0.1", free_port())
-    addresses = {
+    addresses: dict[str, Any] = {
         "listeners": ("PLAINTEXT://{}:{}".format(*proxy.target),),
         "advertised_listeners": ("PLAINTEXT://kafka.inside:9092",),
     }

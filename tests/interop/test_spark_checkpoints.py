@@ -96,7 +96,7 @@ def run(spark: Any, format_name: str, topic: Topic, checkpoint: Path, sink: Sink
 
 
 @pytest.mark.parametrize("first", FORMATS)
-def test_each_goes_on_where_the_other_stopped(spark: Any, bootstrap: str, tmp_path: Path, first: str):
+def test_each_goes_on_where_the_other_stopped(spark: Any, bootstrap: str, tmp_path: Path, first: str) -> None:
     """A query moves from one to the other and back, and no row is lost or doubled"""
     other = FORMATS[1 - FORMATS.index(first)]
     topic, sink = Topic(bootstrap, 12), Sink()
@@ -107,7 +107,9 @@ def test_each_goes_on_where_the_other_stopped(spark: Any, bootstrap: str, tmp_pa
 
 
 @pytest.mark.parametrize("first", FORMATS)
-def test_a_batch_that_one_has_planned_is_read_by_the_other(spark: Any, bootstrap: str, tmp_path: Path, first: str):
+def test_a_batch_that_one_has_planned_is_read_by_the_other(
+    spark: Any, bootstrap: str, tmp_path: Path, first: str
+) -> None:
     """A batch in the log without a commit is read from the same range; its first offsets are those in sources/0/0."""
     other = FORMATS[1 - FORMATS.index(first)]
     topic, sink = Topic(bootstrap, 3), Sink()
@@ -123,7 +125,7 @@ def test_a_batch_that_one_has_planned_is_read_by_the_other(spark: Any, bootstrap
     assert sink.values() == list(range(60))
 
 
-def test_micro_batches_have_the_same_rows(spark: Any, bootstrap: str, tmp_path: Path):
+def test_micro_batches_have_the_same_rows(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """Batch by batch: nulls, zero-length values and headers; with limits, and after partitions and topics came."""
     first = Topic(bootstrap, 3)
     second = Topic(bootstrap, 2, name=f"{first.name}-second")
@@ -152,7 +154,7 @@ def test_micro_batches_have_the_same_rows(spark: Any, bootstrap: str, tmp_path: 
     assert sum(map(len, sinks["kafka"].rows.values())) == 300
 
 
-def test_a_topic_made_anew_is_the_same_loss(spark: Any, bootstrap: str, tmp_path: Path):
+def test_a_topic_made_anew_is_the_same_loss(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """Was changed from 2 to 1, in the connector's words"""
     topic = Topic(bootstrap, 1)
     topic.add([1, 2])
@@ -176,7 +178,7 @@ def test_a_topic_made_anew_is_the_same_loss(spark: Any, bootstrap: str, tmp_path
 @pytest.mark.parametrize(("sizes", "limit"), [((101, 11, 1), 10), ((29, 71), 100), ((58, 29, 13), 100)])
 def test_the_offsets_in_the_checkpoints_are_the_same(
     spark: Any, bootstrap: str, tmp_path: Path, sizes: tuple[int, ...], limit: int
-):
+) -> None:
     """The same limits make the same batches, to the offset: also where 29 of a hundred are 28 of a hundred."""
     topic = Topic(bootstrap, len(sizes))
     for partition, size in enumerate(sizes):

@@ -55,7 +55,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Apache Kafka, with a log cleaner that is in a hurry."""
-    hurry = {"log_cleaner_backoff_ms": "100", "log_cleaner_min_cleanable_ratio": "0.01"}
+    hurry: dict[str, Any] = {"log_cleaner_backoff_ms": "100", "log_cleaner_min_cleanable_ratio": "0.01"}
     with apache_kafka(tmp_path_factory.mktemp("kafka"), **hurry) as address:
         yield address
 
@@ -124,7 +124,7 @@ def by_partition(topic: str, *values: int) -> str:
     return json.dumps({topic: {str(number): value for number, value in enumerate(values)}})
 
 
-def test_the_schemas_are_the_same(spark: Any, address: str):
+def test_the_schemas_are_the_same(spark: Any, address: str) -> None:
     for headers in ("false", "true"):
         given = {"kafka.bootstrap.servers": address, "subscribe": "plain", "includeHeaders": headers}
         ours, theirs = (spark.read.format(form).options(**given).load().schema for form in ("triokafka", "kafka"))
@@ -166,7 +166,7 @@ def test_the_schemas_are_the_same(spark: Any, address: str):
     ],
     ids=str,
 )  # fmt: skip
-def test_batches_have_the_same_rows(spark: Any, address: str, options: dict[str, str]):
+def test_batches_have_the_same_rows(spark: Any, address: str, options: dict[str, str]) -> None:
     is_after_all = options.get("startingTimestamp") == str(THIRD + 10)
     assert bool(compare(spark, address, subscribe="plain", **options)) != is_after_all
 
@@ -193,7 +193,7 @@ def many(address: str) -> str:
     return address
 
 
-def test_times_of_the_broker_and_every_codec_have_the_same_rows(spark: Any, many: str):
+def test_times_of_the_broker_and_every_codec_have_the_same_rows(spark: Any, many: str) -> None:
     assert compare(spark, many, subscribe="appended") == 50
     assert compare(spark, many, subscribe="codecs") == 500
     assert compare(spark, many, subscribe="plain,codecs,appended", minPartitions="20") == 850
@@ -201,7 +201,7 @@ def test_times_of_the_broker_and_every_codec_have_the_same_rows(spark: Any, many
     assert compare(spark, many, subscribe="codecs", startingOffsets=offsets, maxRecordsPerPartition="37") == 350
 
 
-def test_what_both_write_is_the_same_in_the_same_partitions(spark: Any, address: str):
+def test_what_both_write_is_the_same_in_the_same_partitions(spark: Any, address: str) -> None:
     """KafkaSinkSuite, beside the connector: keys go where they go in Java, nulls and headers are kept."""
     frame = spark.sql(
         "SELECT IF(id % 4 = 0, NULL, CAST(CONCAT('value ', id) AS BINARY)) AS value, CONCAT('key ', id) AS key,"
@@ -226,7 +226,7 @@ def test_what_both_write_is_the_same_in_the_same_partitions(spark: Any, address:
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_what_retention_took_is_the_same_loss(spark: Any, address: str, fails: str):
+def test_what_retention_took_is_the_same_loss(spark: Any, address: str, fails: str) -> None:
     """Both fail, with the same class, or both give what is left, and no row twice"""
     topic = f"cut-{fails}"
     create(address, topic, 1, retention_ms="-1")
@@ -251,7 +251,7 @@ def test_what_retention_took_is_the_same_loss(spark: Any, address: str, fails: s
 # ---------------------------------------------------------------- which topics
 
 
-def test_other_ways_to_choose_topics(spark: Any, address: str):
+def test_other_ways_to_choose_topics(spark: Any, address: str) -> None:
     assert compare(spark, address, subscribePattern="pl.in") == 300
     assert compare(spark, address, assign='{"plain": [0, 2]}') == 200
     assert compare(spark, address, subscribe=" plain, plain") == 300
@@ -282,7 +282,7 @@ def test_other_ways_to_choose_topics(spark: Any, address: str):
 )
 def test_the_sentences_of_refusals_are_found_by_the_same_words(
     spark: Any, kafka: str, address: str, options: dict[str, str], sentence: str
-):
+) -> None:
     for form in ("kafka", "triokafka"):
         with pytest.raises(Exception) as refused:
             rows(spark, form, {"kafka.bootstrap.servers": address, "subscribe": "plain", **options})
@@ -325,7 +325,7 @@ def transactional(kafka: str) -> str:
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_transactional_topics_have_the_same_rows(spark: Any, transactional: str, level: str):
+def test_transactional_topics_have_the_same_rows(spark: Any, transactional: str, level: str) -> None:
     given = {"subscribe": "transactional", "kafka.isolation.level": level, "kafkaConsumer.pollTimeoutMs": "5000"}
     whole = compare(spark, transactional, **given)
     assert whole == (96 if level == "read_committed" else 146)
@@ -341,7 +341,7 @@ def test_transactional_topics_have_the_same_rows(spark: Any, transactional: str,
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_logs_written_by_hand_have_the_same_rows(spark: Any, level: str):
+def test_logs_written_by_hand_have_the_same_rows(spark: Any, level: str) -> None:
     """Markers, aborted transactions and gaps of compaction, batch by batch, on the broker here."""
     with log_writer() as logs:
         topic = logs.topic(2)
@@ -401,7 +401,7 @@ def count(address: str, topic: str, end: int) -> int:
     return found
 
 
-def test_compacted_topics_have_the_same_rows(spark: Any, compacted: str):
+def test_compacted_topics_have_the_same_rows(spark: Any, compacted: str) -> None:
     whole = compare(spark, compacted, subscribe="compacted")
     assert 10 <= whole < 1_000
     compare(spark, compacted, subscribe="compacted", minPartitions="5")

@@ -82,7 +82,7 @@ def _run(command: list[str]) -> str:
 
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("version", ["4.0", "4.1", "4.2"])
-def test_reading_streaming_and_writing_in_an_earlier_spark(version: str):
+def test_reading_streaming_and_writing_in_an_earlier_spark(version: str) -> None:
     """Signatures, Arrow schemas, limits and triggers differ by version"""
     python = python_with(version)
     assert _run([python, "-c", "import pyspark; print(pyspark.__version__)"]).startswith(version)
@@ -93,7 +93,7 @@ def test_reading_streaming_and_writing_in_an_earlier_spark(version: str):
 
 
 @pytest.mark.timeout(1_200)
-def test_reading_ranges_in_a_spark_without_data_sources_in_python():
+def test_reading_ranges_in_a_spark_without_data_sources_in_python() -> None:
     """``mapInArrow`` is all that it takes"""
     python = python_with("3.5")
     assert _run([python, "-c", "import pyspark; print(pyspark.__version__)"]).startswith("3.5")

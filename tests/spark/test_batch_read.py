@@ -24,7 +24,7 @@ def failure(spark: Any, given: dict[str, str]) -> str:
     return str(failed.value)
 
 
-def test_columns_and_types_are_the_connectors(spark: Any, bootstrap: str):
+def test_columns_and_types_are_the_connectors(spark: Any, bootstrap: str) -> None:
     """Promised: install"""
     plain = read(spark, bootstrap, "any").schema
     assert plain.simpleString() == CONNECTOR
@@ -33,7 +33,7 @@ def test_columns_and_types_are_the_connectors(spark: Any, bootstrap: str):
     assert with_headers.simpleString() == CONNECTOR.replace(">", ",headers:array<struct<key:string,value:binary>>>")
 
 
-def test_every_value_arrives_as_it_was_written(spark: Any, bootstrap: str):
+def test_every_value_arrives_as_it_was_written(spark: Any, bootstrap: str) -> None:
     """No headers are NULL, header keys may repeat and keep their order. (Promised: headers)"""
     written = [
         Record(b"value", b"key", timestamp_ms=1_357_020_900_123),
@@ -60,7 +60,7 @@ def test_every_value_arrives_as_it_was_written(spark: Any, bootstrap: str):
     ]
 
 
-def test_instants_do_not_depend_on_the_sessions_time_zone(spark: Any, bootstrap: str):
+def test_instants_do_not_depend_on_the_sessions_time_zone(spark: Any, bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v", timestamp_ms=1_357_020_900_123)])
     (row,) = (
         read(spark, bootstrap, topic).selectExpr("unix_millis(timestamp) as at", "string(timestamp) as text").collect()
@@ -69,7 +69,7 @@ def test_instants_do_not_depend_on_the_sessions_time_zone(spark: Any, bootstrap:
     assert row["text"] == "2013-01-01 01:15:00.123"
 
 
-def test_every_record_of_every_partition_is_counted_once(spark: Any, bootstrap: str):
+def test_every_record_of_every_partition_is_counted_once(spark: Any, bootstrap: str) -> None:
     """Promised: Spark batch"""
     sizes = [7_000, 0, 12_345, 1]
     topics = [
@@ -91,14 +91,14 @@ def test_every_record_of_every_partition_is_counted_once(spark: Any, bootstrap: 
     assert distinct == frame.count() == 2 * sum(sizes)
 
 
-def test_a_limit_ends_the_read_and_the_next_read_is_whole(spark: Any, bootstrap: str):
+def test_a_limit_ends_the_read_and_the_next_read_is_whole(spark: Any, bootstrap: str) -> None:
     topic = make_topic(bootstrap, (Record(b"v" * 200, partition=n % 2) for n in range(60_000)), partitions=2)
     frame = read(spark, bootstrap, topic)
     assert [row["offset"] for row in frame.where("partition = 0").limit(3).collect()] == [0, 1, 2]
     assert frame.count() == 60_000
 
 
-def test_offsets_by_partition_bound_the_read(spark: Any, bootstrap: str):
+def test_offsets_by_partition_bound_the_read(spark: Any, bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v", partition=n % 2) for n in range(20)], partitions=2)
     rows = read(
         spark,
@@ -110,13 +110,13 @@ def test_offsets_by_partition_bound_the_read(spark: Any, bootstrap: str):
     assert sorted((row["partition"], row["offset"]) for row in rows) == [(0, 8), (0, 9), (1, 0), (1, 1)]
 
 
-def test_an_empty_topic_is_an_empty_frame(spark: Any, bootstrap: str):
+def test_an_empty_topic_is_an_empty_frame(spark: Any, bootstrap: str) -> None:
     frame = read(spark, bootstrap, make_topic(bootstrap, partitions=2), startingOffsets="earliest")
     assert frame.collect() == []
     assert frame.count() == 0
 
 
-def test_sql_reads_a_topic_through_a_view(spark: Any, bootstrap: str):
+def test_sql_reads_a_topic_through_a_view(spark: Any, bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(10)])
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW numbers USING triokafka"
@@ -126,7 +126,7 @@ def test_sql_reads_a_topic_through_a_view(spark: Any, bootstrap: str):
     assert row["total"] == 45
 
 
-def test_options_are_refused_when_the_frame_is_made(spark: Any, bootstrap: str):
+def test_options_are_refused_when_the_frame_is_made(spark: Any, bootstrap: str) -> None:
     for given, sentence in (
         ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),
         ({"minPartitions": "none"}, "'minPartitions' must be a whole number"),
@@ -138,23 +138,23 @@ def test_options_are_refused_when_the_frame_is_made(spark: Any, bootstrap: str):
         assert sentence in str(refused.value)
 
 
-def test_what_only_a_batch_refuses_is_refused_when_it_is_read(spark: Any, bootstrap: str):
+def test_what_only_a_batch_refuses_is_refused_when_it_is_read(spark: Any, bootstrap: str) -> None:
     """Spark does not tell before that it is no streaming query."""
     given = options(bootstrap, "any", startingOffsets="latest")
     assert "starting offset can't be latest for batch queries on Kafka" in failure(spark, given)
 
 
-def test_a_schema_of_the_users_is_refused(spark: Any, bootstrap: str):
+def test_a_schema_of_the_users_is_refused(spark: Any, bootstrap: str) -> None:
     with pytest.raises(Exception, match="fixed schema and cannot be set with a custom one"):
         spark.read.schema("value string").format("triokafka").options(**options(bootstrap, "any")).load().count()
 
 
-def test_an_unknown_topic_is_a_sentence(spark: Any, bootstrap: str):
+def test_an_unknown_topic_is_a_sentence(spark: Any, bootstrap: str) -> None:
     message = failure(spark, options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}))
     assert f"topic 'nowhere' does not exist at {bootstrap}" in message
     assert "site-packages/trio" not in message, "Spark shows the whole traceback, so the loop's frames are left out"
 
 
-def test_an_unreachable_broker_is_a_sentence_in_time(spark: Any):
+def test_an_unreachable_broker_is_a_sentence_in_time(spark: Any) -> None:
     given = options("127.0.0.1:1", "orders", **{"kafka.default.api.timeout.ms": "1000"})
     assert "no broker can be reached" in failure(spark, given)

@@ -86,7 +86,7 @@ def read(made: TopicReader, plan: list[object]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_what_passes_costs_a_batch_no_row(broker: BlockingBroker, topic: Topic, name: str):
+def test_what_passes_costs_a_batch_no_row(broker: BlockingBroker, topic: Topic, name: str) -> None:
     made = TopicReader(ReadOptions.parse(options(topic)))
     PASSES[name](broker, topic.name)
     assert read(made, made.partitions()) == list(range(COUNT))
@@ -97,7 +97,7 @@ def test_what_passes_costs_a_batch_no_row(broker: BlockingBroker, topic: Topic, 
     # A few of each kind; all of them in the long profile.
     [pytest.param(name, marks=() if place % 4 == 1 else pytest.mark.long) for place, name in enumerate(PASSES)],
 )
-def test_what_passes_costs_a_query_no_row(broker: BlockingBroker, topic: Topic, tmp_path: Path, name: str):
+def test_what_passes_costs_a_query_no_row(broker: BlockingBroker, topic: Topic, tmp_path: Path, name: str) -> None:
     """Also in mid-query, when everything is known."""
     asked = StandInQuery(tmp_path, options(topic, maxOffsetsPerTrigger="100"))
     asked.in_batch = lambda number: PASSES[name](broker, topic.name)
@@ -119,7 +119,7 @@ FOR_GOOD: list[tuple[str, str, type[KafkaError]]] = [
 @pytest.mark.parametrize(("api", "error", "raised"), FOR_GOOD)
 def test_what_is_not_allowed_is_told_at_once(
     broker: BlockingBroker, topic: Topic, tmp_path: Path, api: str, error: str, raised: type[KafkaError], fails: str
-):
+) -> None:
     """A query that may not read is no data loss, and is not waited for."""
     given = options(topic, failOnDataLoss=fails)
     broker.fail_next(api, error, topic=topic.name, times=-1)
@@ -137,7 +137,7 @@ def test_what_is_not_allowed_is_told_at_once(
 
 
 @pytest.mark.timeout(60)  # half of what a task waits for progress
-def test_what_is_not_allowed_any_more_when_the_tasks_run_is_told_at_once(broker: BlockingBroker, topic: Topic):
+def test_what_is_not_allowed_any_more_when_the_tasks_run_is_told_at_once(broker: BlockingBroker, topic: Topic) -> None:
     made = TopicReader(ReadOptions.parse(options(topic)))
     plan = made.partitions()
     broker.fail_next("Metadata", "TOPIC_AUTHORIZATION_FAILED", topic=topic.name, times=-1)
@@ -149,7 +149,7 @@ def test_what_is_not_allowed_any_more_when_the_tasks_run_is_told_at_once(broker:
 @pytest.mark.parametrize("error", ["OFFSET_OUT_OF_RANGE", "NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR"])
 def test_what_does_not_pass_ends_a_task_when_its_patience_is_over(
     broker: BlockingBroker, topic: Topic, error: str, fails: str
-):
+) -> None:
     """Never a short result; and a leader that says for ever that an offset is not there, which it has, is no loss."""
     given = options(topic, failOnDataLoss=fails, **{"kafkaConsumer.pollTimeoutMs": "400"})
     made = TopicReader(ReadOptions.parse(given))
@@ -166,7 +166,7 @@ def cluster() -> Iterator[BlockingCluster]:
 
 
 @pytest.mark.parametrize("act", ["moved", "stopped", "killed"])
-def test_a_leader_that_goes_costs_no_row(cluster: BlockingCluster, tmp_path: Path, act: str):
+def test_a_leader_that_goes_costs_no_row(cluster: BlockingCluster, tmp_path: Path, act: str) -> None:
     """In the middle of a task, and between the batches of a query: another broker leads, with another epoch."""
     topic = Topic(cluster.bootstrap_servers, 2)
     topic.write(Record(b"%0300d" % value, partition=value % 2) for value in range(4_000))
@@ -197,7 +197,7 @@ def test_a_leader_that_goes_costs_no_row(cluster: BlockingCluster, tmp_path: Pat
     assert len(asked.batches) == 4
 
 
-def test_a_topic_that_does_not_come_is_told_after_the_tries(broker: BlockingBroker, topic: Topic):
+def test_a_topic_that_does_not_come_is_told_after_the_tries(broker: BlockingBroker, topic: Topic) -> None:
     broker.fail_next("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic=topic.name, times=-1)
     made = TopicReader(ReadOptions.parse(options(topic, **{"fetchOffset.numRetries": "3"})))
     with pytest.raises(KafkaError, match=f"topic '{topic.name}' does not exist"):

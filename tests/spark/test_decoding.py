@@ -58,7 +58,7 @@ def rows(given: dict[str, str]) -> list[dict[str, Any]]:
     return found
 
 
-def test_avro_values_come_as_columns_of_the_newest_schema(bootstrap: str, stub: StubRegistry):
+def test_avro_values_come_as_columns_of_the_newest_schema(bootstrap: str, stub: StubRegistry) -> None:
     """Promised: Avro and Protobuf without jars"""
     topic = make_topic(bootstrap)
     number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
@@ -84,7 +84,7 @@ def filled(bootstrap: str, topic: str, records: list[Record]) -> str:
     return topic
 
 
-def test_a_query_reads_with_the_schema_that_was_newest_when_it_was_planned(bootstrap: str, stub: StubRegistry):
+def test_a_query_reads_with_the_schema_that_was_newest_when_it_was_planned(bootstrap: str, stub: StubRegistry) -> None:
     topic = make_topic(bootstrap)
     number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
     filled(bootstrap, topic, [Record(enveloped(number, {"n": 1, "tags": [], "counts": {}}))])
@@ -98,7 +98,9 @@ def test_a_query_reads_with_the_schema_that_was_newest_when_it_was_planned(boots
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_registry_is_asked_once_for_the_schema_of_a_query(bootstrap: str, stub: StubRegistry, streaming: bool):
+def test_a_registry_is_asked_once_for_the_schema_of_a_query(
+    bootstrap: str, stub: StubRegistry, streaming: bool
+) -> None:
     """Another schema may come between Spark's questions: the columns are those of the first answer."""
     topic = make_topic(bootstrap)
     stub.register(f"{topic}-value", json.dumps(SCHEMA))
@@ -112,7 +114,7 @@ def test_a_registry_is_asked_once_for_the_schema_of_a_query(bootstrap: str, stub
     assert len(stub.asked) == 1
 
 
-def test_json_values_and_keys_by_a_schema_of_spark(bootstrap: str):
+def test_json_values_and_keys_by_a_schema_of_spark(bootstrap: str) -> None:
     schema = types.StructType(
         [types.StructField("n", types.LongType()), types.StructField("at", types.TimestampType())]
     ).json()
@@ -131,7 +133,7 @@ def test_json_values_and_keys_by_a_schema_of_spark(bootstrap: str):
     assert [row["value"]["n"] for row in found] == [1, None]
 
 
-def test_a_poison_value_fails_with_its_place_or_becomes_null(bootstrap: str):
+def test_a_poison_value_fails_with_its_place_or_becomes_null(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"{}"), Record(b"poison", partition=1)], partitions=2)
     schema = '{"type": "struct", "fields": []}'
     given = options(
@@ -146,7 +148,7 @@ def test_a_poison_value_fails_with_its_place_or_becomes_null(bootstrap: str):
     assert list(found[0]) == ["value", "value_error"]
 
 
-def test_a_value_of_an_unknown_schema_fails_with_its_place_or_becomes_null(bootstrap: str, stub: StubRegistry):
+def test_a_value_of_an_unknown_schema_fails_with_its_place_or_becomes_null(bootstrap: str, stub: StubRegistry) -> None:
     topic = make_topic(bootstrap)
     number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
     value = {"n": 1, "tags": [], "counts": {}}
@@ -175,7 +177,7 @@ def test_a_value_of_an_unknown_schema_fails_with_its_place_or_becomes_null(boots
         ({"valueFormat": "avro", "schemaRegistry": "http://x", "subscribe": "a,b"}, "'valueSubject' must be given"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(given: dict[str, str], sentence: str):
+def test_options_that_do_not_go_together_are_refused(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         ReadOptions.parse({**options("localhost:9092", "t"), **given})
     assert sentence in str(refused.value)
@@ -190,7 +192,7 @@ def test_options_that_do_not_go_together_are_refused(given: dict[str, str], sent
         '{"fields": [{"name": "a", "type": "decimal(50,2)", "nullable": true, "metadata": {}}]}',
     ],
 )  # fmt: skip
-def test_a_schema_that_cannot_be_used_is_told_with_its_option(schema: str):
+def test_a_schema_that_cannot_be_used_is_told_with_its_option(schema: str) -> None:
     source = pyspark_triokafka.DefaultSource(
         {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t", "keyFormat": "json", "keySchema": schema}
     )
@@ -199,14 +201,14 @@ def test_a_schema_that_cannot_be_used_is_told_with_its_option(schema: str):
 
 
 @pytest.mark.parametrize(("form", "schema"), [("avro", "{"), ("avro", '"nothing"'), ("protobuf", "nowhere:Order")])
-def test_of_two_schemas_the_one_that_cannot_be_used_is_told(form: str, schema: str):
+def test_of_two_schemas_the_one_that_cannot_be_used_is_told(form: str, schema: str) -> None:
     given = {"valueFormat": "avro", "valueSchema": '"string"', "keyFormat": form, "keySchema": schema}
     source = pyspark_triokafka.DefaultSource({**options("nowhere:1", "t"), **given})
     with pytest.raises(ConfigurationError, match=f"Option 'keyFormat' is {form}: .*{schema[1:-1]}"):
         source.schema()
 
 
-def test_credentials_are_in_no_repr():
+def test_credentials_are_in_no_repr() -> None:
     given = {"valueFormat": "avro", "schemaRegistry": "http://x", "schemaRegistry.user": "me",
              "schemaRegistry.password": "secret"}  # fmt: skip
     found = ReadOptions.parse({**options("localhost:9092", "t"), **given})
@@ -235,7 +237,7 @@ LOGICAL = {"type": "record", "name": "L", "fields": [
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 
-def test_decoded_columns_in_a_session(spark: Any, bootstrap: str, stub: StubRegistry):
+def test_decoded_columns_in_a_session(spark: Any, bootstrap: str, stub: StubRegistry) -> None:
     """Avro's logical types are Spark's own; instants do not depend on the session's time zone."""
     topic = make_topic(bootstrap)
     number = stub.register(f"{topic}-value", json.dumps(LOGICAL))

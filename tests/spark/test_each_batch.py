@@ -56,7 +56,7 @@ def committed(bootstrap: str, group: str) -> dict[TopicPartition, int]:
 
 def test_a_function_knows_its_batch_and_does_its_work_once(
     spark: Any, bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 2) for n in range(30)], partitions=2)
     out = make_topic(bootstrap)
     ledger, group = f"{topic}-ledger", f"{topic}-group"
@@ -99,7 +99,7 @@ def test_a_function_knows_its_batch_and_does_its_work_once(
 
 def test_the_log_is_read_in_its_second_form_too(
     spark: Any, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """Only where a query starts is to be seen in its rows alone."""
     topic = make_topic(bootstrap, [Record(b"x")] * 15)
     seen: list[dict[TopicPartition, BatchRange]] = []
@@ -142,7 +142,7 @@ class Progress:
         (None, False),
     ],
 )
-def test_a_batch_that_was_read_twice_is_seen_in_the_progress(query: Any, is_twice: bool):
+def test_a_batch_that_was_read_twice_is_seen_in_the_progress(query: Any, is_twice: bool) -> None:
     assert _was_read_twice(query) is is_twice
 
 
@@ -173,7 +173,7 @@ class Log:
         return SimpleNamespace(isDefined=lambda: True, get=lambda: entry)
 
 
-def test_a_new_partition_begins_where_its_log_does(bootstrap: str):
+def test_a_new_partition_begins_where_its_log_does(bootstrap: str) -> None:
     """With failOnDataLoss=false a query reads partitions whose first records were gone before."""
     topic = make_topic(bootstrap, [Record(b"x", partition=n % 4) for n in range(40)], partitions=4)
     delete_before(bootstrap, topic, 3, partition=1)
@@ -188,7 +188,7 @@ def test_a_new_partition_begins_where_its_log_does(bootstrap: str):
 
 def test_ends_are_committed_also_where_brokers_do_not_say_where_partitions_begin(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     topic = make_topic(bootstrap, partitions=2)
     contexts: list[BatchContext] = []
     decorate = kafka_batch(bootstrap_servers=bootstrap, group_id=f"{topic}-group")
@@ -205,7 +205,7 @@ def test_ends_are_committed_also_where_brokers_do_not_say_where_partitions_begin
     assert committed(bootstrap, f"{topic}-group") == {TopicPartition(topic, 1): 9}
 
 
-def test_the_end_of_a_first_batch_is_committed_whatever_columns_the_frame_has(bootstrap: str):
+def test_the_end_of_a_first_batch_is_committed_whatever_columns_the_frame_has(bootstrap: str) -> None:
     """The log has it. A frame without topic, partition and offset failed the query in that batch, and in no other."""
     topic = make_topic(bootstrap, partitions=2)
     contexts: list[BatchContext] = []
@@ -216,7 +216,7 @@ def test_the_end_of_a_first_batch_is_committed_whatever_columns_the_frame_has(bo
     assert committed(bootstrap, f"{topic}-group") == {TopicPartition(topic, 0): 5}
 
 
-def test_the_ends_of_several_sources_are_committed_and_of_one_partition_the_one_behind(bootstrap: str):
+def test_the_ends_of_several_sources_are_committed_and_of_one_partition_the_one_behind(bootstrap: str) -> None:
     """They are all in the log, and the rows need not be read again. What is not of Kafka is passed over."""
     first, second = (make_topic(bootstrap, partitions=2) for _ in range(2))
     contexts: list[BatchContext] = []
@@ -233,7 +233,7 @@ def test_the_ends_of_several_sources_are_committed_and_of_one_partition_the_one_
         _ = context.ranges
 
 
-def test_a_group_with_members_is_a_warning_that_says_so(bootstrap: str, caplog: pytest.LogCaptureFixture):
+def test_a_group_with_members_is_a_warning_that_says_so(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     """Once, for all partitions. To brokers a commit from outside is one of a member that they do not know."""
     topic = make_topic(bootstrap, partitions=2)
     ends = {TopicPartition(topic, number): 0 for number in range(2)}
@@ -261,7 +261,7 @@ class Frame:
     sparkSession = None
 
 
-def test_what_cannot_be_known_or_was_not_named_is_a_sentence():
+def test_what_cannot_be_known_or_was_not_named_is_a_sentence() -> None:
     contexts: list[BatchContext] = []
     kafka_batch(bootstrap_servers="localhost:1")(lambda frame, context: contexts.append(context))(Frame(), 3)
     (context,) = contexts
@@ -281,14 +281,14 @@ def test_what_cannot_be_known_or_was_not_named_is_a_sentence():
 
 
 @pytest.mark.parametrize("servers", ["one:1,two:2", ["one:1", "two:2"]])
-def test_what_is_written_goes_to_the_decorators_brokers(monkeypatch: pytest.MonkeyPatch, servers: Any):
+def test_what_is_written_goes_to_the_decorators_brokers(monkeypatch: pytest.MonkeyPatch, servers: Any) -> None:
     written: list[tuple[Any, ...]] = []
     monkeypatch.setattr(each_batch, "write_kafka", lambda frame, topic, **options: written.append((topic, options)))
     kafka_batch(bootstrap_servers=servers)(lambda frame, context: context.write_kafka(frame, "t", x="y"))(Frame(), 0)
     assert written == [("t", {"kafka.bootstrap.servers": "one:1,two:2", "x": "y"})]
 
 
-def test_a_wrong_option_is_refused_before_there_is_a_batch():
+def test_a_wrong_option_is_refused_before_there_is_a_batch() -> None:
     with pytest.raises(
         ConfigurationError, match=r"'linger_ms' is not an option of kafka_batch.* connection options only"
     ):
@@ -299,7 +299,7 @@ def test_a_wrong_option_is_refused_before_there_is_a_batch():
         kafka_batch(bootstrap_servers="localhost:1", request_timeout_ms=-5)
 
 
-def test_passwords_are_in_no_repr():
+def test_passwords_are_in_no_repr() -> None:
     contexts: list[BatchContext] = []
     decorated = kafka_batch(bootstrap_servers="localhost:1", client_id="secret")
     decorated(lambda frame, context: contexts.append(context))(Frame(), 0)
@@ -310,7 +310,7 @@ class Py4JJavaError(Exception):
     """Of the name that py4j's has."""
 
 
-def test_a_function_that_is_interrupted_by_the_querys_end_fails_in_a_line():
+def test_a_function_that_is_interrupted_by_the_querys_end_fails_in_a_line() -> None:
     """Spark looks for the interruption in the whole text with a regular expression, and overflows its stack by a usual
     one: a thousand lines on the screen for a query that was stopped."""
     java = "\n\tat ".join(["java.lang.InterruptedException", *["org.apache.spark.Some.frame(Some.scala:1)"] * 100])
@@ -334,7 +334,7 @@ def test_a_function_that_is_interrupted_by_the_querys_end_fails_in_a_line():
         ValueError("java.lang.InterruptedException"),
     ],
 )
-def test_what_fails_a_function_otherwise_comes_as_it_is(error: Exception):
+def test_what_fails_a_function_otherwise_comes_as_it_is(error: Exception) -> None:
     @kafka_batch(bootstrap_servers="localhost:1")
     def fails(frame: Any, context: BatchContext) -> None:
         raise error

@@ -19,7 +19,7 @@ def ledger(bootstrap: str, topic: str) -> Ledger:
     return Ledger(topic, {"bootstrap_servers": bootstrap})
 
 
-def test_what_was_done_is_known_to_whoever_comes_later(bootstrap: str):
+def test_what_was_done_is_known_to_whoever_comes_later(bootstrap: str) -> None:
     """A driver that starts again"""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     assert one.last_done(b"q/mail") is None
@@ -30,7 +30,7 @@ def test_what_was_done_is_known_to_whoever_comes_later(bootstrap: str):
     assert ledger(bootstrap, one.topic).last_done(b"q/mail") == 1
 
 
-def test_only_what_came_since_is_read_again(bootstrap: str, monkeypatch: pytest.MonkeyPatch):
+def test_only_what_came_since_is_read_again(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     for batch in range(3):
         one.note(b"q", batch)
@@ -54,7 +54,7 @@ async def delete(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("notes", [0, 1, 2])
-def test_a_topic_that_was_made_anew_is_read_from_its_beginning(bootstrap: str, notes: int):
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning(bootstrap: str, notes: int) -> None:
     """Also when it has as much as the former one had by now, or more."""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     one.note(b"q", 7)
@@ -67,7 +67,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(bootstrap: str, n
     assert (one.last_done(b"q"), one.last_done(b"r")) == (None, notes - 1 if notes else None)
 
 
-def test_a_topic_that_was_deleted_is_made_again(bootstrap: str):
+def test_a_topic_that_was_deleted_is_made_again(bootstrap: str) -> None:
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     assert one.last_done(b"q") is None
     trio.run(delete, bootstrap, one.topic)
@@ -76,7 +76,7 @@ def test_a_topic_that_was_deleted_is_made_again(bootstrap: str):
     assert one.last_done(b"q") == 1
 
 
-def test_two_that_ask_at_once_do_not_undo_each_other(bootstrap: str, monkeypatch: pytest.MonkeyPatch):
+def test_two_that_ask_at_once_do_not_undo_each_other(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two queries may share a function. While the first one's reading is held up, the second could read further."""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     one.note(b"q", 5)
@@ -106,7 +106,7 @@ def test_two_that_ask_at_once_do_not_undo_each_other(bootstrap: str, monkeypatch
     assert found == [5, 7]
 
 
-def test_a_topic_that_is_there_is_not_made(bootstrap: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_topic_that_is_there_is_not_made(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who may write to it need not be allowed to make it."""
 
     one = ledger(bootstrap, make_topic(bootstrap))
@@ -120,7 +120,7 @@ def test_a_topic_that_is_there_is_not_made(bootstrap: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("value", [b"flight", b"{}", b"[1]", b'{"batch": "x"}'])
-def test_a_topic_of_something_else_is_refused(bootstrap: str, value: bytes):
+def test_a_topic_of_something_else_is_refused(bootstrap: str, value: bytes) -> None:
     topic = make_topic(bootstrap, [Record(value, b"key")])
     with pytest.raises(
         ConfigurationError, match=rf"'{topic}' has a record that is not a ledger entry, at offset 0 of partition 0"
@@ -128,5 +128,5 @@ def test_a_topic_of_something_else_is_refused(bootstrap: str, value: bytes):
         ledger(bootstrap, topic).last_done(b"q")
 
 
-def test_options_are_in_no_repr():
+def test_options_are_in_no_repr() -> None:
     assert repr(Ledger("done", {"bootstrap_servers": "h:1", "client_id": "hush"})) == "Ledger('done')"

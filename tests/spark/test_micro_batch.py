@@ -76,7 +76,7 @@ def stop_and_start_again(asked: Query, topic: Topic) -> None:
 
 @pytest.mark.parametrize("fails", LOSS)
 @pytest.mark.parametrize("kind", STRATEGIES)
-def test_from_latest_offsets(query: Start, bootstrap: str, kind: str, fails: str):
+def test_from_latest_offsets(query: Start, bootstrap: str, kind: str, fails: str) -> None:
     """assign, subscribing topic by name, by pattern: from latest offsets"""
     topic = Topic(bootstrap, 5)
     topic.add([-1])
@@ -92,7 +92,7 @@ def test_from_latest_offsets(query: Start, bootstrap: str, kind: str, fails: str
 
 @pytest.mark.parametrize("fails", LOSS)
 @pytest.mark.parametrize("kind", STRATEGIES)
-def test_from_earliest_offsets(query: Start, bootstrap: str, kind: str, fails: str):
+def test_from_earliest_offsets(query: Start, bootstrap: str, kind: str, fails: str) -> None:
     """assign, subscribing topic by name, by pattern: from earliest offsets"""
     topic = Topic(bootstrap, 5)
     topic.add([1, 2, 3])
@@ -108,7 +108,7 @@ def test_from_earliest_offsets(query: Start, bootstrap: str, kind: str, fails: s
 
 @pytest.mark.parametrize("fails", LOSS)
 @pytest.mark.parametrize("kind", STRATEGIES)
-def test_from_specific_offsets(query: Start, bootstrap: str, kind: str, fails: str):
+def test_from_specific_offsets(query: Start, bootstrap: str, kind: str, fails: str) -> None:
     """assign, subscribing topic by name, by pattern: from specific offsets: -2, -1, 0, 1 and 2"""
     topic = Topic(bootstrap, 5)
     for partition, written in enumerate(([-20, -21, -22], [-10, -11, -12], [0, 1, 2], [10, 11, 12], [20, 21, 22])):
@@ -128,7 +128,7 @@ def test_from_specific_offsets(query: Start, bootstrap: str, kind: str, fails: s
 @pytest.mark.parametrize("fails", LOSS)
 @pytest.mark.parametrize("kind", STRATEGIES)
 @pytest.mark.parametrize("each", [True, False], ids=["per partition", "global"])
-def test_from_specific_timestamps(query: Start, bootstrap: str, kind: str, fails: str, each: bool):
+def test_from_specific_timestamps(query: Start, bootstrap: str, kind: str, fails: str, each: bool) -> None:
     """assign, subscribing topic by name, by pattern: from specific timestamps, and from a global timestamp"""
     topic = Topic(bootstrap, 5)
     write_at_two_times(topic)
@@ -162,7 +162,7 @@ def times_by_partition(topic: Topic, *times_ms: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", STRATEGIES)
 @pytest.mark.parametrize("each", [True, False], ids=["per partition", "global"])
-def test_from_timestamps_with_non_matching_starting_offset(query: Start, bootstrap: str, kind: str, each: bool):
+def test_from_timestamps_with_non_matching_starting_offset(query: Start, bootstrap: str, kind: str, each: bool) -> None:
     """subscribing topic by name, by pattern: from specific timestamps, and from a global timestamp, with non-matching
     starting offset: an error, unless the strategy is latest"""
     topic = Topic(bootstrap, 5)
@@ -184,7 +184,7 @@ def test_from_timestamps_with_non_matching_starting_offset(query: Start, bootstr
     stop_and_start_again(asked, topic)
 
 
-def test_trigger_available_now(query: Start, bootstrap: str):
+def test_trigger_available_now(query: Start, bootstrap: str) -> None:
     """Trigger.AvailableNow: 15 records, at most 5 in a batch, are 3 batches; the next run reads what came since."""
     topic = Topic(bootstrap, 5)
     topic.add(range(15))
@@ -200,7 +200,7 @@ def test_trigger_available_now(query: Start, bootstrap: str):
     assert values(asked) == list(range(30))
 
 
-def test_trigger_available_now_leaves_what_is_too_little_to_the_next_run(query: Start, bootstrap: str):
+def test_trigger_available_now_leaves_what_is_too_little_to_the_next_run(query: Start, bootstrap: str) -> None:
     """minOffsetsPerTrigger holds in Trigger.AvailableNow too, as in the connector; the first batch of a run runs."""
     topic = Topic(bootstrap, 1)
     topic.add(range(25))
@@ -213,7 +213,7 @@ def test_trigger_available_now_leaves_what_is_too_little_to_the_next_run(query: 
     assert values(asked) == list(range(25))
 
 
-def test_trigger_available_now_with_new_topic_partitions(query: Start, bootstrap: str):
+def test_trigger_available_now_with_new_topic_partitions(query: Start, bootstrap: str) -> None:
     """Trigger.AvailableNow with topic-partitions added while it runs"""
     topic = Topic(bootstrap, 5)
     topic.add(range(15))
@@ -234,7 +234,7 @@ def test_trigger_available_now_with_new_topic_partitions(query: Start, bootstrap
     assert values(asked) == [*range(15), 100, 101]
 
 
-def test_trigger_available_now_with_deleted_topic_partitions(query: Start, bootstrap: str):
+def test_trigger_available_now_with_deleted_topic_partitions(query: Start, bootstrap: str) -> None:
     """Trigger.AvailableNow with topic-partitions deleted while it runs"""
     topic, other = Topic(bootstrap, 1), Topic(bootstrap, 1)
     topic.add(range(6))
@@ -268,7 +268,7 @@ def test_trigger_available_now_with_deleted_topic_partitions(query: Start, boots
 )
 def test_trigger_available_now_with_what_got_unavailable(
     query: Start, bootstrap: str, partitions: int, records: int, sentence: str, fails: str
-):
+) -> None:
     """Query with Trigger.AvailableNow should throw error when topic partitions, or offset(s) in planned topic
     partitions, got unavailable during subsequent batches: regardless of failOnDataLoss"""
     topic = Topic(bootstrap, 5)
@@ -291,7 +291,7 @@ def test_trigger_available_now_with_what_got_unavailable(
     assert ("have been deleted and recreated" if loss else sentence) in str(refused.value)
 
 
-def test_trigger_available_now_reads_a_planned_batch_again_though_partitions_came(query: Start, bootstrap: str):
+def test_trigger_available_now_reads_a_planned_batch_again_though_partitions_came(query: Start, bootstrap: str) -> None:
     """Trigger.AvailableNow: the batch knows fewer partitions than the run that reads it again"""
     topic = Topic(bootstrap, 2)
     topic.add(range(6))
@@ -312,7 +312,7 @@ def test_trigger_available_now_reads_a_planned_batch_again_though_partitions_cam
     assert values(asked) == list(range(7))
 
 
-def test_trigger_once_ignores_limits(query: Start, bootstrap: str):
+def test_trigger_once_ignores_limits(query: Start, bootstrap: str) -> None:
     """maxOffsetsPerTrigger with Trigger.Once"""
     topic = Topic(bootstrap, 3)
     topic.add(range(50))
@@ -322,7 +322,7 @@ def test_trigger_once_ignores_limits(query: Start, bootstrap: str):
     assert sizes(asked) == [50]
 
 
-def test_max_offsets_per_trigger(query: Start, bootstrap: str):
+def test_max_offsets_per_trigger(query: Start, bootstrap: str) -> None:
     """maxOffsetsPerTrigger: 10 over 101, 11 and 1 records: 8, 1 and 1, then 9 and 1"""
     topic = Topic(bootstrap, 3)
     for partition, written in enumerate((range(100, 201), range(10, 21), range(1, 2))):
@@ -345,7 +345,7 @@ def test_max_offsets_per_trigger(query: Start, bootstrap: str):
     assert max(sizes(asked)) <= 11
 
 
-def test_rate_limit_set_to_long_max_should_not_overflow(query: Start, bootstrap: str):
+def test_rate_limit_set_to_long_max_should_not_overflow(query: Start, bootstrap: str) -> None:
     """SPARK-26718"""
     topic = Topic(bootstrap, 1)
     topic.add(range(5))
@@ -359,7 +359,7 @@ def test_rate_limit_set_to_long_max_should_not_overflow(query: Start, bootstrap:
     asked.stop()
 
 
-def test_min_offsets_per_trigger(query: Start, bootstrap: str):
+def test_min_offsets_per_trigger(query: Start, bootstrap: str) -> None:
     """minOffsetsPerTrigger: the first batch runs, the next waits for enough"""
     topic = Topic(bootstrap, 3)
     topic.add(range(3))
@@ -375,7 +375,7 @@ def test_min_offsets_per_trigger(query: Start, bootstrap: str):
     asked.stop()
 
 
-def test_max_trigger_delay(query: Start, bootstrap: str):
+def test_max_trigger_delay(query: Start, bootstrap: str) -> None:
     """minOffsetsPerTrigger with maxTriggerDelay: nobody waits longer"""
     topic = Topic(bootstrap, 1)
     topic.add(range(3))
@@ -388,7 +388,7 @@ def test_max_trigger_delay(query: Start, bootstrap: str):
     asked.stop()
 
 
-def test_composite_read_limit(query: Start, bootstrap: str):
+def test_composite_read_limit(query: Start, bootstrap: str) -> None:
     """compositeReadLimit: at least 5 and at most 10"""
     topic = Topic(bootstrap, 1)
     topic.add(range(30))
@@ -411,7 +411,7 @@ def test_composite_read_limit(query: Start, bootstrap: str):
     asked.stop()
 
 
-def test_current_offsets_are_set_when_no_new_data_comes_in(query: Start, bootstrap: str):
+def test_current_offsets_are_set_when_no_new_data_comes_in(query: Start, bootstrap: str) -> None:
     """SPARK-22956: a source that is exhausted stays where it is while another topic goes on"""
     slow, fast = Topic(bootstrap, 2), Topic(bootstrap, 2)
     slow.add(range(4))
@@ -426,7 +426,7 @@ def test_current_offsets_are_set_when_no_new_data_comes_in(query: Start, bootstr
     asked.stop()
 
 
-def test_subscribing_topic_by_pattern_with_topic_deletions(query: Start, bootstrap: str):
+def test_subscribing_topic_by_pattern_with_topic_deletions(query: Start, bootstrap: str) -> None:
     """subscribing topic by pattern with topic deletions"""
     first = Topic(bootstrap, 5)
     second = Topic(bootstrap, 5, name=f"{first.name}-seen")
@@ -446,7 +446,7 @@ def test_subscribing_topic_by_pattern_with_topic_deletions(query: Start, bootstr
     asked.stop()
 
 
-def test_a_topic_that_is_recreated_between_batches(query: Start, bootstrap: str):
+def test_a_topic_that_is_recreated_between_batches(query: Start, bootstrap: str) -> None:
     """subscribe topic by pattern with topic recreation between batches: was changed from 2 to 1"""
     topic = Topic(bootstrap, 1)
     topic.add([1, 2])
@@ -463,7 +463,7 @@ def test_a_topic_that_is_recreated_between_batches(query: Start, bootstrap: str)
         asked.process_all()
 
 
-def test_a_topic_that_is_recreated_is_read_on_where_loss_is_allowed(query: Start, bootstrap: str):
+def test_a_topic_that_is_recreated_is_read_on_where_loss_is_allowed(query: Start, bootstrap: str) -> None:
     """the same with failOnDataLoss=false"""
     topic = Topic(bootstrap, 1)
     topic.add([1, 2])
@@ -480,7 +480,7 @@ def test_a_topic_that_is_recreated_is_read_on_where_loss_is_allowed(query: Start
     asked.stop()
 
 
-def test_delete_a_topic_when_a_job_is_running(query: Start, bootstrap: str):
+def test_delete_a_topic_when_a_job_is_running(query: Start, bootstrap: str) -> None:
     """delete a topic when a Spark job is running: the query goes on without it"""
     kept, gone = Topic(bootstrap, 2), Topic(bootstrap, 2)
     kept.add(range(4))
@@ -502,7 +502,7 @@ def test_delete_a_topic_when_a_job_is_running(query: Start, bootstrap: str):
 
 
 @pytest.mark.parametrize("fails", LOSS)
-def test_delete_a_topic_between_the_plan_and_its_tasks(bootstrap: str, fails: str):
+def test_delete_a_topic_between_the_plan_and_its_tasks(bootstrap: str, fails: str) -> None:
     """delete a topic when a Spark job is running: its tasks are there, and the topic is not"""
     topic = Topic(bootstrap, 1)
     topic.add(range(5))
@@ -519,7 +519,9 @@ def test_delete_a_topic_between_the_plan_and_its_tasks(bootstrap: str, fails: st
 
 
 @pytest.mark.parametrize("fails", LOSS)
-def test_empty_partitions_should_not_record_to_latest_offset(query: Start, bootstrap: str, tmp_path: Path, fails: str):
+def test_empty_partitions_should_not_record_to_latest_offset(
+    query: Start, bootstrap: str, tmp_path: Path, fails: str
+) -> None:
     """SPARK-41375: all topics of a pattern are gone; what was reached of them is not forgotten"""
     topic = Topic(bootstrap, 5)
     topic.add(range(3))
@@ -543,7 +545,7 @@ def test_empty_partitions_should_not_record_to_latest_offset(query: Start, boots
     asked.stop()
 
 
-def test_a_deleted_topic_is_passed_over_by_the_next_run_of_available_now(query: Start, bootstrap: str):
+def test_a_deleted_topic_is_passed_over_by_the_next_run_of_available_now(query: Start, bootstrap: str) -> None:
     """Trigger.AvailableNow with topic-partitions deleted before it begins"""
     kept, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
     kept.add(range(3))
@@ -558,7 +560,7 @@ def test_a_deleted_topic_is_passed_over_by_the_next_run_of_available_now(query: 
     assert values(asked) == [0, 1, 2, 3, 100]
 
 
-def test_a_deleted_topic_fails_the_query_where_loss_is_an_error(query: Start, bootstrap: str):
+def test_a_deleted_topic_fails_the_query_where_loss_is_an_error(query: Start, bootstrap: str) -> None:
     """partitions that vanished, failOnDataLoss=true"""
     kept, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
     kept.add(range(4))
@@ -579,7 +581,7 @@ def test_a_deleted_topic_fails_the_query_where_loss_is_an_error(query: Start, bo
         asked.process_all()
 
 
-def test_a_new_partition_that_does_not_begin_at_zero_fails_the_query(query: Start, bootstrap: str):
+def test_a_new_partition_that_does_not_begin_at_zero_fails_the_query(query: Start, bootstrap: str) -> None:
     """ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"""
     topic = Topic(bootstrap, 1)
     topic.add([1])
@@ -599,7 +601,7 @@ def test_a_new_partition_that_does_not_begin_at_zero_fails_the_query(query: Star
     asked.stop()
 
 
-def test_null_keys_and_values(query: Start, bootstrap: str):
+def test_null_keys_and_values(query: Start, bootstrap: str) -> None:
     """SPARK-27494: read kafka record containing null key/values."""
     topic = Topic(bootstrap, 1)
     topic.write([Record(None, None), Record(b"v", None), Record(None, b"k"), Record(b"", b"")])
@@ -610,7 +612,7 @@ def test_null_keys_and_values(query: Start, bootstrap: str):
     asked.stop()
 
 
-def test_headers(query: Start, bootstrap: str):
+def test_headers(query: Start, bootstrap: str) -> None:
     """Kafka column types: headers, also where a query had none of them before"""
     topic = Topic(bootstrap, 1)
     topic.write([Record(b"1", headers=(("a", b"x"), ("a", None)))])
@@ -629,7 +631,7 @@ def test_headers(query: Start, bootstrap: str):
     asked.stop()
 
 
-def test_min_partitions(query: Start, bootstrap: str):
+def test_min_partitions(query: Start, bootstrap: str) -> None:
     """SPARK-30656: minPartitions: three partitions of which each is split"""
     topic = Topic(bootstrap, 3)
     for partition, written in enumerate((range(10), range(10, 20), [20])):
@@ -642,7 +644,7 @@ def test_min_partitions(query: Start, bootstrap: str):
     asked.stop()
 
 
-def test_max_partitions(query: Start, bootstrap: str):
+def test_max_partitions(query: Start, bootstrap: str) -> None:
     """Ours: small partitions share tasks (Promised: merge small partitions)"""
     topic = Topic(bootstrap, 12)
     topic.add(range(48))
@@ -654,7 +656,7 @@ def test_max_partitions(query: Start, bootstrap: str):
     asked.stop()
 
 
-def test_bytes_limit_batches(query: Start, bootstrap: str):
+def test_bytes_limit_batches(query: Start, bootstrap: str) -> None:
     """Ours: maxBytesPerTrigger, by samples (Promised: byte-based limits)"""
     topic = Topic(bootstrap, 2)
     topic.write(Record(b"%01000d" % number, partition=number % 2) for number in range(40))
@@ -666,7 +668,7 @@ def test_bytes_limit_batches(query: Start, bootstrap: str):
     asked.stop()
 
 
-def test_offsets_are_always_written_in_the_same_order(query: Start, bootstrap: str, tmp_path: Path):
+def test_offsets_are_always_written_in_the_same_order(query: Start, bootstrap: str, tmp_path: Path) -> None:
     """KafkaSourceOffsetSuite: topics by name, partitions by number (Promised: offsets JSON)"""
     topic = Topic(bootstrap, 12)
     other = Topic(bootstrap, 1)
@@ -680,7 +682,7 @@ def test_offsets_are_always_written_in_the_same_order(query: Start, bootstrap: s
     assert list(found[topic.name]) == [str(number) for number in range(12)]
 
 
-def test_a_batch_that_was_planned_and_not_done_is_read_again(query: Start, bootstrap: str, tmp_path: Path):
+def test_a_batch_that_was_planned_and_not_done_is_read_again(query: Start, bootstrap: str, tmp_path: Path) -> None:
     """a query that failed in the middle of a batch reads the same rows in a batch of the same number"""
     topic = Topic(bootstrap, 2)
     topic.add(range(10))
@@ -702,7 +704,7 @@ def test_a_batch_that_was_planned_and_not_done_is_read_again(query: Start, boots
     asked.stop()
 
 
-def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, bootstrap: str, tmp_path: Path):
+def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, bootstrap: str, tmp_path: Path) -> None:
     """initial offsets are kept (KafkaSourceInitialOffsetWriter): otherwise the first batch would be empty"""
     topic = Topic(bootstrap, 2)
     topic.add([-1, -2])
@@ -725,7 +727,7 @@ def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, boo
     asked.stop()
 
 
-def test_initial_offset_written_by_spark_2_1_0(query: Start, bootstrap: str, tmp_path: Path):
+def test_initial_offset_written_by_spark_2_1_0(query: Start, bootstrap: str, tmp_path: Path) -> None:
     """deserialization of initial offset written by Spark 2.1.0 (SPARK-19517): the query begins there, whatever
     startingOffsets says"""
     topic = Topic(bootstrap, 3)
@@ -743,7 +745,7 @@ def test_initial_offset_written_by_spark_2_1_0(query: Start, bootstrap: str, tmp
     asked.stop()
 
 
-def test_initial_offset_written_by_future_version(query: Start, bootstrap: str, tmp_path: Path):
+def test_initial_offset_written_by_future_version(query: Start, bootstrap: str, tmp_path: Path) -> None:
     """deserialization of initial offset written by future version"""
     topic = Topic(bootstrap, 3)
     kept = tmp_path / "checkpoint" / "sources" / "0" / "0"
@@ -757,7 +759,7 @@ def test_initial_offset_written_by_future_version(query: Start, bootstrap: str, 
         assert words in str(refused.value)
 
 
-def test_a_record_timestamp_that_spark_cannot_have(query: Start, bootstrap: str):
+def test_a_record_timestamp_that_spark_cannot_have(query: Start, bootstrap: str) -> None:
     """SPARK-56243: malformed record timestamp throws detailed error"""
     topic = Topic(bootstrap, 1)
     topic.write([Record(b"1"), Record(b"2", timestamp_ms=1_712_345_678_123_456_789)])
@@ -767,7 +769,7 @@ def test_a_record_timestamp_that_spark_cannot_have(query: Start, bootstrap: str)
         asked.process_all()
 
 
-def test_ends_of_batches_are_committed_to_a_group_one_batch_late(query: Start, bootstrap: str):
+def test_ends_of_batches_are_committed_to_a_group_one_batch_late(query: Start, bootstrap: str) -> None:
     """Ours: commitGroupId (fact 8) (Promised: group commits for lag)"""
     topic = Topic(bootstrap, 2)
     topic.add(range(5))
@@ -784,7 +786,7 @@ def test_ends_of_batches_are_committed_to_a_group_one_batch_late(query: Start, b
     asked.stop()
 
 
-def test_a_new_query_starts_where_a_group_stands(query: Start, bootstrap: str):
+def test_a_new_query_starts_where_a_group_stands(query: Start, bootstrap: str) -> None:
     """Ours: startingOffsets=group (SPARK-17937)"""
     topic = Topic(bootstrap, 1)
     topic.add(range(5))
@@ -798,14 +800,14 @@ def test_a_new_query_starts_where_a_group_stands(query: Start, bootstrap: str):
 
 
 @pytest.mark.parametrize("given", ["a", "1.0", "0", "-1"])
-def test_illegal_min_partitions(query: Start, bootstrap: str, given: str):
+def test_illegal_min_partitions(query: Start, bootstrap: str, given: str) -> None:
     """illegal minPartitions"""
     topic = Topic(bootstrap, 1)
     with pytest.raises(Exception, match=r"(?i)minpartitions"):
         query(topic, minPartitions=given).start()
 
 
-def test_a_user_schema_is_refused(bootstrap: str):
+def test_a_user_schema_is_refused(bootstrap: str) -> None:
     """the source has a fixed schema"""
     source = pyspark_triokafka.DefaultSource({"kafka.bootstrap.servers": bootstrap, "subscribe": "any"})
     with pytest.raises(Exception, match="fixed schema"):

@@ -11,7 +11,7 @@ from triokafka.errors import ConfigurationError, UnknownTopicOrPartitionError
 from triokafka.spark import read_ranges
 
 
-def test_the_frame_is_the_one_of_the_data_source(spark: Any, bootstrap: str):
+def test_the_frame_is_the_one_of_the_data_source(spark: Any, bootstrap: str) -> None:
     written = (
         Record(b"%d" % n, b"k" if n % 2 else None, n % 3, headers=(("h", b"1"),) if n % 5 else ()) for n in range(900)
     )
@@ -25,7 +25,7 @@ def test_the_frame_is_the_one_of_the_data_source(spark: Any, bootstrap: str):
     assert ours.orderBy(order).collect() == source.orderBy(order).collect()
 
 
-def test_every_record_comes_once_with_all_of_its_columns(spark: Any, bootstrap: str):
+def test_every_record_comes_once_with_all_of_its_columns(spark: Any, bootstrap: str) -> None:
     """Without the data source, which Spark 3.5 has not: it runs this, too."""
     records = [
         Record(b"%d" % n if n % 7 else None, b"k" if n % 2 else None, n % 3, 1_600_000_000_000 + n) for n in range(90)
@@ -45,11 +45,11 @@ def test_every_record_comes_once_with_all_of_its_columns(spark: Any, bootstrap: 
     assert frame.where("partition = 1").count() == frame.where("partition = 1").count() == 30, "every action reads anew"
 
 
-def test_an_empty_topic_is_an_empty_frame(spark: Any, bootstrap: str):
+def test_an_empty_topic_is_an_empty_frame(spark: Any, bootstrap: str) -> None:
     assert read_ranges(spark, options(bootstrap, make_topic(bootstrap))).count() == 0
 
 
-def test_what_is_wrong_is_told_before_any_task(spark: Any, bootstrap: str):
+def test_what_is_wrong_is_told_before_any_task(spark: Any, bootstrap: str) -> None:
     with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
         read_ranges(spark, options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}))
     with pytest.raises(ConfigurationError):

@@ -37,7 +37,7 @@ def offsets(made: TopicReader) -> list[tuple[int, int]]:
     ]
 
 
-def test_each_partition_with_records_is_one_task(bootstrap: str):
+def test_each_partition_with_records_is_one_task(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"a"), Record(b"b"), Record(b"c", partition=2)], partitions=3)
     made = reader(bootstrap, topic)
     tasks = made.partitions()
@@ -47,7 +47,7 @@ def test_each_partition_with_records_is_one_task(bootstrap: str):
     assert offsets(made) == [(0, 0), (0, 1), (2, 0)]
 
 
-def test_a_task_is_small_and_survives_pickling(bootstrap: str):
+def test_a_task_is_small_and_survives_pickling(bootstrap: str) -> None:
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"a")]))
     (task,) = made.partitions()
     pickled = pickle.dumps((made, task))
@@ -57,7 +57,7 @@ def test_a_task_is_small_and_survives_pickling(bootstrap: str):
 
 
 @pytest.mark.parametrize("headers", ["false", "true"])
-def test_batches_have_exactly_the_schema_that_spark_compares_with(bootstrap: str, headers: str):
+def test_batches_have_exactly_the_schema_that_spark_compares_with(bootstrap: str, headers: str) -> None:
     """Only the first batch is compared, so every one must be right by construction."""
     written = [Record(b"v", headers=(("h", b"1"),) if number % 3 else ()) for number in range(25_000)]
     made = reader(bootstrap, make_topic(bootstrap, written), includeHeaders=headers)
@@ -70,7 +70,7 @@ def test_batches_have_exactly_the_schema_that_spark_compares_with(bootstrap: str
         batch.validate(full=True)
 
 
-def test_a_plan_without_ranges_comes_back_as_a_partition_without_a_value(bootstrap: str):
+def test_a_plan_without_ranges_comes_back_as_a_partition_without_a_value(bootstrap: str) -> None:
     """Spark makes a partition of its own out of an empty list."""
     from pyspark.sql.datasource import InputPartition
 
@@ -80,7 +80,7 @@ def test_a_plan_without_ranges_comes_back_as_a_partition_without_a_value(bootstr
     assert list(made.read(None)) == []  # type: ignore[arg-type]
 
 
-def test_large_records_make_small_batches(bootstrap: str):
+def test_large_records_make_small_batches(bootstrap: str) -> None:
     """Batches far above a megabyte halve the rate. One ends with the record that makes it large enough."""
     written = [Record(bytes([number]) * 300_000) for number in range(12)]
     made = reader(bootstrap, make_topic(bootstrap, written))
@@ -93,7 +93,7 @@ def test_large_records_make_small_batches(bootstrap: str):
     ]
 
 
-def test_small_records_make_batches_of_about_a_megabyte(bootstrap: str):
+def test_small_records_make_batches_of_about_a_megabyte(bootstrap: str) -> None:
     """Several are decoded in one go, which Spark does not see."""
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"%01000d" % number) for number in range(7_000)]))
     (task,) = made.partitions()
@@ -104,13 +104,13 @@ def test_small_records_make_batches_of_about_a_megabyte(bootstrap: str):
     assert [int(value) for batch in batches for value in batch["value"].to_pylist()] == list(range(7_000))
 
 
-def test_a_record_larger_than_a_batch_comes_alone(bootstrap: str):
+def test_a_record_larger_than_a_batch_comes_alone(bootstrap: str) -> None:
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"x" * (3 << 20)), Record(b"y")]))
     (task,) = made.partitions()
     assert [len(value) for batch in made.read(task) for value in batch["value"].to_pylist()] == [3 << 20, 1]
 
 
-def test_offsets_given_are_the_offsets_read(bootstrap: str):
+def test_offsets_given_are_the_offsets_read(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v", partition=number % 2) for number in range(20)], partitions=2)
     made = reader(
         bootstrap,
@@ -121,26 +121,26 @@ def test_offsets_given_are_the_offsets_read(bootstrap: str):
     assert offsets(made) == [*((0, offset) for offset in range(3, 10)), *((1, offset) for offset in range(4))]
 
 
-def test_records_written_after_planning_are_not_read(bootstrap: str):
+def test_records_written_after_planning_are_not_read(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     made = reader(bootstrap, topic, endingOffsets=f'{{"{topic}": {{"0": 6}}}}')
     assert offsets(made) == [(0, offset) for offset in range(6)]
 
 
-def test_what_retention_took_is_not_part_of_a_read_from_the_earliest(bootstrap: str):
+def test_what_retention_took_is_not_part_of_a_read_from_the_earliest(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     delete_before(bootstrap, topic, 4)
     assert offsets(reader(bootstrap, topic)) == [(0, offset) for offset in range(4, 10)]
 
 
-def test_offsets_that_were_deleted_fail_the_plan(bootstrap: str):
+def test_offsets_that_were_deleted_fail_the_plan(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     delete_before(bootstrap, topic, 4)
     with pytest.raises(KafkaDataLossError, match=r"asks for offset 1, and the log starts at 4"):
         reader(bootstrap, topic, startingOffsets=f'{{"{topic}": {{"0": 1}}}}').partitions()
 
 
-def test_offsets_that_are_deleted_after_planning_fail_the_task(bootstrap: str):
+def test_offsets_that_are_deleted_after_planning_fail_the_task(bootstrap: str) -> None:
     """A bounded read never ends early without an error."""
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     made = reader(bootstrap, topic)
@@ -150,7 +150,7 @@ def test_offsets_that_are_deleted_after_planning_fail_the_task(bootstrap: str):
         list(made.read(task))
 
 
-def test_a_topic_that_is_deleted_after_planning_fails_the_task(bootstrap: str):
+def test_a_topic_that_is_deleted_after_planning_fails_the_task(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
     made = reader(bootstrap, topic, **{"kafka.default.api.timeout.ms": "1500"})
     (task,) = made.partitions()
@@ -159,7 +159,7 @@ def test_a_topic_that_is_deleted_after_planning_fails_the_task(bootstrap: str):
         list(made.read(task))
 
 
-def test_an_unknown_topic_is_a_sentence_and_is_not_created(bootstrap: str):
+def test_an_unknown_topic_is_a_sentence_and_is_not_created(bootstrap: str) -> None:
     for _ in range(2):
         with pytest.raises(
             UnknownTopicOrPartitionError, match=f"topic 'nowhere' does not exist at {bootstrap}: create it, or check"
@@ -167,7 +167,7 @@ def test_an_unknown_topic_is_a_sentence_and_is_not_created(bootstrap: str):
             reader(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}).partitions()
 
 
-def test_a_sentence_comes_without_the_frames_of_the_loop(bootstrap: str):
+def test_a_sentence_comes_without_the_frames_of_the_loop(bootstrap: str) -> None:
     """Spark shows its users the whole traceback."""
     with pytest.raises(UnknownTopicOrPartitionError) as planned:
         reader(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}).partitions()
@@ -177,13 +177,13 @@ def test_a_sentence_comes_without_the_frames_of_the_loop(bootstrap: str):
         assert not [entry for entry in failed.traceback if "site-packages" in str(entry.path)]
 
 
-def test_partitions_left_out_are_refused(bootstrap: str):
+def test_partitions_left_out_are_refused(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"v")], partitions=2)
     with pytest.raises(ConfigurationError, match=f"Specified: {topic}-0 Assigned: {topic}-0, {topic}-1"):
         reader(bootstrap, topic, startingOffsets=f'{{"{topic}": {{"0": 0}}}}').partitions()
 
 
-def test_an_unreachable_broker_is_a_sentence_in_time():
+def test_an_unreachable_broker_is_a_sentence_in_time() -> None:
     """Spark itself sets no deadline."""
     made = reader("127.0.0.1:1", "orders", **{"kafka.default.api.timeout.ms": "500"})
     with pytest.raises(KafkaTimeoutError, match=r"no broker can be reached: .*127\.0\.0\.1:1"):
@@ -192,7 +192,7 @@ def test_an_unreachable_broker_is_a_sentence_in_time():
 
 def test_tasks_of_one_worker_share_connections_and_given_up_ones_leave_theirs(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """Spark keeps a Python worker for many tasks."""
     made: list[RangeSession] = []
     begin = RangeSession.__aenter__
@@ -214,7 +214,7 @@ def test_tasks_of_one_worker_share_connections_and_given_up_ones_leave_theirs(
     assert 1 <= len(made) <= 2, "one, and another when a task begins before the one given up has let go"
 
 
-def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str):
+def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str) -> None:
     """LIMIT closes the generator in the middle."""
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"v" * 1_000) for _ in range(40_000)]))
     (task,) = made.partitions()
@@ -228,7 +228,7 @@ def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str):
 @pytest.mark.parametrize("is_given_up", [False, True])
 def test_a_worker_passes_over_what_is_loaded_once_spark_has_imported_its_own(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, is_given_up: bool
-):
+) -> None:
     ends: list[str] = []
     monkeypatch.setattr(reading, "keep_what_is_loaded", lambda: ends.append("end"))
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"a")]))

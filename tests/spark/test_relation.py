@@ -80,7 +80,7 @@ def by_partition(topic: str, *offsets: int) -> str:
 # ---------------------------------------------------------------- offsets
 
 
-def test_explicit_earliest_to_latest_offsets(bootstrap: str, load: Values):
+def test_explicit_earliest_to_latest_offsets(bootstrap: str, load: Values) -> None:
     """And "latest" binds late: with ``offsetsBinding=late`` a second action sees what came since.
 
     Promised: late binding of latest
@@ -95,12 +95,12 @@ def test_explicit_earliest_to_latest_offsets(bootstrap: str, load: Values):
     assert load(given).values() == numbers(range(30))
 
 
-def test_default_starting_and_ending_offsets(bootstrap: str, load: Values):
+def test_default_starting_and_ending_offsets(bootstrap: str, load: Values) -> None:
     topic = make_topic(bootstrap, spread(), partitions=3)
     assert load(options(bootstrap, topic)).values() == numbers(range(21))
 
 
-def test_explicit_offsets(bootstrap: str, load: Values):
+def test_explicit_offsets(bootstrap: str, load: Values) -> None:
     topic = make_topic(bootstrap, spread(), partitions=3)
     given = options(
         bootstrap,
@@ -115,21 +115,21 @@ def test_explicit_offsets(bootstrap: str, load: Values):
     assert load(given).values() == numbers(range(31)), "the latest one: changes"
 
 
-def test_earliest_binds_late_too_when_retention_has_taken_records(bootstrap: str, load: Values):
+def test_earliest_binds_late_too_when_retention_has_taken_records(bootstrap: str, load: Values) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(10)])
     frame = load(options(bootstrap, topic, offsetsBinding="late"))
     delete_before(bootstrap, topic, 4)
     assert frame.values() == numbers(range(4, 10))
 
 
-def test_reuse_same_dataframe_in_query(bootstrap: str, spark: Any):
+def test_reuse_same_dataframe_in_query(bootstrap: str, spark: Any) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(11)])
     frame = spark.read.format("triokafka").options(**options(bootstrap, topic)).load().selectExpr("string(value)")
     found = sorted(int(row[0]) for row in frame.union(frame).collect())
     assert found == sorted([*range(11), *range(11)])
 
 
-def test_default_starting_and_ending_offsets_with_headers(bootstrap: str, spark: Any):
+def test_default_starting_and_ending_offsets_with_headers(bootstrap: str, spark: Any) -> None:
     topic = make_topic(
         bootstrap,
         [
@@ -230,13 +230,13 @@ def times(topic: str, *times_ms: int) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_times(bootstrap: str, timed: str, load: Values, case: str, given: dict[str, Any], expected: list[str]):
+def test_times(bootstrap: str, timed: str, load: Values, case: str, given: dict[str, Any], expected: list[str]) -> None:
     """Promised: timestamps"""
     told = {name: times(timed, *value) if isinstance(value, tuple) else str(value) for name, value in given.items()}
     assert load(options(bootstrap, timed, **told)).values() == expected
 
 
-def test_no_matched_offset_for_timestamp_starting_offsets(bootstrap: str, timed: str, load: Values):
+def test_no_matched_offset_for_timestamp_starting_offsets(bootstrap: str, timed: str, load: Values) -> None:
     given = options(bootstrap, timed, startingOffsetsByTimestamp=times(timed, SECOND, SECOND, LAST))
     with pytest.raises(Exception, match="No offset matched from request"):
         load(given).values()
@@ -245,7 +245,7 @@ def test_no_matched_offset_for_timestamp_starting_offsets(bootstrap: str, timed:
 # ---------------------------------------------------------------- what does not fit
 
 
-def test_partitions_of_start_and_end_must_match(bootstrap: str):
+def test_partitions_of_start_and_end_must_match(bootstrap: str) -> None:
     """specified start offset and end offset should have the same topic-partitions"""
     topic = make_topic(bootstrap, spread(), partitions=3)
     given = options(
@@ -255,7 +255,7 @@ def test_partitions_of_start_and_end_must_match(bootstrap: str):
         ReadOptions.parse(given)
 
 
-def test_a_start_after_the_end_is_refused_resolved_and_unresolved(bootstrap: str, timed: str):
+def test_a_start_after_the_end_is_refused_resolved_and_unresolved(bootstrap: str, timed: str) -> None:
     given = options(bootstrap, timed, startingOffsets=by_partition(timed, 5, 5, 5))
     with pytest.raises(ConfigurationError, match="UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"):
         ReadOptions.parse({**given, "endingOffsets": by_partition(timed, 4, 5, 5)})
@@ -266,7 +266,7 @@ def test_a_start_after_the_end_is_refused_resolved_and_unresolved(bootstrap: str
 # ---------------------------------------------------------------- topics
 
 
-def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstrap: str, load: Values):
+def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstrap: str, load: Values) -> None:
     """Promised: assign, subscribe, pattern"""
     topic = make_topic(bootstrap, spread(), partitions=3)
     servers = {"kafka.bootstrap.servers": bootstrap}
@@ -277,7 +277,7 @@ def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstr
         load({**servers, "assign": f'{{"{topic}": [0, 3]}}', "fetchOffset.retryIntervalMs": "10"}).values()
 
 
-def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstrap: str, load: Values):
+def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstrap: str, load: Values) -> None:
     with pytest.raises(Exception, match="topic 'nowhere' does not exist"):
         load(options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"})).values()
 
@@ -285,7 +285,7 @@ def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstra
 # ---------------------------------------------------------------- tasks
 
 
-def test_min_partitions_and_most_records_split_and_max_partitions_puts_together(bootstrap: str, load: Values):
+def test_min_partitions_and_most_records_split_and_max_partitions_puts_together(bootstrap: str, load: Values) -> None:
     """minPartitions: every record once, however it is cut. (Promised: minPartitions, maxRecordsPerPartition)"""
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 3) for n in range(3_000)], partitions=3)
     for cut, tasks in (
@@ -300,7 +300,7 @@ def test_min_partitions_and_most_records_split_and_max_partitions_puts_together(
         assert load(given).values() == numbers(range(3_000)), cut
 
 
-def test_min_partitions(bootstrap: str, load: Values):
+def test_min_partitions(bootstrap: str, load: Values) -> None:
     """SPARK-30656: minPartitions: three partitions in six tasks and more; bound late, the same plan sees what came"""
     topic = make_topic(bootstrap, spread(), partitions=3)
     given = options(bootstrap, topic, minPartitions="6", offsetsBinding="late")
@@ -311,7 +311,7 @@ def test_min_partitions(bootstrap: str, load: Values):
     assert frame.values() == numbers(range(31))
 
 
-def test_resolved_start_offset_greater_than_end_offset(bootstrap: str):
+def test_resolved_start_offset_greater_than_end_offset(bootstrap: str) -> None:
     """resolved start offset greater than end offset: with latest, and without"""
     empty = make_topic(bootstrap, partitions=3)
     with pytest.raises(
@@ -337,7 +337,7 @@ def test_resolved_start_offset_greater_than_end_offset(bootstrap: str):
         TopicReader(ReadOptions.parse(given)).partitions()
 
 
-def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str):
+def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str) -> None:
     """KafkaDataConsumerSuite: SPARK-23623: concurrent use; SPARK-25151: multiple tasks fetching the same partition"""
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(1_000)])
     made = TopicReader(ReadOptions.parse(options(bootstrap, topic, batchRows="50")))
@@ -361,7 +361,7 @@ def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str):
     assert pieces == {1: list(range(300)), 2: list(range(50, 350))}
 
 
-def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_all_the_same(bootstrap: str):
+def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_all_the_same(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(100)])
     pieces = tuple(OffsetRange(topic, 0, start, start + 10) for start in (60, 0, 30))
     batches = TopicReader(ReadOptions.parse(options(bootstrap, topic))).read(RangePartition(pieces))
@@ -372,7 +372,7 @@ def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_all_the_sa
     ]
 
 
-def test_only_the_columns_asked_for_are_there(bootstrap: str, spark: Any):
+def test_only_the_columns_asked_for_are_there(bootstrap: str, spark: Any) -> None:
     """Promised: pruning"""
     topic = make_topic(bootstrap, [Record(b"v%d" % n, b"k") for n in range(3)])
     frame = spark.read.format("triokafka").options(**options(bootstrap, topic, columns="offset,value")).load()
@@ -385,7 +385,7 @@ def test_only_the_columns_asked_for_are_there(bootstrap: str, spark: Any):
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
-def test_read_kafka_transactional_messages_read_committed(logs: LogWriter, load: Values):
+def test_read_kafka_transactional_messages_read_committed(logs: LogWriter, load: Values) -> None:
     topic = logs.topic()
     given = topic.options(**COMMITTED)
     topic.write(range(1, 6), producer=7)
@@ -406,7 +406,7 @@ def test_read_kafka_transactional_messages_read_committed(logs: LogWriter, load:
     assert load(given).values() == numbers(range(1, 6), range(11, 26))
 
 
-def test_read_kafka_transactional_messages_read_uncommitted(logs: LogWriter, load: Values):
+def test_read_kafka_transactional_messages_read_uncommitted(logs: LogWriter, load: Values) -> None:
     topic = logs.topic()
     given = topic.options(**{"kafka.isolation.level": "read_uncommitted"})
     topic.write(range(1, 6), producer=7)
@@ -420,7 +420,7 @@ def test_read_kafka_transactional_messages_read_uncommitted(logs: LogWriter, loa
     assert load(given).values() == numbers(range(1, 16))
 
 
-def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Values):
+def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Values) -> None:
     """The connector would sit out its poll timeout there. (Promised: read_committed)"""
     topic = logs.topic()
     topic.write([1], producer=7)
@@ -437,7 +437,7 @@ def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Valu
         assert load(given).values() == expected, (start, end)
 
 
-def test_interleaved_transactions_are_told_apart_in_every_range(logs: LogWriter):
+def test_interleaved_transactions_are_told_apart_in_every_range(logs: LogWriter) -> None:
     topic = logs.topic()
     visible = {}
     offset = 0
@@ -461,7 +461,7 @@ def test_interleaved_transactions_are_told_apart_in_every_range(logs: LogWriter)
 # ---------------------------------------------------------------- compaction
 
 
-def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load: Values):
+def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load: Values) -> None:
     """First, in the middle, last; and a range that is nothing but a gap."""
     topic = logs.topic()
     topic.write_at(5, [5, 6])
@@ -483,7 +483,7 @@ def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load:
 
 
 @pytest.mark.parametrize("rows", ["1", "2", "10000"])
-def test_what_is_committed_behind_an_aborted_transaction_of_the_same_producer(logs: LogWriter, rows: str):
+def test_what_is_committed_behind_an_aborted_transaction_of_the_same_producer(logs: LogWriter, rows: str) -> None:
     """However small the pieces are in which one answer is taken."""
     topic = logs.topic()
     topic.write(range(4), producer=7)
@@ -510,7 +510,7 @@ def old_message(offset: int, value: bytes | None, *, magic: int, time_ms: int = 
 )
 def test_records_in_the_formats_of_old_logs(
     logs: LogWriter, magic: int, attributes: int, expected: tuple[list[int], int], wrapped: bool
-):
+) -> None:
     """Times and their kinds as the connector has them: -1 where a format has none."""
     if attributes and not wrapped:
         times = [5555] * 4
@@ -540,13 +540,13 @@ def test_records_in_the_formats_of_old_logs(
     assert kinds == [expected[1]] * 6
 
 
-def test_any_range_of_any_log_has_exactly_its_records(logs: LogWriter):
+def test_any_range_of_any_log_has_exactly_its_records(logs: LogWriter) -> None:
     any_logs(logs, seed=1, count=15)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
-def test_any_range_of_many_logs_has_exactly_its_records(logs: LogWriter, seed: int):
+def test_any_range_of_many_logs_has_exactly_its_records(logs: LogWriter, seed: int) -> None:
     any_logs(logs, seed=seed, count=40)
 
 
@@ -603,7 +603,7 @@ def any_logs(logs: LogWriter, *, seed: int, count: int) -> None:
 # ---------------------------------------------------------------- what is lost
 
 
-def test_fail_on_data_loss_false_should_not_return_duplicated_records_batch(bootstrap: str, load: Values):
+def test_fail_on_data_loss_false_should_not_return_duplicated_records_batch(bootstrap: str, load: Values) -> None:
     """KafkaDontFailOnDataLossSuite"""
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
     delete_before(bootstrap, topic, 13)
@@ -616,7 +616,7 @@ def test_fail_on_data_loss_false_should_not_return_duplicated_records_batch(boot
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_records_that_go_while_a_query_runs(bootstrap: str, fails: str):
+def test_records_that_go_while_a_query_runs(bootstrap: str, fails: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 2) for n in range(20)], partitions=2)
     given = options(bootstrap, topic, failOnDataLoss=fails, maxPartitions="1")
     reader = TopicReader(ReadOptions.parse(given))
@@ -632,7 +632,7 @@ def test_records_that_go_while_a_query_runs(bootstrap: str, fails: str):
     assert sorted(found) == [n for n in range(20) if n % 2 == 0 or n >= 8]
 
 
-def test_a_range_that_is_gone_whole_is_passed_over(bootstrap: str):
+def test_a_range_that_is_gone_whole_is_passed_over(bootstrap: str) -> None:
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
     reader = TopicReader(ReadOptions.parse(options(bootstrap, topic, failOnDataLoss="false")))
     delete_before(bootstrap, topic, 15)
@@ -646,7 +646,7 @@ def test_a_range_that_is_gone_whole_is_passed_over(bootstrap: str):
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_topic_that_is_deleted_while_a_query_runs(bootstrap: str, fails: str):
+def test_a_topic_that_is_deleted_while_a_query_runs(bootstrap: str, fails: str) -> None:
     """KafkaMicroBatchSourceSuite: delete a topic when a Spark job is running"""
     kept, gone = (make_topic(bootstrap, [Record(b"%d" % n) for n in range(5)]) for _ in range(2))
     given = options(bootstrap, f"{kept},{gone}", failOnDataLoss=fails, maxPartitions="1")
@@ -661,7 +661,7 @@ def test_a_topic_that_is_deleted_while_a_query_runs(bootstrap: str, fails: str):
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_log_that_ends_within_a_range_has_lost_the_rest(bootstrap: str, fails: str):
+def test_a_log_that_ends_within_a_range_has_lost_the_rest(bootstrap: str, fails: str) -> None:
     """A topic made anew with fewer records, under a planned batch: nothing is out of range, and nothing ever comes."""
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
     asked = options(bootstrap, topic, failOnDataLoss=fails, **{"kafkaConsumer.pollTimeoutMs": "1500"})
@@ -674,7 +674,7 @@ def test_a_log_that_ends_within_a_range_has_lost_the_rest(bootstrap: str, fails:
     assert list(batches) == []
 
 
-def test_a_range_that_does_not_come_in_time_is_an_error_and_no_short_result():
+def test_a_range_that_does_not_come_in_time_is_an_error_and_no_short_result() -> None:
     """Two well-known readers return what they have with a warning.
 
     Promised: bounded read on a slow broker

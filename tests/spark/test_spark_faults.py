@@ -82,7 +82,7 @@ def everything() -> list[tuple[int, int]]:
     return [(partition, offset) for partition in range(2) for offset in range(COUNT)]
 
 
-def test_a_batch_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path):
+def test_a_batch_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
     """broker killed and restarted in mid-query, in a batch: the tasks wait for it, and go on where they were"""
     reading = HeldRead(spark, large_topic(broker.bootstrap), tmp_path / "held")
 
@@ -96,7 +96,9 @@ def test_a_batch_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerPro
     assert found == everything()
 
 
-def test_a_batch_whose_workers_are_killed_fails_and_is_whole_the_next_time(spark: Any, bootstrap: str, tmp_path: Path):
+def test_a_batch_whose_workers_are_killed_fails_and_is_whole_the_next_time(
+    spark: Any, bootstrap: str, tmp_path: Path
+) -> None:
     """executor's Python worker killed, in a batch: never a short result. (In local mode Spark tries no task again.)"""
     reading = HeldRead(spark, large_topic(bootstrap), tmp_path / "held")
     killing = reading.in_the_middle(lambda: [os.kill(pid, signal.SIGKILL) for pid in workers_of(spark)].clear())
@@ -110,7 +112,7 @@ def test_a_batch_whose_workers_are_killed_fails_and_is_whole_the_next_time(spark
 @pytest.mark.parametrize("change", ["cut", "made anew"])
 def test_a_topic_that_changes_under_a_batch_is_an_error_or_passed_over(
     spark: Any, bootstrap: str, tmp_path: Path, change: str, fails: str
-):
+) -> None:
     """topic truncated or recreated under a batch, in the middle of its tasks"""
     topic = large_topic(bootstrap)
     # A task that begins after that finds a log that has nothing yet, and waits for it.
@@ -145,7 +147,7 @@ def test_a_topic_that_changes_under_a_batch_is_an_error_or_passed_over(
 @pytest.mark.parametrize("change", ["cut", "made anew", "made anew with more"])
 def test_a_topic_that_changes_under_a_query_is_an_error_or_passed_over(
     spark: Any, bootstrap: str, tmp_path: Path, change: str
-):
+) -> None:
     """topic truncated or recreated under a running query; its checkpoint resumed with failOnDataLoss=false, and true"""
     topic = Topic(bootstrap, 1)
     topic.add(range(20))
@@ -177,7 +179,7 @@ def test_a_topic_that_changes_under_a_query_is_an_error_or_passed_over(
     assert values(asked) == [*range(10), *left, 200, 201]
 
 
-def test_a_query_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path):
+def test_a_query_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
     """broker killed and restarted in mid-query"""
     topic = Topic(broker.bootstrap, 2)
     topic.add(range(3_000))
@@ -201,7 +203,7 @@ def test_a_query_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerPro
     assert values(asked) == list(range(6_000))
 
 
-def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, bootstrap: str, tmp_path: Path):
+def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """executor's Python worker killed: the query fails, or Spark tries the task again; then it is started again"""
     topic = Topic(bootstrap, 2)
     topic.add(range(1_000))
@@ -229,7 +231,9 @@ def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, boo
     assert values(asked) == list(range(2_000))
 
 
-def test_a_planning_process_that_is_killed_ends_the_query_and_costs_no_row(spark: Any, bootstrap: str, tmp_path: Path):
+def test_a_planning_process_that_is_killed_ends_the_query_and_costs_no_row(
+    spark: Any, bootstrap: str, tmp_path: Path
+) -> None:
     """the driver's Python process killed, which asks for offsets and plans batches: started again, the query goes on"""
     topic = Topic(bootstrap, 2)
     topic.add(range(1_000))
@@ -255,7 +259,7 @@ def test_a_planning_process_that_is_killed_ends_the_query_and_costs_no_row(spark
     assert values(asked) == list(range(2_000))
 
 
-def test_a_query_that_is_stopped_in_mid_read_reads_its_batch_again(spark: Any, bootstrap: str, tmp_path: Path):
+def test_a_query_that_is_stopped_in_mid_read_reads_its_batch_again(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """Spark kills the workers under the reads; the batch is in the log of offsets, and not in that of commits."""
     topic = large_topic(bootstrap)
     there, go, patience = str(tmp_path / "there"), str(tmp_path / "go"), _PATIENCE

@@ -52,7 +52,9 @@ class Ended(OffsetCommitListener):
         self.ended.set()
 
 
-def test_available_now_in_batches_with_lag_and_commits_of_the_last_one(spark: Any, bootstrap: str, tmp_path: Path):
+def test_available_now_in_batches_with_lag_and_commits_of_the_last_one(
+    spark: Any, bootstrap: str, tmp_path: Path
+) -> None:
     """Metrics of the offsets behind the latest one, with a rate limit: 15 records, at most 5 in a batch.
 
     Promised: Spark micro-batch
@@ -101,7 +103,7 @@ _CONFS_2_4_3 = json.dumps(
 
 
 @pytest.mark.parametrize("kept", ["{}", pytest.param(_CONFS_2_4_3, marks=pytest.mark.long)], ids=["4", "2.4.3"])
-def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tmp_path: Path, kept: str):
+def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tmp_path: Path, kept: str) -> None:
     """Compact JSON and sources/0/0, as the connector leaves them after its first batch; and, by what Spark
     keeps beside them, "Kafka connector should be able to resume from a checkpoint of Spark 2.4.3".
 
@@ -128,7 +130,7 @@ def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tm
     assert offsets(tmp_path, 1) == {topic.name: {"0": 5, "1": 5}}
 
 
-def test_windows_and_watermark_on_the_timestamp(spark: Any, bootstrap: str, tmp_path: Path):
+def test_windows_and_watermark_on_the_timestamp(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """KafkaSource with watermark"""
     from pyspark.sql import functions
 
@@ -161,7 +163,7 @@ def test_windows_and_watermark_on_the_timestamp(spark: Any, bootstrap: str, tmp_
     assert found == {(start, 2), (start + 10_000, 1)}, "the window of the last record is not over"
 
 
-def test_a_self_join_is_whole_in_every_batch(spark: Any, bootstrap: str, tmp_path: Path):
+def test_a_self_join_is_whole_in_every_batch(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """ensure stream-stream self-join generates only one offset in log and correct metrics
 
     Spark 4.3 makes two sources of one frame that is joined with itself, of its own rate source as well; they have to
@@ -177,7 +179,7 @@ def test_a_self_join_is_whole_in_every_batch(spark: Any, bootstrap: str, tmp_pat
     assert {one["numInputRows"] for one in first["sources"]} == {4}
 
 
-def test_a_query_goes_on_from_where_it_was_stopped(spark: Any, bootstrap: str, tmp_path: Path):
+def test_a_query_goes_on_from_where_it_was_stopped(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """A continual query; data while it was stopped, and partitions that were added."""
     topic = Topic(bootstrap, 5)
     topic.add(range(5))
@@ -200,7 +202,7 @@ def test_a_query_goes_on_from_where_it_was_stopped(spark: Any, bootstrap: str, t
 )
 def test_continuous_and_real_time_triggers_are_closed_to_python_sources(
     spark: Any, bootstrap: str, tmp_path: Path, trigger: dict[str, str]
-):
+) -> None:
     """Promised: continuous and real-time mode. When this fails, Spark has opened them, and docs/spark.md must state
     how to use them."""
     writer = stream(spark, Topic(bootstrap, 1)).writeStream.format("noop").option("checkpointLocation", str(tmp_path))
@@ -209,7 +211,7 @@ def test_continuous_and_real_time_triggers_are_closed_to_python_sources(
 
 
 @pytest.mark.long
-def test_two_sources_of_which_one_is_exhausted(spark: Any, bootstrap: str, tmp_path: Path):
+def test_two_sources_of_which_one_is_exhausted(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """SPARK-22956: currentPartitionOffsets should be set when no new data comes in"""
     slow, fast = Topic(bootstrap, 1), Topic(bootstrap, 1)
     slow.add(range(10))
@@ -240,7 +242,7 @@ def test_two_sources_of_which_one_is_exhausted(spark: Any, bootstrap: str, tmp_p
 
 
 @pytest.mark.long
-def test_input_row_metrics(spark: Any, bootstrap: str, tmp_path: Path):
+def test_input_row_metrics(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """input row metrics: what was there before the query began is not counted"""
     topic = Topic(bootstrap, 5)
     topic.add([-1])
@@ -255,7 +257,7 @@ def test_input_row_metrics(spark: Any, bootstrap: str, tmp_path: Path):
 
 
 @pytest.mark.long
-def test_metrics_without_a_rate_limit(spark: Any, bootstrap: str, tmp_path: Path):
+def test_metrics_without_a_rate_limit(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """test custom metrics - no rate limit: nothing is behind"""
     topic = Topic(bootstrap, 2)
     topic.add(range(10))

@@ -44,7 +44,7 @@ def run(writer: Any, checkpoint: Path, *, mode: str = "append") -> Any:
     return query
 
 
-def test_batch_write_to_kafka(spark: Any, bootstrap: str):
+def test_batch_write_to_kafka(spark: Any, bootstrap: str) -> None:
     """Promised: sink"""
     topic = make_topic(bootstrap, partitions=3)
     given = spark.sql(
@@ -61,20 +61,20 @@ def test_batch_write_to_kafka(spark: Any, bootstrap: str):
     assert found[2]["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
 
 
-def test_spark_20496_batch_enforce_analyzed_plans(spark: Any, bootstrap: str):
+def test_spark_20496_batch_enforce_analyzed_plans(spark: Any, bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     sink(spark.range(1, 1000).selectExpr("to_json(struct(*)) AS value"), bootstrap, topic).mode("append").save()
     assert len(values(bootstrap, topic)) == 999
 
 
-def test_batch_null_topic_field_value_and_no_topic_option(spark: Any, bootstrap: str):
+def test_batch_null_topic_field_value_and_no_topic_option(spark: Any, bootstrap: str) -> None:
     frame = spark.sql("SELECT CAST(NULL AS STRING) AS topic, '1' AS value")
     with pytest.raises(Exception, match="null topic present in the data"):
         sink(frame, bootstrap).mode("append").save()
 
 
 @pytest.mark.parametrize("mode", ["overwrite", "ignore", "errorifexists"])
-def test_batch_unsupported_save_modes(spark: Any, bootstrap: str, mode: str):
+def test_batch_unsupported_save_modes(spark: Any, bootstrap: str, mode: str) -> None:
     """Spark itself refuses its default mode for every Python source; the connector takes it."""
     topic = make_topic(bootstrap)
     with pytest.raises(Exception) as refused:
@@ -85,7 +85,7 @@ def test_batch_unsupported_save_modes(spark: Any, bootstrap: str, mode: str):
     assert values(bootstrap, topic) == []
 
 
-def test_write_data_with_bad_schema(spark: Any, bootstrap: str):
+def test_write_data_with_bad_schema(spark: Any, bootstrap: str) -> None:
     for columns, topic, sentence in (
         ("'1' AS key, '1' AS value", None, "topic option required when no 'topic' attribute is present"),
         ("'t' AS topic, '1' AS key", None, "Required attribute 'value' not found"),
@@ -97,7 +97,7 @@ def test_write_data_with_bad_schema(spark: Any, bootstrap: str):
         assert sentence in str(refused.value)
 
 
-def test_streaming_write_to_kafka_with_topic_field(spark: Any, bootstrap: str, tmp_path: Path):
+def test_streaming_write_to_kafka_with_topic_field(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     topics = [make_topic(bootstrap) for _ in range(2)]
     given = lines(spark, tmp_path / "in", *map(str, range(1, 6)))
     frame = given.selectExpr(f"IF(int(value) % 2 = 0, '{topics[0]}', '{topics[1]}') AS topic", "value")
@@ -108,14 +108,14 @@ def test_streaming_write_to_kafka_with_topic_field(spark: Any, bootstrap: str, t
     assert [values(bootstrap, topic) for topic in topics] == [[b"2", b"4", b"6"], [b"1", b"3", b"5", b"7"]]
 
 
-def test_streaming_sink_progress_is_produced(spark: Any, bootstrap: str, tmp_path: Path):
+def test_streaming_sink_progress_is_produced(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     topic = make_topic(bootstrap)
     query = run(sink(lines(spark, tmp_path / "in", "1", "2", "3"), bootstrap, topic), tmp_path / "checkpoint")
     assert any(progress["sink"]["numOutputRows"] == 3 for progress in query.recentProgress)
     assert values(bootstrap, topic) == [b"1", b"2", b"3"]
 
 
-def test_streaming_aggregates_are_written_whole_in_complete_mode(spark: Any, bootstrap: str, tmp_path: Path):
+def test_streaming_aggregates_are_written_whole_in_complete_mode(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     topic = make_topic(bootstrap)
     counts = lines(spark, tmp_path / "in", "a", "b", "a").groupBy("value").count()
     frame = counts.selectExpr("concat(value, count) AS value")
@@ -125,20 +125,20 @@ def test_streaming_aggregates_are_written_whole_in_complete_mode(spark: Any, boo
     assert values(bootstrap, topic) == [b"a2", b"a3", b"b1", b"b1"]
 
 
-def test_streaming_update_mode_is_closed_to_python_sinks(spark: Any, bootstrap: str, tmp_path: Path):
+def test_streaming_update_mode_is_closed_to_python_sinks(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     """The connector has it. When this fails, Spark has opened it, and the documentation has to say so."""
     counts = lines(spark, tmp_path / "in", "a").groupBy("value").count().select("value")
     with pytest.raises(Exception, match="does not support Update mode"):
         run(sink(counts, bootstrap, "t"), tmp_path / "checkpoint", mode="update")
 
 
-def test_streaming_write_to_non_existing_topic(spark: Any, bootstrap: str, tmp_path: Path):
+def test_streaming_write_to_non_existing_topic(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     own = {"kafka.max.block.ms": "500", "kafka.allow.auto.create.topics": "false"}
     with pytest.raises(Exception, match="writing to topic 'nowhere' failed"):
         run(sink(lines(spark, tmp_path / "in", "1"), bootstrap, "nowhere", **own), tmp_path / "checkpoint")
 
 
-def test_streaming_exception_on_config_serializer(spark: Any, bootstrap: str, tmp_path: Path):
+def test_streaming_exception_on_config_serializer(spark: Any, bootstrap: str, tmp_path: Path) -> None:
     given = lines(spark, tmp_path / "in", "1")
     for name in ("key.serializer", "value.serializer"):
         with pytest.raises(Exception, match=f"Kafka option '{name}' is not supported"):

@@ -39,7 +39,7 @@ def asked_of(topic: Topic, place: Path, **options: str) -> StandInQuery:
     )
 
 
-def test_a_broker_that_is_killed_while_a_task_reads_costs_no_row(broker: BrokerProcess):
+def test_a_broker_that_is_killed_while_a_task_reads_costs_no_row(broker: BrokerProcess) -> None:
     """broker killed and restarted in mid-query: the task goes on where it was"""
     topic = Topic(broker.bootstrap, 1)
     count = 20_000
@@ -59,7 +59,7 @@ def test_a_broker_that_is_killed_while_a_task_reads_costs_no_row(broker: BrokerP
     assert found == list(range(count))
 
 
-def test_a_broker_that_comes_back_in_time_ends_no_query(broker: BrokerProcess, tmp_path: Path):
+def test_a_broker_that_comes_back_in_time_ends_no_query(broker: BrokerProcess, tmp_path: Path) -> None:
     """the driver's calls wait for it"""
     topic = Topic(broker.bootstrap, 2)
     topic.add(range(10))
@@ -77,7 +77,7 @@ def test_a_broker_that_comes_back_in_time_ends_no_query(broker: BrokerProcess, t
 
 def test_a_broker_that_stays_away_fails_the_query_in_time_and_a_restart_loses_nothing(
     broker: BrokerProcess, tmp_path: Path
-):
+) -> None:
     """a checkpoint resumed after a fault; every driver call has a deadline"""
     topic = Topic(broker.bootstrap, 2)
     topic.add(range(10))
@@ -109,7 +109,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.mark.parametrize("kind", ["batch", "micro-batch", pytest.param("available now", marks=pytest.mark.long)])
 def test_a_broker_that_is_killed_at_any_place_costs_and_doubles_no_row(
     killed: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, place: str, fails: str
-):
+) -> None:
     """broker killed and restarted between two questions of the plan, in the middle of a task, and after the rows are in
     the sink and before Spark notes that: in a batch and in micro-batches, whatever failOnDataLoss says"""
     topic = Topic(killed.bootstrap, 2)
@@ -159,7 +159,7 @@ def test_a_broker_that_is_killed_at_any_place_costs_and_doubles_no_row(
     assert sorted(found) == list(range(count))
 
 
-def test_a_broker_that_is_killed_under_a_writing_task_costs_and_doubles_no_row(killed: BrokerProcess):
+def test_a_broker_that_is_killed_under_a_writing_task_costs_and_doubles_no_row(killed: BrokerProcess) -> None:
     """The producer is idempotent: what it sends again is there once, in its order."""
     topic = Topic(killed.bootstrap, 1)
     given = {"kafka.bootstrap.servers": topic.bootstrap, "topic": topic.name, "kafka.linger.ms": "0"}
@@ -179,7 +179,7 @@ def test_a_broker_that_is_killed_under_a_writing_task_costs_and_doubles_no_row(k
 
 
 @pytest.mark.parametrize("place", ["before the plan", "after the plan"])
-def test_a_topic_that_is_cut_under_a_query_is_an_error_or_skipped(bootstrap: str, tmp_path: Path, place: str):
+def test_a_topic_that_is_cut_under_a_query_is_an_error_or_skipped(bootstrap: str, tmp_path: Path, place: str) -> None:
     """topic truncated under a running query; failOnDataLoss=false goes on at the first offset that is there"""
     topic = Topic(bootstrap, 1)
     topic.add(range(5))
@@ -200,7 +200,7 @@ def test_a_topic_that_is_cut_under_a_query_is_an_error_or_skipped(bootstrap: str
     assert values(asked) == [*range(5), *range(8, 16)]
 
 
-def test_aged_out_records_are_skipped_and_none_comes_twice(bootstrap: str, tmp_path: Path):
+def test_aged_out_records_are_skipped_and_none_comes_twice(bootstrap: str, tmp_path: Path) -> None:
     """KafkaDontFailOnDataLossSuite: failOnDataLoss=false should not return duplicated records: microbatch"""
     topic = Topic(bootstrap, 2)
     for partition in range(2):
@@ -218,7 +218,7 @@ def test_aged_out_records_are_skipped_and_none_comes_twice(bootstrap: str, tmp_p
 
 
 @pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 23))])
-def test_stress_with_topics_that_come_and_go_shows_no_record_twice(bootstrap: str, tmp_path: Path, seed: int):
+def test_stress_with_topics_that_come_and_go_shows_no_record_twice(bootstrap: str, tmp_path: Path, seed: int) -> None:
     """KafkaDontFailOnDataLossSuite: stress test for failOnDataLoss=false; and the micro-batch suite's stress test
 
     What was never deleted, cut or made anew is there whole.

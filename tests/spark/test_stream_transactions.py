@@ -25,7 +25,7 @@ def asked_of(topic: WrittenLog, place: Path, isolation: str) -> StandInQuery:
     return StandInQuery(place / "checkpoint", topic.options(**more))
 
 
-def test_read_committed(logs: LogWriter, tmp_path: Path):
+def test_read_committed(logs: LogWriter, tmp_path: Path) -> None:
     """read Kafka transactional messages: read_committed"""
     topic = logs.topic()
     asked = asked_of(topic, tmp_path, "read_committed")
@@ -56,7 +56,7 @@ def test_read_committed(logs: LogWriter, tmp_path: Path):
     assert values(asked) == [*range(5), 20, 21, 30]
 
 
-def test_read_uncommitted(logs: LogWriter, tmp_path: Path):
+def test_read_uncommitted(logs: LogWriter, tmp_path: Path) -> None:
     """read Kafka transactional messages: read_uncommitted"""
     topic = logs.topic()
     asked = asked_of(topic, tmp_path, "read_uncommitted")
@@ -76,7 +76,7 @@ def test_read_uncommitted(logs: LogWriter, tmp_path: Path):
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_the_suites_offsets_batch_by_batch(logs: LogWriter, tmp_path: Path, isolation: str):
+def test_the_suites_offsets_batch_by_batch(logs: LogWriter, tmp_path: Path, isolation: str) -> None:
     """read Kafka transactional messages: read_committed, read_uncommitted: values are their offsets, three to a batch;
     whole batches without a record, and gaps first, in the middle and last"""
     topic = logs.topic()
@@ -108,7 +108,7 @@ def test_the_suites_offsets_batch_by_batch(logs: LogWriter, tmp_path: Path, isol
     asked.stop()
 
 
-def test_what_came_after_the_plan_is_not_mixed_into_the_next_batch(logs: LogWriter, tmp_path: Path):
+def test_what_came_after_the_plan_is_not_mixed_into_the_next_batch(logs: LogWriter, tmp_path: Path) -> None:
     """SPARK-25495: FetchedData.reset should reset all fields: the task of the first batch may fetch what is of the next
     one, and drops it"""
     topic = logs.topic()
@@ -129,7 +129,7 @@ def test_what_came_after_the_plan_is_not_mixed_into_the_next_batch(logs: LogWrit
 
 
 @pytest.mark.parametrize("gap", ["first", "middle", "last"])
-def test_gaps_in_a_range_are_no_loss(logs: LogWriter, tmp_path: Path, gap: str):
+def test_gaps_in_a_range_are_no_loss(logs: LogWriter, tmp_path: Path, gap: str) -> None:
     """the gaps of compaction: first, middle and last of a batch"""
     topic = logs.topic()
     if gap != "first":
@@ -147,7 +147,7 @@ def test_gaps_in_a_range_are_no_loss(logs: LogWriter, tmp_path: Path, gap: str):
     assert asked.batches.keys() == {0}
 
 
-def test_sizes_are_looked_at_behind_a_gap_of_compaction(logs: LogWriter):
+def test_sizes_are_looked_at_behind_a_gap_of_compaction(logs: LogWriter) -> None:
     """The first offsets have no record: what comes after them must not be taken for nothing."""
     log = logs.topic(3)
     for partition in range(2):

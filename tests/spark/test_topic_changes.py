@@ -83,7 +83,7 @@ def offsets_and_values(batches: Iterator[Any]) -> Iterator[list[tuple[int, int]]
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.long)], ids=["batch", "micro-batch"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_topic_that_changes_while_a_task_reads(topic: Topic, name: str, streaming: bool, fails: str):
+def test_a_topic_that_changes_while_a_task_reads(topic: Topic, name: str, streaming: bool, fails: str) -> None:
     """In the middle of a range."""
     change = CHANGES[name]
     given = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, "failOnDataLoss": fails}
@@ -123,7 +123,9 @@ def test_a_topic_that_changes_while_a_task_reads(topic: Topic, name: str, stream
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.long)], ids=["batch", "micro-batch"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_topic_that_changes_between_the_plan_and_its_tasks(topic: Topic, name: str, streaming: bool, fails: str):
+def test_a_topic_that_changes_between_the_plan_and_its_tasks(
+    topic: Topic, name: str, streaming: bool, fails: str
+) -> None:
     """A task knows the id of the topic that was planned, so a topic made anew is a loss whatever offsets it has; where
     loss is let pass, the task reads what the offsets are now, as the connector does, which looks at no id."""
     change = CHANGES[name]
@@ -148,7 +150,7 @@ def test_a_topic_that_changes_between_the_plan_and_its_tasks(topic: Topic, name:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_topic_that_changes_between_micro_batches(topic: Topic, tmp_path: Path, name: str, fails: str):
+def test_a_topic_that_changes_between_micro_batches(topic: Topic, tmp_path: Path, name: str, fails: str) -> None:
     """The query has read 300 of the first partition; then the checkpoint is resumed where loss is let pass."""
     change = CHANGES[name]
     # The time is waited for only where a topic is gone for good; one made anew takes some on a busy machine.
@@ -200,7 +202,7 @@ def ten(bootstrap: str) -> Topic:
 
 @pytest.mark.parametrize("start", [0, 5, 9, 10, 11, 15, 16, 20, 30])
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_offsets_out_of_range_wherever_they_are(ten: Topic, start: int, fails: str):
+def test_offsets_out_of_range_wherever_they_are(ten: Topic, start: int, fails: str) -> None:
     """A range of five begins before the log, at its edges, in it, at its end, and behind."""
     topic = ten
     given = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, "failOnDataLoss": fails, **QUICK}

@@ -13,7 +13,7 @@ from docs.lag_picture import PICTURE, Run, draw, parse, save
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_picture_of_lag_is_drawn_from_what_the_example_prints(tmp_path: Path):
+def test_the_picture_of_lag_is_drawn_from_what_the_example_prints(tmp_path: Path) -> None:
     lines = ["batch   0:    900 behind #\n", "stopped, and started again\n", "batch   1:      0 behind \n", "1 hours\n"]
     run = parse(lines)
     assert run == Run([900, 0], 1)
@@ -26,7 +26,7 @@ def test_the_picture_of_lag_is_drawn_from_what_the_example_prints(tmp_path: Path
 
 
 @pytest.mark.long
-def test_windows_of_flights_are_equal_after_a_stop_in_the_middle(bootstrap: str):
+def test_windows_of_flights_are_equal_after_a_stop_in_the_middle(bootstrap: str) -> None:
     command = [sys.executable, str(ROOT / "examples" / "spark_windows.py"), bootstrap, "departures", "40000"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=280, check=False, env={"PYTHONPATH": str(ROOT)}

@@ -47,7 +47,7 @@ def read(bootstrap: str, topic: str, *columns: str) -> list[dict[str, Any]]:
     return reader.read_all().to_pylist()
 
 
-def test_every_column_arrives_as_it_was_given(bootstrap: str):
+def test_every_column_arrives_as_it_was_given(bootstrap: str) -> None:
     """KafkaSinkSuite: batch - write to kafka: headers repeat, keep their order, and may be null."""
     topic = make_topic(bootstrap)
     written = [
@@ -61,7 +61,7 @@ def test_every_column_arrives_as_it_was_given(bootstrap: str):
     assert found.written.ranges == {TopicPartition(topic, 0): WrittenRange(4, 0, 3)}
 
 
-def test_records_go_to_the_topics_of_their_column_in_order(bootstrap: str):
+def test_records_go_to_the_topics_of_their_column_in_order(bootstrap: str) -> None:
     """KafkaSinkSuite: streaming - write to kafka with topic field"""
     topics = [make_topic(bootstrap) for _ in range(3)]
     given = [{"topic": topics[n * n % 3], "value": b"%d" % n} for n in range(300)]
@@ -72,20 +72,20 @@ def test_records_go_to_the_topics_of_their_column_in_order(bootstrap: str):
     assert found.written.records == 300
 
 
-def test_the_option_wins_over_the_column(bootstrap: str):
+def test_the_option_wins_over_the_column(bootstrap: str) -> None:
     """KafkaSinkSuite: streaming - topic field and topic option"""
     topic = make_topic(bootstrap)
     write(options(bootstrap, topic), [rows({"topic": "foo", "value": b"1"}, {"topic": None, "value": b"2"})])
     assert [row["value"] for row in read(bootstrap, topic)] == [b"1", b"2"]
 
 
-def test_a_null_topic_fails_the_task(bootstrap: str):
+def test_a_null_topic_fails_the_task(bootstrap: str) -> None:
     """KafkaSinkSuite: batch - null topic field value, and no topic option"""
     with pytest.raises(ConfigurationError, match="null topic present in the data"):
         write(options(bootstrap), [rows({"topic": None, "value": b"1"})])
 
 
-def test_strings_are_written_as_utf_8(bootstrap: str):
+def test_strings_are_written_as_utf_8(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     batch = pa.record_batch({"value": ["é", None], "key": ["ключ", "k"]})
     write(options(bootstrap, topic), [batch], frame(value="string", key="string"))
@@ -106,7 +106,7 @@ def partitions(bootstrap: str, topic: str) -> dict[bytes, int]:
     return {row["key"]: row["partition"] for row in read(bootstrap, topic, "key", "partition")}
 
 
-def test_a_partition_column_goes_before_a_partitioner_and_that_before_the_keys_hash(bootstrap: str):
+def test_a_partition_column_goes_before_a_partitioner_and_that_before_the_keys_hash(bootstrap: str) -> None:
     """KafkaSinkSuite: batch - partition column and partitioner priorities"""
     given = [{"key": b"%d" % n, "value": b"v"} for n in range(5)]
     own = {"kafka.partitioner.class": f"{__name__}:Zero"}
@@ -122,7 +122,7 @@ def test_a_partition_column_goes_before_a_partitioner_and_that_before_the_keys_h
     assert partitions(bootstrap, topics[3]) == by_key
 
 
-def test_a_partitioner_is_given_strings_as_the_bytes_that_are_sent(bootstrap: str):
+def test_a_partitioner_is_given_strings_as_the_bytes_that_are_sent(bootstrap: str) -> None:
     """Its records are sent one by one, and a ``str`` without a serializer is refused."""
     topic = make_topic(bootstrap, partitions=4)
     batch = pa.record_batch({"value": ["é", None], "key": ["ключ", "k"]})
@@ -134,7 +134,7 @@ def test_a_partitioner_is_given_strings_as_the_bytes_that_are_sent(bootstrap: st
     assert read(bootstrap, topic) == 2 * expected
 
 
-def test_a_partition_for_some_records_leaves_the_others_to_their_keys(bootstrap: str):
+def test_a_partition_for_some_records_leaves_the_others_to_their_keys(bootstrap: str) -> None:
     topic = make_topic(bootstrap, partitions=4)
     keyed = make_topic(bootstrap, partitions=4)
     given = [{"key": b"%d" % n, "value": b"v", "partition": 3 if n % 2 else None} for n in range(40)]
@@ -144,7 +144,7 @@ def test_a_partition_for_some_records_leaves_the_others_to_their_keys(bootstrap:
     assert partitions(bootstrap, topic) == expected
 
 
-def test_a_topic_that_is_not_there_fails_the_task_and_is_named(bootstrap: str):
+def test_a_topic_that_is_not_there_fails_the_task_and_is_named(bootstrap: str) -> None:
     """KafkaSinkSuite: streaming - write to non-existing topic"""
     own = {"kafka.max.block.ms": "500", "kafka.allow.auto.create.topics": "false"}
     with pytest.raises(KafkaError, match="writing to topic 'nowhere' failed") as failed:
@@ -153,13 +153,13 @@ def test_a_topic_that_is_not_there_fails_the_task_and_is_named(bootstrap: str):
 
 
 @pytest.mark.parametrize("partition", [7, -3])
-def test_a_partition_that_is_not_there_fails_the_task(bootstrap: str, partition: int):
+def test_a_partition_that_is_not_there_fails_the_task(bootstrap: str, partition: int) -> None:
     topic = make_topic(bootstrap, partitions=2)
     with pytest.raises(KafkaError, match=f"writing to topic '{topic}' failed.*(partition|{partition})"):
         write(options(bootstrap, topic), [rows({"value": b"1", "partition": partition})])
 
 
-def test_a_refused_record_fails_the_task_with_topic_and_partition(bootstrap: str):
+def test_a_refused_record_fails_the_task_with_topic_and_partition(bootstrap: str) -> None:
     topic = make_topic(bootstrap, partitions=3)
     own = {"kafka.max.request.size": str(8 << 20)}
     with pytest.raises(KafkaError) as failed:
@@ -169,7 +169,7 @@ def test_a_refused_record_fails_the_task_with_topic_and_partition(bootstrap: str
     assert "max.message.bytes" in str(failed.value) or "too large" in str(failed.value).lower()
 
 
-def test_a_refusal_says_what_to_do(bootstrap: str):
+def test_a_refusal_says_what_to_do(bootstrap: str) -> None:
     with pytest.raises(KafkaError) as failed:
         write(options(bootstrap, "two words"), [rows({"value": b"1"})])
     assert str(failed.value) == (
@@ -185,14 +185,14 @@ def test_a_refusal_says_what_to_do(bootstrap: str):
         ([{"key": "a", "value": b"b"}, {"key": None, "value": b"b"}], "a header has no name: its key is null"),
     ],
 )
-def test_headers_that_cannot_be_sent_are_told(bootstrap: str, headers: Any, sentence: str):
+def test_headers_that_cannot_be_sent_are_told(bootstrap: str, headers: Any, sentence: str) -> None:
     topic = make_topic(bootstrap)
     with pytest.raises(KafkaError) as failed:
         write(options(bootstrap, topic), [rows({"value": b"0"}, {"value": b"1", "headers": headers})])
     assert str(failed.value) == f"writing to topic '{topic}' failed: {sentence}"
 
 
-def test_empty_headers_are_none(bootstrap: str):
+def test_empty_headers_are_none(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     empty: list[Any] = []
     write(
@@ -202,7 +202,7 @@ def test_empty_headers_are_none(bootstrap: str):
     assert [row["headers"] for row in found] == [None, [{"key": "", "value": None}]]
 
 
-def test_what_is_too_large_is_told_by_the_option_of_spark(bootstrap: str):
+def test_what_is_too_large_is_told_by_the_option_of_spark(bootstrap: str) -> None:
     """Not by the client's own ``max_request_size``, which is no option here."""
     topic = make_topic(bootstrap)
     with pytest.raises(KafkaError, match="MessageSizeTooLargeError") as failed:
@@ -212,7 +212,7 @@ def test_what_is_too_large_is_told_by_the_option_of_spark(bootstrap: str):
     assert "max_request_size" not in "".join(traceback.format_exception(failed.value))
 
 
-def test_much_data_goes_through_a_small_buffer(bootstrap: str):
+def test_much_data_goes_through_a_small_buffer(bootstrap: str) -> None:
     """KafkaSinkSuite: generic - write big data with small producer buffer"""
     topic = make_topic(bootstrap)
     own = {"kafka.buffer.memory": "16384", "kafka.batch.size": "16384"}
@@ -221,7 +221,7 @@ def test_much_data_goes_through_a_small_buffer(bootstrap: str):
     assert found.written.ranges == {TopicPartition(topic, 0): WrittenRange(1_000, 0, 999)}
 
 
-def test_what_was_written_is_told_by_partition(bootstrap: str):
+def test_what_was_written_is_told_by_partition(bootstrap: str) -> None:
     topic = make_topic(bootstrap, partitions=3)
     given = [rows(*({"value": b"v", "partition": n % 3} for n in range(start, start + 100))) for start in (0, 100)]
     found = write(options(bootstrap, topic), given).written
@@ -233,13 +233,13 @@ def test_what_was_written_is_told_by_partition(bootstrap: str):
     assert found.records == 200
 
 
-def test_a_task_without_rows_writes_nothing(bootstrap: str):
+def test_a_task_without_rows_writes_nothing(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     assert write(options(bootstrap, topic), []).written.ranges == {}
     assert write(options(bootstrap, topic), [rows()]).written.ranges == {}
 
 
-def test_rows_that_cannot_be_had_end_the_write_with_their_error(bootstrap: str):
+def test_rows_that_cannot_be_had_end_the_write_with_their_error(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
 
     def broken() -> Iterator[pa.RecordBatch]:
@@ -250,7 +250,7 @@ def test_rows_that_cannot_be_had_end_the_write_with_their_error(bootstrap: str):
         write(options(bootstrap, topic), broken())
 
 
-def test_spark_4_0_writes_streams_row_by_row(bootstrap: str):
+def test_spark_4_0_writes_streams_row_by_row(bootstrap: str) -> None:
     """It has no Arrow writer for streams."""
     topic = make_topic(bootstrap)
     writer = RowStreamWriter(options(bootstrap, topic), ALL)
@@ -264,7 +264,7 @@ def test_spark_4_0_writes_streams_row_by_row(bootstrap: str):
     ]
 
 
-def test_row_by_row_other_columns_are_left_alone(bootstrap: str):
+def test_row_by_row_other_columns_are_left_alone(bootstrap: str) -> None:
     """They may be of types that Arrow has not, or has other objects for: rows within rows, say."""
     topic = make_topic(bootstrap)
     schema = types.StructType([
@@ -279,7 +279,7 @@ def test_row_by_row_other_columns_are_left_alone(bootstrap: str):
     assert [row["value"] for row in read(bootstrap, topic)] == [b"a", b"b"]
 
 
-def test_a_stream_in_complete_mode_is_written_again(bootstrap: str):
+def test_a_stream_in_complete_mode_is_written_again(bootstrap: str) -> None:
     import pyspark_triokafka
 
     given = {"kafka.bootstrap.servers": bootstrap, "topic": make_topic(bootstrap)}

@@ -8,6 +8,7 @@ import socket
 import struct
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -237,7 +238,7 @@ async def test_bytes_that_come_while_nobody_looks_are_found() -> None:
 async def test_buffers_of_the_kernel_have_the_size_that_was_asked_for() -> None:
     """At both ends."""
     world = RealWorld()
-    sizes = {"send_buffer_bytes": 50_000, "receive_buffer_bytes": 40_000}
+    sizes: dict[str, Any] = {"send_buffer_bytes": 50_000, "receive_buffer_bytes": 40_000}
     listener = await world.listen("127.0.0.1", 0, **sizes)
     client = await world.connect(*listener.address, **sizes)
     server = await listener.accept()

@@ -13,7 +13,9 @@ from benchmarks.spark_processes import OTHERS, _Process, spark_cpu, worker_peak_
 JVM, PLANNER, DAEMON, WORKER, BROKER = range(10, 15)
 
 
-def test_the_time_of_processes_that_have_ended_is_neither_lost_nor_counted_twice(monkeypatch: pytest.MonkeyPatch):
+def test_the_time_of_processes_that_have_ended_is_neither_lost_nor_counted_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The JVM waits for its children, and is told of their time; Spark's daemon ignores how its children end."""
     second = os.sysconf("SC_CLK_TCK")
     table = {

@@ -71,7 +71,7 @@ def batch(*rows: bytes | None, **more: Any) -> pa.RecordBatch:
     )  # fmt: skip
 
 
-def test_null_stays_null_and_other_columns_stay():
+def test_null_stays_null_and_other_columns_stay() -> None:
     found = Decoding(value=NUMBERS).apply(batch(None, b'{"n": 1}', None))
     assert found["value"].to_pylist() == [None, {"n": 1}, None]
     assert found.schema.names == ["value", "topic", "partition", "offset"]
@@ -79,13 +79,13 @@ def test_null_stays_null_and_other_columns_stay():
     assert Decoding(value=NUMBERS).apply(batch()).num_rows == 0
 
 
-def test_a_poison_value_fails_with_its_place():
+def test_a_poison_value_fails_with_its_place() -> None:
     place = "value of topic t, partition 3, offset 42"
     with pytest.raises(DecodeError, match=f"{place} cannot be decoded: it is not a JSON object"):
         Decoding(value=NUMBERS).apply(batch(b'{"n": 1}', None, b"no", b"nor this"))
 
 
-def test_a_poison_value_becomes_null_with_a_sentence_where_that_is_asked_for():
+def test_a_poison_value_becomes_null_with_a_sentence_where_that_is_asked_for() -> None:
     decoding = Decoding(value=NUMBERS, key=NUMBERS, on_error="null")
     found = decoding.apply(batch(b'{"n": 1}', b"no", None, key=pa.array([b"{}", b"{}", b"no"])))
     assert found.schema == decoding.schema(batch(b"", key=pa.array([b""])).schema)
@@ -96,13 +96,13 @@ def test_a_poison_value_becomes_null_with_a_sentence_where_that_is_asked_for():
     assert clean["value_error"].to_pylist() == [None]
 
 
-def test_a_stream_of_batches_is_decoded_as_it_is_read():
+def test_a_stream_of_batches_is_decoded_as_it_is_read() -> None:
     given = batch(b'{"n": 1}', b'{"n": 2}')
     reader = pa.RecordBatchReader.from_batches(given.schema, iter([given.slice(0, 1), given.slice(1)]))
     assert decoded(reader, value=NUMBERS).read_all()["value"].to_pylist() == [{"n": 1}, {"n": 2}]
 
 
-def test_what_cannot_be_is_refused():
+def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="on_error='skip'"):
         Decoding(on_error="skip")  # type: ignore[arg-type]
     with pytest.raises(
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused():
 # -------------------------------------------------------------------- JSON
 
 
-def test_json_becomes_a_struct_of_the_known_fields():
+def test_json_becomes_a_struct_of_the_known_fields() -> None:
     how = JsonFormat(
         pa.schema(
             [("id", pa.int32()), ("name", pa.string()), ("tags", pa.list_(pa.string())),
@@ -153,27 +153,27 @@ def test_json_becomes_a_struct_of_the_known_fields():
         b'{"m": "\xff"}',
     ],
 )
-def test_one_wrong_json_value_harms_no_other(poison: bytes):
+def test_one_wrong_json_value_harms_no_other(poison: bytes) -> None:
     good = [b'{"n": %d}' % n for n in range(10)]
     found, errors = values(NUMBERS, *good[:4], poison, *good[4:])
     assert list(errors) == [4]
     assert found == [*({"n": n} for n in range(4)), None, *({"n": n} for n in range(4, 10))]
 
 
-def test_a_lone_json_null_is_no_object():
+def test_a_lone_json_null_is_no_object() -> None:
     """pyarrow's parser ends the whole process on it."""
     assert values(NUMBERS, b"null") == ([None], {0: "it is not a JSON object"})
 
 
 @pytest.mark.parametrize("halves", [(b'{"n": 1}{"n":', b"2}"), (b'{"n": 1}{"n": 2}\0', b'{"n": 3}')])
-def test_json_that_goes_on_in_the_next_value_is_none(halves: tuple[bytes, bytes]):
+def test_json_that_goes_on_in_the_next_value_is_none(halves: tuple[bytes, bytes]) -> None:
     """As many objects as values, and not one in each of them."""
     found, errors = values(NUMBERS, *halves, b'{"n": 4}')
     assert found[0] is None and 0 in errors
     assert found[2] == {"n": 4}
 
 
-def test_dates_in_json_are_strings_wherever_they_are():
+def test_dates_in_json_are_strings_wherever_they_are() -> None:
     days = pa.list_(pa.struct([("day", pa.date32())]))
     how = JsonFormat(pa.schema([("day", pa.date32()), ("days", days)]))
     found, errors = values(how, b'{"day": "2026-01-02", "days": [{"day": "1969-12-31"}, null]}', b'{"day": "someday"}')
@@ -181,7 +181,7 @@ def test_dates_in_json_are_strings_wherever_they_are():
     assert list(errors) == [1]
 
 
-def test_maps_in_json_are_refused_before_anything_is_read():
+def test_maps_in_json_are_refused_before_anything_is_read() -> None:
     within = pa.struct([("names", pa.map_(pa.string(), pa.int64()))])
     with pytest.raises(ConfigurationError, match=r"field 'in\.names' is a map"):
         JsonFormat(pa.schema([("in", pa.list_(within))]))
@@ -196,13 +196,13 @@ def test_maps_in_json_are_refused_before_anything_is_read():
         (pa.list_(pa.struct([("in", pa.struct([("n", pa.null())]))])), "'at' is an array of nulls"),
     ],
 )
-def test_types_that_the_parser_cannot_make_of_json_are_refused(kind: pa.DataType, sentence: str):
+def test_types_that_the_parser_cannot_make_of_json_are_refused(kind: pa.DataType, sentence: str) -> None:
     """Every value would be an error, and of the last two pyarrow's parser makes arrays that are broken."""
     with pytest.raises(ConfigurationError, match=sentence):
         JsonFormat(pa.schema([("at", kind)]))
 
 
-def test_json_in_a_registrys_envelope():
+def test_json_in_a_registrys_envelope() -> None:
     how = JsonFormat(pa.schema([("n", pa.int64())]), enveloped=True)
     found, errors = values(how, enveloped(7, b'{"n": 1}'), b'{"n": 1}', enveloped(8, b"no"), enveloped(8, b'{"n": 2}'))
     assert found == [{"n": 1}, None, None, {"n": 2}]
@@ -242,7 +242,7 @@ ROW = {
 }
 
 
-def test_avro_types_become_columns():
+def test_avro_types_become_columns() -> None:
     how = AvroFormat(json.dumps(ORDER))
     found, errors = values(how, avro(ORDER, ROW), avro(ORDER, {**ROW, "note": None, "counts": {}, "lines": []}))
     assert not errors
@@ -258,13 +258,13 @@ def test_avro_types_become_columns():
 )
 def test_a_missing_package_is_a_sentence_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, package: str, make: Callable[[], Format]
-):
+) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigurationError, match=rf"needs the package {package}: pip install 'triokafka\[formats\]'"):
         make()
 
 
-def test_avro_of_another_record_is_a_short_sentence(stub: StubRegistry):
+def test_avro_of_another_record_is_a_short_sentence(stub: StubRegistry) -> None:
     """Several types in one topic: fastavro's own sentence has both schemas in it, with all that they refer to."""
     order = {"type": "record", "name": "shop.Order", "fields": [{"name": "id", "type": "int"}]}
     payment = {**order, "name": "shop.Payment"}
@@ -276,17 +276,17 @@ def test_avro_of_another_record_is_a_short_sentence(stub: StubRegistry):
     assert errors == {0: "it was written as shop.Payment, which cannot be read as shop.Order"}
 
 
-def test_an_avro_schema_that_is_no_json_is_refused():
+def test_an_avro_schema_that_is_no_json_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="is not valid JSON"):
         AvroFormat("{")
 
 
-def test_avro_values_may_be_null_as_a_whole():
+def test_avro_values_may_be_null_as_a_whole() -> None:
     schema = ["null", {"type": "map", "values": "int"}]
     assert values(AvroFormat(schema), avro(schema, None), avro(schema, {"a": 1})) == ([None, [("a", 1)]], {})  # type: ignore[arg-type]
 
 
-def test_avro_names_are_known_wherever_the_schema_begins():
+def test_avro_names_are_known_wherever_the_schema_begins() -> None:
     suit = {"type": "enum", "name": "Suit", "symbols": ["CLUBS", "HEARTS"]}
     card = {"type": "record", "name": "game.Card",
             "fields": [{"name": "suit", "type": suit}, {"name": "trump", "type": ["null", "Suit"]}]}  # fmt: skip
@@ -299,11 +299,11 @@ def test_avro_names_are_known_wherever_the_schema_begins():
 @pytest.mark.parametrize(
     ("kind", "logical", "value"), [("string", "date", "x"), ("bytes", "uuid", b"x"), ("long", "time-millis", 3)]
 )
-def test_avro_logical_types_on_other_types_are_ignored(kind: str, logical: str, value: Any):
+def test_avro_logical_types_on_other_types_are_ignored(kind: str, logical: str, value: Any) -> None:
     assert values(AvroFormat({"type": kind, "logicalType": logical}), avro(kind, value)) == ([value], {})
 
 
-def test_avro_values_of_many_schemas_are_read_as_the_newest(stub: StubRegistry):
+def test_avro_values_of_many_schemas_are_read_as_the_newest(stub: StubRegistry) -> None:
     old = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
     new = {"type": "record", "name": "R", "fields": [
         {"name": "a", "type": "long"}, {"name": "b", "type": "string", "default": "none"}]}  # fmt: skip
@@ -368,7 +368,7 @@ LARGE = Decimal(f"{10**37 + 1}E-2")  # of more digits than arithmetic keeps
 )  # fmt: skip
 def test_avro_goes_by_the_logical_types_of_the_schema_that_is_read(
     stub: StubRegistry, written: Any, read: Any, value: Any, expected: Any
-):
+) -> None:
     """A logical type may be given to a field later, or taken away: what is beneath is the same number.
 
     fastavro goes by the ones of the value's own schema: an instant was taken for microseconds, whatever it was in.
@@ -376,7 +376,7 @@ def test_avro_goes_by_the_logical_types_of_the_schema_that_is_read(
     assert read_as(stub, written, read, value) == expected
 
 
-def test_avros_logical_types_are_looked_for_where_fields_are(stub: StubRegistry):
+def test_avros_logical_types_are_looked_for_where_fields_are(stub: StubRegistry) -> None:
     at = logical("long", "timestamp-millis")
     point = {"type": "record", "name": "Point", "fields": [{"name": "was", "type": at}, {"name": "at", "type": at}]}
     written = {"type": "record", "name": "R", "fields": [
@@ -398,7 +398,7 @@ def test_avros_logical_types_are_looked_for_where_fields_are(stub: StubRegistry)
     assert read_as(stub, written, read, value) == {"points": [found], "one": found, "times": [("a", MILLIS)]}
 
 
-def test_avros_logical_types_are_looked_for_in_schemas_that_others_build_upon(stub: StubRegistry):
+def test_avros_logical_types_are_looked_for_in_schemas_that_others_build_upon(stub: StubRegistry) -> None:
     at = logical("long", "timestamp-millis")
     moments = [{"type": "record", "name": "Moment", "fields": [{"name": "at", "type": kind}]} for kind in (at, "long")]
     event = {"type": "record", "name": "Event", "fields": [{"name": "begin", "type": "Moment"}]}
@@ -428,14 +428,16 @@ def test_avros_logical_types_are_looked_for_in_schemas_that_others_build_upon(st
          {}, {"n": 5, "b": b"\xff"}),
     ],
 )  # fmt: skip
-def test_avro_fields_that_came_later_have_their_default(stub: StubRegistry, kind: Any, default: Any, expected: Any):
+def test_avro_fields_that_came_later_have_their_default(
+    stub: StubRegistry, kind: Any, default: Any, expected: Any
+) -> None:
     """A default is JSON: its bytes are characters, its times numbers, and its records may leave out what has one."""
     written = {"type": "record", "name": "R", "fields": []}
     read = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind, "default": default}]}
     assert read_as(stub, written, read, {}) == {"a": expected}
 
 
-def test_avro_schemas_may_build_upon_others(stub: StubRegistry):
+def test_avro_schemas_may_build_upon_others(stub: StubRegistry) -> None:
     point = {"type": "record", "name": "Point", "namespace": "geo", "fields": [{"name": "x", "type": "int"}]}
     line = {"type": "record", "name": "Line", "fields": [
         {"name": "from", "type": "geo.Point"}, {"name": "to", "type": "geo.Point"}]}  # fmt: skip
@@ -450,7 +452,7 @@ def test_avro_schemas_may_build_upon_others(stub: StubRegistry):
 
 def test_a_value_whose_schema_the_registry_does_not_have_is_poison_and_told_once(
     stub: StubRegistry, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     """One such value must not end a query that lets poison pass; the others of its batch are read."""
     number = stub.register("s", '"long"')
     how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
@@ -466,7 +468,7 @@ def test_a_value_whose_schema_the_registry_does_not_have_is_poison_and_told_once
     assert values(how, enveloped(99, b"\2")) == ([1], {})
 
 
-def test_a_schema_that_is_none_is_an_error_of_the_values_that_name_it(stub: StubRegistry):
+def test_a_schema_that_is_none_is_an_error_of_the_values_that_name_it(stub: StubRegistry) -> None:
     stub.register("s", '"long"')
     number = stub.register("other", 'syntax = "proto3";', kind="PROTOBUF")
     how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
@@ -475,7 +477,7 @@ def test_a_schema_that_is_none_is_an_error_of_the_values_that_name_it(stub: Stub
     assert "is not valid JSON" in errors[0]
 
 
-def test_a_registry_that_cannot_be_asked_is_always_an_error(stub: StubRegistry, clock: Clock):
+def test_a_registry_that_cannot_be_asked_is_always_an_error(stub: StubRegistry, clock: Clock) -> None:
     """Nulls for what a registry cannot tell would be data lost."""
     stub.register("s", '"long"')
     how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
@@ -498,7 +500,7 @@ def test_a_registry_that_cannot_be_asked_is_always_an_error(stub: StubRegistry, 
         (None, "AvroFormat needs a schema, or a registry and a subject"),
     ],
 )
-def test_avro_schemas_without_a_column_type_are_refused(schema: Any, sentence: str):
+def test_avro_schemas_without_a_column_type_are_refused(schema: Any, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         AvroFormat(schema if schema is None else json.dumps(schema))
 
@@ -578,14 +580,14 @@ def filled() -> bytes:
     return bytes(made.SerializeToString())
 
 
-def test_protobuf_messages_become_structs_by_field():
+def test_protobuf_messages_become_structs_by_field() -> None:
     found, errors = values(ProtobufFormat(Order), filled(), b"", b"\xff", filled())
     assert found == [FILLED, EMPTY, None, FILLED]
     assert list(errors) == [2]
     assert values(ProtobufFormat(f"{__name__}:Order"), b"")[0] == [EMPTY]
 
 
-def test_a_message_with_a_time_that_is_none_harms_no_other():
+def test_a_message_with_a_time_that_is_none_harms_no_other() -> None:
     """It is a message for Protobuf; only its time is in no calendar."""
     bad = b"\x0a\x0a\x08" + b"\xff" * 8 + b"\x7f"
     file = descriptor_pb2.FileDescriptorProto(
@@ -603,11 +605,11 @@ def test_a_message_with_a_time_that_is_none_harms_no_other():
     assert "Timestamp is not valid" in errors[1] and "utf8" in errors[2]
 
 
-def test_an_enums_unknown_number_is_kept():
+def test_an_enums_unknown_number_is_kept() -> None:
     assert values(ProtobufFormat(Order), bytes(Order(kind=7).SerializeToString()))[0] == [{**EMPTY, "kind": "7"}]
 
 
-def test_protobuf_from_a_registry(stub: StubRegistry):
+def test_protobuf_from_a_registry(stub: StubRegistry) -> None:
     """With its imports, and without a compiler: the registry gives descriptors."""
     text = base64.b64encode(proto("default").SerializeToString()).decode()
     number = stub.register("orders-value", "syntax…", "PROTOBUF", serialized=text)
@@ -628,7 +630,7 @@ def test_protobuf_from_a_registry(stub: StubRegistry):
         ProtobufFormat(registry=SchemaRegistry(stub.url), subject="orders-value", name="shop.Odrer")
 
 
-def test_a_subject_of_another_kind_and_a_class_of_no_message_are_refused(stub: StubRegistry):
+def test_a_subject_of_another_kind_and_a_class_of_no_message_are_refused(stub: StubRegistry) -> None:
     """A registry gives an Avro schema as it is, also where it is asked for a descriptor."""
     stub.register("orders-value", json.dumps(ORDER), serialized=json.dumps(ORDER))
     with pytest.raises(ConfigurationError, match="subject 'orders-value': its schema is of type AVRO, not PROTOBUF"):
@@ -637,7 +639,7 @@ def test_a_subject_of_another_kind_and_a_class_of_no_message_are_refused(stub: S
         ProtobufFormat("json:loads")
 
 
-def test_another_message_of_the_same_file_is_not_read_as_the_one_that_is_meant(stub: StubRegistry):
+def test_another_message_of_the_same_file_is_not_read_as_the_one_that_is_meant(stub: StubRegistry) -> None:
     """Its bytes would be a message with unknown fields alone: a row of defaults."""
     text = base64.b64encode(proto("default").SerializeToString()).decode()
     number = stub.register("orders-value", "syntax…", "PROTOBUF", serialized=text)
@@ -648,7 +650,7 @@ def test_another_message_of_the_same_file_is_not_read_as_the_one_that_is_meant(s
     assert errors[1] == "ValueError: schema 1 has no message [9]"
 
 
-def test_the_first_message_of_another_schema_is_not_read_as_the_one_that_is_meant(stub: StubRegistry):
+def test_the_first_message_of_another_schema_is_not_read_as_the_one_that_is_meant(stub: StubRegistry) -> None:
     """Several types in one topic, each with a subject of its own: all are the first of their files."""
     first = proto("default")
     del first.message_type[0]
@@ -670,7 +672,7 @@ def test_the_first_message_of_another_schema_is_not_read_as_the_one_that_is_mean
     assert len(stub.asked) == asked + 1
 
 
-def test_a_message_that_only_an_unknown_schema_could_tell_is_poison(stub: StubRegistry, clock: Clock):
+def test_a_message_that_only_an_unknown_schema_could_tell_is_poison(stub: StubRegistry, clock: Clock) -> None:
     """The registry is asked for another place of the file alone, and once for all values of a batch."""
     text = base64.b64encode(proto("default").SerializeToString()).decode()
     number = stub.register("orders-value", "syntax…", "PROTOBUF", serialized=text)
@@ -686,7 +688,7 @@ def test_a_message_that_only_an_unknown_schema_could_tell_is_poison(stub: StubRe
         values(how, enveloped(99, b"", b"\0"))
 
 
-def test_the_first_message_of_a_file_has_a_short_envelope(stub: StubRegistry):
+def test_the_first_message_of_a_file_has_a_short_envelope(stub: StubRegistry) -> None:
     how = ProtobufFormat(Order, registry=SchemaRegistry(stub.url))
     assert values(how, enveloped(1, filled(), b"\0"))[0] == [FILLED]
     assert stub.asked == []
@@ -723,7 +725,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_a_registry_is_asked_again_when_it_stumbles_with_growing_pauses(stub: StubRegistry, clock: Clock):
+def test_a_registry_is_asked_again_when_it_stumbles_with_growing_pauses(stub: StubRegistry, clock: Clock) -> None:
     stub.register("s", '"int"')
     stub.failures = [503, 500, 429]
     assert SchemaRegistry(stub.url, world=clock).by_id(1).text == '"int"'
@@ -736,7 +738,7 @@ def test_a_registry_is_asked_again_when_it_stumbles_with_growing_pauses(stub: St
     assert len(stub.failures) == 4, "six tries"
 
 
-def test_nothing_is_asked_again_when_the_time_is_over(stub: StubRegistry, clock: Clock):
+def test_nothing_is_asked_again_when_the_time_is_over(stub: StubRegistry, clock: Clock) -> None:
     """Neither after pauses nor after slow answers; each address is asked once all the same."""
     stub.failures = [503] * 10
     with pytest.raises(SchemaRegistryError):
@@ -749,7 +751,7 @@ def test_nothing_is_asked_again_when_the_time_is_over(stub: StubRegistry, clock:
     assert (clock.pauses, len(stub.failures)) == ([], 8)
 
 
-def test_a_registry_that_is_busy_says_for_how_long(stub: StubRegistry, clock: Clock):
+def test_a_registry_that_is_busy_says_for_how_long(stub: StubRegistry, clock: Clock) -> None:
     stub.register("s", '"int"')
     stub.failures, stub.retry_after = [429, 503, 503], ["3", "Fri, 31 Dec 1999 23:59:59 GMT", "4"]
     assert SchemaRegistry(stub.url, world=clock).by_id(1).text == '"int"'
@@ -760,7 +762,7 @@ def test_a_registry_that_is_busy_says_for_how_long(stub: StubRegistry, clock: Cl
     assert clock.pauses == []
 
 
-def test_a_pause_ends_when_the_registry_is_closed(stub: StubRegistry):
+def test_a_pause_ends_when_the_registry_is_closed(stub: StubRegistry) -> None:
     registry = SchemaRegistry(stub.url, timeout_ms=120_000)
     stub.failures, stub.retry_after = [503], ["100"]
     stub.on_answer = registry.close
@@ -771,14 +773,14 @@ def test_a_pause_ends_when_the_registry_is_closed(stub: StubRegistry):
     assert pickle.loads(pickle.dumps(registry)).by_id(1).text == '"int"', "another process has one of its own"
 
 
-def test_another_registry_is_asked_when_one_is_away(stub: StubRegistry, clock: Clock):
+def test_another_registry_is_asked_when_one_is_away(stub: StubRegistry, clock: Clock) -> None:
     stub.register("s", '"int"')
     assert SchemaRegistry(f"http://127.0.0.1:1, {stub.url}/").latest("s").id == 1
     with pytest.raises(SchemaRegistryError, match=r"127\.0\.0\.1:1"):
         SchemaRegistry("http://127.0.0.1:1", timeout_ms=1_000).by_id(1)
 
 
-def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry):
+def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry) -> None:
     stub.register("s", '"int"')
     basic = SchemaRegistry(stub.url, user="me", password="secret")
     bearer = SchemaRegistry(stub.url, token="secret")
@@ -788,7 +790,9 @@ def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry):
 
 
 @pytest.mark.parametrize("given", [{"user": "me", "password": "hush"}, {"token": "hush"}])
-def test_no_local_variable_of_a_failure_shows_a_password(stub: StubRegistry, clock: Clock, given: dict[str, str]):
+def test_no_local_variable_of_a_failure_shows_a_password(
+    stub: StubRegistry, clock: Clock, given: dict[str, str]
+) -> None:
     """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all."""
     registry = SchemaRegistry(stub.url, **given)
     secret = next(iter(registry._credentials().values()))
@@ -800,7 +804,7 @@ def test_no_local_variable_of_a_failure_shows_a_password(stub: StubRegistry, clo
     assert "hush" not in shown and secret not in shown
 
 
-def test_credentials_do_not_follow_a_redirect(stub: StubRegistry):
+def test_credentials_do_not_follow_a_redirect(stub: StubRegistry) -> None:
     stub.register("s", '"int"')
     with schema_registry() as other:
         other.redirect_to = stub.url
@@ -809,7 +813,7 @@ def test_credentials_do_not_follow_a_redirect(stub: StubRegistry):
     assert stub.authorization == [None]
 
 
-def test_credentials_in_an_address_are_refused_and_not_repeated():
+def test_credentials_in_an_address_are_refused_and_not_repeated() -> None:
     with pytest.raises(ConfigurationError, match="pass them as user and password") as refused:
         SchemaRegistry("http://me:secret@localhost:8081")
     assert "secret" not in str(refused.value)
@@ -818,18 +822,18 @@ def test_credentials_in_an_address_are_refused_and_not_repeated():
 @pytest.mark.parametrize(
     "body", [b"[]", b"{}", b'{"schema": 3}', b'{"schema": "1", "references": [{}]}', b"<html>", b"1"]
 )
-def test_an_answer_about_no_schema_is_an_error_of_the_registry(stub: StubRegistry, clock: Clock, body: bytes):
+def test_an_answer_about_no_schema_is_an_error_of_the_registry(stub: StubRegistry, clock: Clock, body: bytes) -> None:
     stub.body = body
     with pytest.raises(SchemaRegistryError, match="/schemas/ids/1: "):
         SchemaRegistry(stub.url).by_id(1)
 
 
-def test_an_answer_that_breaks_off_is_an_error_of_the_registry(stub: StubRegistry, clock: Clock):
+def test_an_answer_that_breaks_off_is_an_error_of_the_registry(stub: StubRegistry, clock: Clock) -> None:
     stub.body, stub.missing_bytes = b"{}", 10
     with pytest.raises(SchemaRegistryError, match="IncompleteRead"):
         SchemaRegistry(stub.url).by_id(1)
 
 
-def test_an_address_that_is_none_is_refused():
+def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="must look like http://host:8081"):
         SchemaRegistry("localhost:8081")

@@ -17,7 +17,7 @@ def taken(start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> t
     return tuple(end[one] - start[one] for one in sorted(end))
 
 
-def test_ten_offsets_over_101_11_and_1_are_8_and_1_and_1_and_then_9_and_1():
+def test_ten_offsets_over_101_11_and_1_are_8_and_1_and_1_and_then_9_and_1() -> None:
     """The connector's own vector."""
     start, latest = {A: 100, B: 10, C: 1}, {A: 201, B: 21, C: 2}
     first = prorate(start, latest, 10)
@@ -40,7 +40,7 @@ def test_ten_offsets_over_101_11_and_1_are_8_and_1_and_1_and_then_9_and_1():
 )
 def test_shares_are_rounded_where_the_connectors_doubles_are(
     limit: int, sizes: tuple[int, ...], shares: tuple[int, ...]
-):
+) -> None:
     """Limit * (size / total) in doubles, then ceil below one and else floor, by the byte code of the
     connector of Spark 4.2. What misses a whole number by a hair's breadth is one less."""
     start = {one: 7 for one, _ in zip((A, B, C), sizes, strict=False)}
@@ -48,7 +48,7 @@ def test_shares_are_rounded_where_the_connectors_doubles_are(
     assert taken(start, prorate(start, latest, limit)) == shares
 
 
-def test_a_limit_of_the_largest_number_takes_everything():
+def test_a_limit_of_the_largest_number_takes_everything() -> None:
     """SPARK-26718: the connector once overflowed."""
     latest = {A: MAX_OFFSET, B: 7}
     assert prorate({A: 5, B: 0}, latest, MAX_OFFSET) == latest
@@ -56,15 +56,15 @@ def test_a_limit_of_the_largest_number_takes_everything():
     assert prorate({A: 0}, {A: 12}, MAX_OFFSET) == {A: 12}
 
 
-def test_partitions_that_are_not_behind_stay_where_they_are():
+def test_partitions_that_are_not_behind_stay_where_they_are() -> None:
     assert prorate({A: 4, B: 9}, {A: 4, B: 12}, 2) == {A: 4, B: 11}
 
 
-def test_a_partition_that_went_back_is_left_to_the_checks_of_the_plan():
+def test_a_partition_that_went_back_is_left_to_the_checks_of_the_plan() -> None:
     assert prorate({A: 4, B: 0}, {A: 2, B: 10}, 5) == {A: 2, B: 5}
 
 
-def test_nothing_to_read_is_the_end_itself():
+def test_nothing_to_read_is_the_end_itself() -> None:
     assert prorate({A: 4}, {A: 4}, 10) == {A: 4}
 
 
@@ -75,7 +75,7 @@ ranges = st.dictionaries(st.sampled_from([A, B, C]), st.tuples(offsets, offsets)
 @given(ranges, st.integers(min_value=1, max_value=MAX_OFFSET))
 def test_shares_stay_inside_the_ranges_near_the_limit_and_starve_nobody(
     found: dict[TopicPartition, list[int]], limit: int
-):
+) -> None:
     start = {one: bounds[0] for one, bounds in found.items()}
     latest = {one: bounds[1] for one, bounds in found.items()}
     ends = prorate(start, latest, limit)
@@ -89,7 +89,7 @@ def test_shares_stay_inside_the_ranges_near_the_limit_and_starve_nobody(
 
 
 @given(ranges, st.integers(min_value=1, max_value=10_000))
-def test_batches_follow_each_other_to_the_end(found: dict[TopicPartition, list[int]], limit: int):
+def test_batches_follow_each_other_to_the_end(found: dict[TopicPartition, list[int]], limit: int) -> None:
     """Halving what is left is the slowest that proration can be; it never stands still."""
     start = {one: bounds[0] for one, bounds in found.items()}
     latest = {one: min(bounds[1], bounds[0] + 50) for one, bounds in found.items()}
@@ -98,7 +98,7 @@ def test_batches_follow_each_other_to_the_end(found: dict[TopicPartition, list[i
     assert start == latest
 
 
-def test_the_first_batch_runs_however_small_and_the_next_waits_for_enough():
+def test_the_first_batch_runs_however_small_and_the_next_waits_for_enough() -> None:
     """MinOffsetsPerTrigger, maxTriggerDelay."""
     admission = Admission(min_offsets=10, max_delay_ms=1_000)
     assert admission.admit({A: 0}, {A: 3}, now_ms=50) == {A: 3}
@@ -109,7 +109,7 @@ def test_the_first_batch_runs_however_small_and_the_next_waits_for_enough():
     assert admission.admit({A: 14}, {A: 15}, now_ms=1_071) == {A: 14}, "and the time begins anew"
 
 
-def test_min_offsets_per_trigger_as_in_the_suite():
+def test_min_offsets_per_trigger_as_in_the_suite() -> None:
     """KafkaMicroBatchSourceSuite: minOffsetsPerTrigger: 15, or 5 seconds"""
     admission = Admission(min_offsets=15, max_delay_ms=5_000)
     start = {A: 0, B: 0, C: 0}
@@ -123,7 +123,7 @@ def test_min_offsets_per_trigger_as_in_the_suite():
     assert admission.admit(more, last, now_ms=5_300) == last
 
 
-def test_composite_read_limit_as_in_the_suite():
+def test_composite_read_limit_as_in_the_suite() -> None:
     """KafkaMicroBatchSourceSuite: compositeReadLimit: at least 15 or 5 seconds, at most 20"""
     admission = Admission(min_offsets=15, max_offsets=20, max_delay_ms=5_000)
     start, there = {A: 0, B: 0, C: 0}, {A: 21, B: 11, C: 1}
@@ -137,13 +137,13 @@ def test_composite_read_limit_as_in_the_suite():
     assert admission.admit(second, there, now_ms=5_300) == there
 
 
-def test_a_new_partition_counts_towards_the_least_number():
+def test_a_new_partition_counts_towards_the_least_number() -> None:
     admission = Admission(min_offsets=10, max_delay_ms=1_000)
     admission.admit({A: 0}, {A: 0}, now_ms=0)
     assert admission.admit({A: 0}, {A: 1, B: 9}, now_ms=1) == {A: 1, B: 9}
 
 
-def test_least_and_most_work_together():
+def test_least_and_most_work_together() -> None:
     admission = Admission(min_offsets=5, max_offsets=8, max_delay_ms=1_000)
     assert admission.admit({A: 0}, {A: 20}, now_ms=0) == {A: 8}
     assert admission.admit({A: 16}, {A: 20}, now_ms=10) == {A: 16}
@@ -161,19 +161,21 @@ def test_least_and_most_work_together():
         (1 << 40, 1 << 40, {A: 100, B: 20}),
     ],
 )
-def test_bytes_are_shared_out_by_samples(total: int | None, each: int | None, expected: dict[TopicPartition, int]):
+def test_bytes_are_shared_out_by_samples(
+    total: int | None, each: int | None, expected: dict[TopicPartition, int]
+) -> None:
     """1000 bytes wait in the first partition, 2000 in the second."""
     sampled = {A: 10.0, B: 100.0}
     assert limit_bytes({A: 0, B: 0}, {A: 100, B: 20}, sampled, total=total, each=each) == expected
 
 
-def test_of_a_partition_without_a_sample_little_is_taken():
+def test_of_a_partition_without_a_sample_little_is_taken() -> None:
     ends = {A: 100, B: 20, C: 5_000}
     assert limit_bytes(dict.fromkeys(ends, 0), ends, {A: 10.0}, total=100) == {A: 10, B: 20, C: UNSAMPLED_OFFSETS}
     assert limit_bytes(dict.fromkeys(ends, 0), ends, {A: 10.0, C: 0.0}, total=100)[C] == 5_000, "records without bytes"
 
 
-def test_bytes_and_offsets_limit_together():
+def test_bytes_and_offsets_limit_together() -> None:
     admission = Admission(max_offsets=50, max_bytes=100)
     assert admission.limits_bytes
     assert admission.admit({A: 0}, {A: 1_000}, now_ms=0, bytes_per_offset={A: 1.0}) == {A: 50}

@@ -75,27 +75,27 @@ def by_partition(a: int, b: int) -> str:
     return f'{{"orders": {{"0": {a}, "1": {b}}}}}'
 
 
-async def test_everything_is_one_task_for_each_partition_in_order():
+async def test_everything_is_one_task_for_each_partition_in_order() -> None:
     assert await planned({}) == [task(A, 10, 20), task(B, 0, 7)]
 
 
-async def test_partitions_without_records_get_no_task():
+async def test_partitions_without_records_get_no_task() -> None:
     assert await planned({}, {A: (4, 4), B: (0, 1)}) == [task(B, 0, 1)]
     assert await planned({}, {A: (0, 0)}) == []
 
 
-async def test_offsets_by_partition_are_taken_and_special_ones_resolved():
+async def test_offsets_by_partition_are_taken_and_special_ones_resolved() -> None:
     found = await planned({"startingOffsets": by_partition(12, -2), "endingOffsets": by_partition(-1, 5)})
     assert found == [task(A, 12, 20), task(B, 0, 5)]
 
 
-async def test_special_offsets_are_resolved_before_ranges_are_split():
+async def test_special_offsets_are_resolved_before_ranges_are_split() -> None:
     """SPARK-30656: minPartitions with offsets unresolved"""
     found = await planned({"startingOffsets": by_partition(-2, -2), "minPartitions": "4"})
     assert found == [task(A, 10, 15), task(A, 15, 20), task(B, 0, 3), task(B, 3, 7)]
 
 
-async def test_specific_offsets_are_split():
+async def test_specific_offsets_are_split() -> None:
     """SPARK-30656: getOffsetRangesFromUnresolvedOffsets - using specific offsets"""
     one = {A: (0, 10)}
     given = {"startingOffsets": '{"orders": {"0": 1}}', "endingOffsets": '{"orders": {"0": 4}}', "minPartitions": "3"}
@@ -105,14 +105,14 @@ async def test_specific_offsets_are_split():
 
 
 @pytest.mark.parametrize(("binding", "first", "last"), [("late", EARLIEST, LATEST), ("snapshot", 0, 100)])
-async def test_multiple_topic_partitions_are_split(binding: str, first: int, last: int):
+async def test_multiple_topic_partitions_are_split(binding: str, first: int, last: int) -> None:
     """SPARK-30656: getOffsetRangesFromUnresolvedOffsets - multiple topic partitions; and FromResolvedOffsets"""
     given = {"startingOffsets": by_partition(-2, -2), "endingOffsets": by_partition(-1, 3), "minPartitions": "4"}
     found = await planned({**given, "offsetsBinding": binding}, {A: (0, 100), B: (0, 4)})
     assert found == [task(A, first, 33), task(A, 33, 66), task(A, 66, last), task(B, first, 3)]
 
 
-async def test_late_binding_keeps_the_beginning_and_the_end_open():
+async def test_late_binding_keeps_the_beginning_and_the_end_open() -> None:
     """SPARK-30656: the first and the last piece stay unresolved; an empty partition gets a task too."""
     found = await planned({"offsetsBinding": "late", "minPartitions": "4"})
     assert found == [task(A, EARLIEST, 15), task(A, 15, LATEST), task(B, EARLIEST, 3), task(B, 3, LATEST)]
@@ -124,7 +124,7 @@ async def test_late_binding_keeps_the_beginning_and_the_end_open():
 
 
 @pytest.mark.parametrize("starts", ["earliest", "offsets"])
-async def test_late_bound_ranges_are_merged_by_their_present_sizes(starts: str):
+async def test_late_bound_ranges_are_merged_by_their_present_sizes(starts: str) -> None:
     """The sentinels for earliest and latest are not sizes."""
     logs = {TopicPartition("orders", number): (0, size) for number, size in enumerate((100, 10, 50, 60, 0))}
     offsets = {"orders": {str(one.partition): 0 if one.partition else -2 for one in logs}}
@@ -135,14 +135,14 @@ async def test_late_bound_ranges_are_merged_by_their_present_sizes(starts: str):
 
 
 @pytest.mark.parametrize("how", [{}, {"minPartitions": "5"}, {"maxPartitions": "1"}], ids=["whole", "split", "merged"])
-async def test_tasks_know_the_topic_that_was_planned_with(how: dict[str, str]):
+async def test_tasks_know_the_topic_that_was_planned_with(how: dict[str, str]) -> None:
     """KIP-516: offsets alone do not show that it was deleted and made again since."""
     for topic_id in (UUID(int=7), None):
         found = await planned(how, topic_id=topic_id)
         assert {one.topic_id for each in found for one in each} == {topic_id}
 
 
-async def test_what_is_bound_late_as_a_whole_is_of_any_topic_of_the_name():
+async def test_what_is_bound_late_as_a_whole_is_of_any_topic_of_the_name() -> None:
     """Where one end is an offset, it is of the topic that was there when it was given."""
     late = {"offsetsBinding": "late", "minPartitions": "5"}
     found = await planned({**late, "startingOffsets": by_partition(-2, 3)}, topic_id=UUID(int=7))
@@ -157,7 +157,9 @@ async def test_what_is_bound_late_as_a_whole_is_of_any_topic_of_the_name():
         ('{"orders": {"0": 12, "1": 3, "2": 0}}', "Specified: orders-0, orders-1, orders-2 Assigned:"),
     ],
 )
-async def test_offsets_must_name_exactly_the_partitions_that_there_are(option: str, offsets: str, specified: str):
+async def test_offsets_must_name_exactly_the_partitions_that_there_are(
+    option: str, offsets: str, specified: str
+) -> None:
     with pytest.raises(ConfigurationError, match="you must specify all TopicPartitions") as refused:
         await planned({option: offsets})
     assert specified in str(refused.value)
@@ -165,7 +167,7 @@ async def test_offsets_must_name_exactly_the_partitions_that_there_are(option: s
 
 
 @pytest.mark.parametrize("specified", [2, 4])
-async def test_times_must_name_exactly_the_partitions_that_there_are(specified: int):
+async def test_times_must_name_exactly_the_partitions_that_there_are(specified: int) -> None:
     """KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED error class - partitions assigned: 3, specified: 2, 4"""
     three = {TopicPartition("orders", number): (0, 9) for number in range(3)}
     times = json.dumps({"orders": {str(number): 1 for number in range(specified)}})
@@ -177,7 +179,7 @@ async def test_times_must_name_exactly_the_partitions_that_there_are(specified: 
     assert f"Specified: {listed} Assigned: orders-0, orders-1, orders-2" in str(refused.value)
 
 
-async def test_partitions_left_out_may_stand_at_the_earliest_or_the_latest():
+async def test_partitions_left_out_may_stand_at_the_earliest_or_the_latest() -> None:
     """OnMissingPartitions"""
     start = {"startingOffsets": '{"orders": {"0": 12}}'}
     assert await planned({**start, "onMissingPartitions": "earliest"}) == [task(A, 12, 20), task(B, 0, 7)]
@@ -193,7 +195,7 @@ async def test_partitions_left_out_may_stand_at_the_earliest_or_the_latest():
         await planned({"startingOffsets": '{"orders": {"9": 12}}', "onMissingPartitions": "earliest"})
 
 
-async def test_times_stand_for_the_first_record_at_or_after_them():
+async def test_times_stand_for_the_first_record_at_or_after_them() -> None:
     found = await planned({"startingTimestamp": "1005", "endingTimestamp": "1015"})
     assert found == [task(A, 10, 15), task(B, 5, 7)]
     found = await planned(
@@ -202,7 +204,7 @@ async def test_times_stand_for_the_first_record_at_or_after_them():
     assert found == [task(A, 12, 20), task(B, 3, 6)]
 
 
-async def test_a_start_without_a_record_as_late_is_an_error_or_the_latest():
+async def test_a_start_without_a_record_as_late_is_an_error_or_the_latest() -> None:
     """timestamp provided for starting, no matching offset: strategies error and latest"""
     with pytest.raises(ConfigurationError, match="No offset matched from request of topic-partition orders-1 and time"):
         await planned({"startingTimestamp": "1015"})
@@ -210,7 +212,7 @@ async def test_a_start_without_a_record_as_late_is_an_error_or_the_latest():
     assert found == [task(A, 15, 20)]
 
 
-async def test_a_batch_may_start_where_a_group_stands():
+async def test_a_batch_may_start_where_a_group_stands() -> None:
     """SPARK-17937's wish"""
     options = {"startingOffsets": "group", "kafka.group.id": "lag"}
     assert await planned(options, committed={A: 13, B: 7}) == [task(A, 13, 20)]
@@ -231,7 +233,9 @@ async def test_a_batch_may_start_where_a_group_stands():
         ),
     ],
 )  # fmt: skip
-async def test_offsets_that_are_not_in_the_log_are_an_error_and_no_short_read(options: dict[str, str], sentence: str):
+async def test_offsets_that_are_not_in_the_log_are_an_error_and_no_short_read(
+    options: dict[str, str], sentence: str
+) -> None:
     with pytest.raises(KafkaDataLossError) as lost:
         await planned(options)
     assert lost.value.error_class == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
@@ -239,7 +243,7 @@ async def test_offsets_that_are_not_in_the_log_are_an_error_and_no_short_read(op
     assert sentence in str(lost.value)
 
 
-async def test_losses_that_may_pass_are_a_warning_and_what_is_there_is_read(caplog: pytest.LogCaptureFixture):
+async def test_losses_that_may_pass_are_a_warning_and_what_is_there_is_read(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "triokafka.spark"):
         found = await planned({"startingOffsets": by_partition(3, 0), "failOnDataLoss": "false"})
     assert found == [task(A, 10, 20), task(B, 0, 7)]
@@ -256,13 +260,13 @@ async def test_losses_that_may_pass_are_a_warning_and_what_is_there_is_read(capl
         {"startingOffsets": by_partition(10, 9)},
     ],
 )
-async def test_a_start_after_the_end_is_refused_once_both_are_known(options: dict[str, str]):
+async def test_a_start_after_the_end_is_refused_once_both_are_known(options: dict[str, str]) -> None:
     """KafkaRelationSuite: start > end, resolved"""
     with pytest.raises(ConfigurationError, match="RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"):
         await planned(options)
 
 
-async def test_a_pattern_that_matches_nothing_is_a_warning(caplog: pytest.LogCaptureFixture):
+async def test_a_pattern_that_matches_nothing_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """The frame is empty, as the connector's. ``flights-*`` is a pattern too, and means something else."""
     given = {"kafka.bootstrap.servers": "localhost:9092", "subscribePattern": "flights-*"}
     assert await plan_batch(Tables({}), ReadOptions.parse(given)) == []  # type: ignore[arg-type]

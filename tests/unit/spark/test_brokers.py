@@ -36,7 +36,7 @@ def options(**more: str) -> ReadOptions:
 # ---------------------------------------------------------------- sentences
 
 
-def test_what_a_client_says_of_its_settings_is_told_by_the_options_of_spark():
+def test_what_a_client_says_of_its_settings_is_told_by_the_options_of_spark() -> None:
     """Who reads ``request_timeout_ms`` would give it as an option, and Spark's is another."""
     error = without_frames(RequestTimedOutError("no answer within request_timeout_ms=5 from 'client_id'"))
     assert str(error) == "no answer within kafka.request.timeout.ms=5 from 'client_id'"
@@ -62,7 +62,7 @@ class Failing:
         return self.tries
 
 
-def test_what_changed_in_the_middle_is_asked_for_again():
+def test_what_changed_in_the_middle_is_asked_for_again() -> None:
     """A topic that is deleted between two questions, for instance, or one that was made so shortly before that the
     broker asked does not know of it."""
     gone = NoSuchTopicError("gone")
@@ -74,7 +74,9 @@ def test_what_changed_in_the_middle_is_asked_for_again():
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
-def test_brokers_that_are_silent_are_told_of_before_the_time_is_over(monkeypatch: pytest.MonkeyPatch, is_silent: bool):
+def test_brokers_that_are_silent_are_told_of_before_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, is_silent: bool
+) -> None:
     told: list[str] = []
     heard = trio.Event()
 
@@ -97,7 +99,7 @@ def test_brokers_that_are_silent_are_told_of_before_the_time_is_over(monkeypatch
     assert [text.partition(" for ")[0] for text in told] == ["brokers at 127.0.0.1:1: no answer"] * is_silent
 
 
-def test_what_to_do_is_said_with_the_error():
+def test_what_to_do_is_said_with_the_error() -> None:
     """Spark shows the text of a traceback, in which notes stand behind the sentence."""
     work = Failing(*[TopicAuthorizationFailedError("topic 'orders'")] * 3)
     with pytest.raises(TopicAuthorizationFailedError) as raised:
@@ -107,7 +109,7 @@ def test_what_to_do_is_said_with_the_error():
 
 
 @pytest.mark.parametrize("error", [KafkaTimeoutError("late"), KafkaConnectionError("down"), KafkaError("defect")])
-def test_what_another_try_would_not_change_is_raised_at_once(error: KafkaError):
+def test_what_another_try_would_not_change_is_raised_at_once(error: KafkaError) -> None:
     """The client itself has retried until its time was over."""
     work = Failing(error)
     with pytest.raises(type(error)) as raised:
@@ -116,7 +118,7 @@ def test_what_another_try_would_not_change_is_raised_at_once(error: KafkaError):
     assert not [entry for entry in raised.traceback if "site-packages" in str(entry.path)]
 
 
-def test_a_question_that_hangs_ends_with_a_sentence(monkeypatch: pytest.MonkeyPatch):
+def test_a_question_that_hangs_ends_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     async def hang(asked: Brokers) -> None:
         await trio.sleep_forever()
 
@@ -158,7 +160,7 @@ def asked(given: ReadOptions, **topics: int | Exception) -> Brokers:
     return Brokers(given, cast("triokafka.AdminClient", Topics(**topics)))
 
 
-async def test_named_topics_and_partitions_must_be_there_unless_they_may_be_missing():
+async def test_named_topics_and_partitions_must_be_there_unless_they_may_be_missing() -> None:
     subscribed = asked(options(subscribe="orders,gone"), orders=2)
     with pytest.raises(NoSuchTopicError, match=r"topic 'gone' does not exist at 127\.0\.0\.1:1: .* option 'subscribe'"):
         await subscribed.partitions()
@@ -170,23 +172,23 @@ async def test_named_topics_and_partitions_must_be_there_unless_they_may_be_miss
     assert await assigned.partitions(missing_ok=True) == orders[1:]
 
 
-async def test_a_topic_with_nearly_the_same_name_is_proposed():
+async def test_a_topic_with_nearly_the_same_name_is_proposed() -> None:
     for name, said in (("oders", r"option 'subscribe'; did you mean 'orders'\?$"), ("payments", "option 'subscribe'$")):
         with pytest.raises(NoSuchTopicError, match=said):
             await asked(options(subscribe=name), orders=2).partitions()
 
 
-async def test_a_matching_topic_that_was_just_deleted_is_left_out():
+async def test_a_matching_topic_that_was_just_deleted_is_left_out() -> None:
     matching = asked(options(subscribePattern="o.*"), orders=1, other=UnknownTopicOrPartitionError("other"), x=1)
     assert await matching.partitions() == [TopicPartition("orders", 0)]
 
 
-async def test_topics_that_do_not_match_are_not_asked_about():
+async def test_topics_that_do_not_match_are_not_asked_about() -> None:
     """One without a leader, say, must not hold up a query that does not read it."""
     matching = asked(options(subscribePattern="o.*"), orders=1, payments=KafkaError("no leader"))
     assert await matching.partitions() == [TopicPartition("orders", 0)]
 
 
-async def test_another_error_of_a_topic_is_raised():
+async def test_another_error_of_a_topic_is_raised() -> None:
     with pytest.raises(KafkaError, match="not allowed"):
         await asked(options(subscribePattern="o.*"), orders=KafkaError("not allowed")).partitions()

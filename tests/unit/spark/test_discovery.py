@@ -20,7 +20,7 @@ from triokafka.spark.writer import TopicWriter
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
 
-def test_importing_it_brings_in_nothing_that_could_fail():
+def test_importing_it_brings_in_nothing_that_could_fail() -> None:
     """A failing import there would break every Python source of the session."""
     code = (
         "import sys, pyspark_triokafka;"
@@ -30,12 +30,12 @@ def test_importing_it_brings_in_nothing_that_could_fail():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_source_has_the_name_that_spark_looks_for():
+def test_the_source_has_the_name_that_spark_looks_for() -> None:
     """Promised: a name of its own"""
     assert pyspark_triokafka.DefaultSource.name() == "triokafka"
 
 
-def test_the_source_gives_schema_and_reader():
+def test_the_source_gives_schema_and_reader() -> None:
     source = pyspark_triokafka.DefaultSource(OPTIONS)
     schema = source.schema()
     assert schema == spark_schema(ReadOptions.parse(OPTIONS))
@@ -53,7 +53,7 @@ def test_the_source_gives_schema_and_reader():
         ({"transactional": "on"}, lambda source: source.streamWriter(StructType(), False)),
     ],
 )
-def test_a_refusal_is_a_sentence_and_hardly_a_traceback(options: dict[str, str], ask: Callable[[Any], object]):
+def test_a_refusal_is_a_sentence_and_hardly_a_traceback(options: dict[str, str], ask: Callable[[Any], object]) -> None:
     """Spark shows its users the whole."""
     with pytest.raises(ConfigurationError) as refused:
         ask(pyspark_triokafka.DefaultSource({**OPTIONS, **options}))
@@ -62,14 +62,14 @@ def test_a_refusal_is_a_sentence_and_hardly_a_traceback(options: dict[str, str],
     assert refused.value.__context__ is None or refused.value.__suppress_context__
 
 
-def test_the_source_gives_writers_as_spark_asks_for_them():
+def test_the_source_gives_writers_as_spark_asks_for_them() -> None:
     source = pyspark_triokafka.DefaultSource({**OPTIONS, "topic": "t"})
     schema = StructType().add("value", "string")
     assert isinstance(source.writer(schema=schema, overwrite=False), TopicWriter)
     assert source.streamWriter(schema=schema, overwrite=True) is not None
 
 
-def test_what_a_streaming_query_is_refused_is_said_when_it_asks_for_offsets():
+def test_what_a_streaming_query_is_refused_is_said_when_it_asks_for_offsets() -> None:
     """Where making the reader fails, Spark ends with an ``UnboundLocalError`` behind what was said."""
     source = pyspark_triokafka.DefaultSource({**OPTIONS, "endingOffsets": "latest", "startingOffsets": "earliest"})
     reader = source.streamReader(source.schema())

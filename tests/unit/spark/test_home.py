@@ -29,7 +29,7 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return place
 
 
-def test_the_home_has_all_of_spark_but_the_zip(package: Path):
+def test_the_home_has_all_of_spark_but_the_zip(package: Path) -> None:
     made = prepare_home()
     assert made is not None and os.environ["SPARK_HOME"] == made
     assert {entry.name: entry.resolve() for entry in Path(made).iterdir()} == {
@@ -39,7 +39,9 @@ def test_the_home_has_all_of_spark_but_the_zip(package: Path):
     assert has_zip(str(package)) and not has_zip(made)
 
 
-def test_it_is_made_once_and_settings_that_came_since_are_linked_too(monkeypatch: pytest.MonkeyPatch, package: Path):
+def test_it_is_made_once_and_settings_that_came_since_are_linked_too(
+    monkeypatch: pytest.MonkeyPatch, package: Path
+) -> None:
     made = prepare_home()
     assert made is not None
     monkeypatch.delenv("SPARK_HOME")
@@ -50,26 +52,26 @@ def test_it_is_made_once_and_settings_that_came_since_are_linked_too(monkeypatch
     assert sorted(entry.name for entry in Path(made).iterdir()) == ["bin", "conf", "jars"]
 
 
-def test_a_home_that_is_set_stays(monkeypatch: pytest.MonkeyPatch):
+def test_a_home_that_is_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     assert prepare_home() is None
     assert os.environ["SPARK_HOME"] == "/opt/spark"
 
 
-def test_workers_with_another_python_keep_the_zip(monkeypatch: pytest.MonkeyPatch):
+def test_workers_with_another_python_keep_the_zip(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may have no pyspark but that."""
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
     assert prepare_home() is None
     assert "SPARK_HOME" not in os.environ
 
 
-def test_a_cache_that_cannot_be_written_to_is_no_hindrance(tmp_path: Path):
+def test_a_cache_that_cannot_be_written_to_is_no_hindrance(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     made = prepare_home(str(tmp_path / "file"))
     assert made is not None and (Path(made) / "jars").is_dir()
 
 
-def test_without_links_everything_stays_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_without_links_everything_stays_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("a required privilege is not held")
 
@@ -79,7 +81,7 @@ def test_without_links_everything_stays_as_it_was(monkeypatch: pytest.MonkeyPatc
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_only_a_pyspark_of_pip_is_taken(monkeypatch: pytest.MonkeyPatch, package: Path):
+def test_only_a_pyspark_of_pip_is_taken(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
     """There is one without jars, for Spark Connect alone."""
     monkeypatch.undo()
     monkeypatch.delenv("SPARK_HOME", raising=False)

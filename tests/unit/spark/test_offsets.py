@@ -25,7 +25,7 @@ OFFSETS = st.dictionaries(
 )
 
 
-def test_parsing_partitions():
+def test_parsing_partitions() -> None:
     found = parse_partitions('{"topicA":[0,1],"topicB":[4,6]}')
     assert found == (
         TopicPartition("topicA", 0),
@@ -36,12 +36,12 @@ def test_parsing_partitions():
     assert parse_partitions(format_partitions(found)) == found
 
 
-def test_parsing_partition_offsets():
+def test_parsing_partition_offsets() -> None:
     found = parse_offsets('{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}')
     assert found == {TopicPartition("topicA", 0): 23, TopicPartition("topicA", 1): -1, TopicPartition("topicB", 0): -2}
 
 
-def test_reading_the_offset_format_of_spark_2_1_0():
+def test_reading_the_offset_format_of_spark_2_1_0() -> None:
     """KafkaSourceOffsetSuite: read Spark 2.1.0 offset format"""
     assert parse_offsets('{"topic1":{"0":456,"1":789},"topic2":{"0":0}}') == {
         TopicPartition("topic1", 0): 456,
@@ -50,7 +50,7 @@ def test_reading_the_offset_format_of_spark_2_1_0():
     }
 
 
-def test_topics_come_by_name_and_partitions_by_number():
+def test_topics_come_by_name_and_partitions_by_number() -> None:
     """Spark compares offsets as text: another order would be new data."""
     mixed = {TopicPartition("b", 10): 1, TopicPartition("b", 2): 2, TopicPartition("a", 0): 3}
     assert format_offsets(mixed) == '{"a":{"0":3},"b":{"2":2,"10":1}}'
@@ -58,7 +58,7 @@ def test_topics_come_by_name_and_partitions_by_number():
 
 
 @given(OFFSETS)
-def test_offsets_survive_being_written_however_spark_spaces_them(offsets: dict[TopicPartition, int]):
+def test_offsets_survive_being_written_however_spark_spaces_them(offsets: dict[TopicPartition, int]) -> None:
     """KafkaSourceOffsetSuite: the connector writes no spaces, Python's json does."""
     assert parse_offsets(format_offsets(offsets)) == offsets
     assert parse_offsets(json.dumps(offsets_json(offsets))) == offsets
@@ -72,7 +72,7 @@ def test_offsets_survive_being_written_however_spark_spaces_them(offsets: dict[T
      '{"a": {"-1": 1}}', '{"a": {"0": "7"}}', '{"a": {"0": 99999999999999999999}}',
      '{"a": {"0": 1, "00": 2}}'],
 )  # fmt: skip
-def test_what_is_no_offset_is_refused(text: str):
+def test_what_is_no_offset_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"Expected e\.g\. .*, got"):
         parse_offsets(text)
     with pytest.raises(ConfigurationError, match=r"Expected e\.g\. .*123456789"):
@@ -80,6 +80,6 @@ def test_what_is_no_offset_is_refused(text: str):
 
 
 @pytest.mark.parametrize("text", ["", "7", '{"a": 0}', '{"a": {"0": 1}}', '{"a": ["0"]}', '{"a": [true]}'])
-def test_what_is_no_partition_is_refused(text: str):
+def test_what_is_no_partition_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"Expected e\.g\. \{\"topicA\":\[0,1\]"):
         parse_partitions(text)

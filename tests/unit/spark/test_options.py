@@ -78,12 +78,12 @@ def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
     ],
 )
 @pytest.mark.parametrize("streaming", [False, True])
-def test_defaults_are_the_connectors(name: str, default: object, streaming: bool):
+def test_defaults_are_the_connectors(name: str, default: object, streaming: bool) -> None:
     """Promised: option names"""
     assert getattr(parse(streaming=streaming), name) == default
 
 
-def test_batches_and_streams_differ_in_where_they_start_and_in_the_names_of_groups():
+def test_batches_and_streams_differ_in_where_they_start_and_in_the_names_of_groups() -> None:
     assert (parse().starting, parse().group_id_prefix) == (Everywhere(EARLIEST), "spark-kafka-relation")
     stream = parse(streaming=True)
     assert (stream.starting, stream.group_id_prefix) == (Everywhere(LATEST), "spark-kafka-source")
@@ -128,11 +128,11 @@ def test_batches_and_streams_differ_in_where_they_start_and_in_the_names_of_grou
         ("kafka.group.id", "g", "group_id", "g"),
     ],
 )
-def test_options_are_read(option: str, text: str, attribute: str, value: object):
+def test_options_are_read(option: str, text: str, attribute: str, value: object) -> None:
     assert getattr(parse({option: text}, streaming=True), attribute) == value
 
 
-def test_names_of_options_are_compared_without_regard_to_case():
+def test_names_of_options_are_compared_without_regard_to_case() -> None:
     """KafkaSourceProviderSuite: case handling"""
     options = ReadOptions.parse(
         {
@@ -153,11 +153,11 @@ def test_names_of_options_are_compared_without_regard_to_case():
     assert (options.fetch_offset_retry_interval_ms, options.max_offsets_per_trigger) == (5, 6)
 
 
-def test_topics_are_trimmed_and_each_is_read_once():
+def test_topics_are_trimmed_and_each_is_read_once() -> None:
     assert parse({"subscribe": " orders, payments ,,orders"}).topics == Subscribe(("orders", "payments"))
 
 
-def test_partitions_and_patterns_choose_topics_too():
+def test_partitions_and_patterns_choose_topics_too() -> None:
     assigned = ReadOptions.parse({**SERVERS, "assign": '{"b":[1,0],"a":[2]}'}).topics
     assert assigned == Assign((TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1)))
     assert ReadOptions.parse({**SERVERS, "subscribePattern": " topic-.* "}).topics == SubscribePattern("topic-.*")
@@ -179,17 +179,17 @@ def test_partitions_and_patterns_choose_topics_too():
         ('{"orders": {"0": -1}}', AtOffsets({ORDERS[0]: LATEST})),
     ],
 )
-def test_starting_offsets_of_a_stream(text: str, bound: object):
+def test_starting_offsets_of_a_stream(text: str, bound: object) -> None:
     assert parse({"startingOffsets": text}, streaming=True).starting == bound
 
 
-def test_a_stream_may_start_where_a_group_stands():
+def test_a_stream_may_start_where_a_group_stands() -> None:
     options = {"startingOffsets": "group", "commitGroupId": "lag"}
     assert parse(options, streaming=True).starting == AtGroup("lag")
     assert parse({**options, "kafka.group.id": "old"}, streaming=True).starting == AtGroup("old")
 
 
-def test_times_go_before_offsets_and_one_time_before_many():
+def test_times_go_before_offsets_and_one_time_before_many() -> None:
     """KafkaRelationSuite: preferences on offset related options"""
     offsets = {"startingOffsets": "earliest", "endingOffsets": "latest"}
     many = {
@@ -204,7 +204,7 @@ def test_times_go_before_offsets_and_one_time_before_many():
     assert (options.starting, options.ending) == (AtTimestamp(7), AtTimestamp(8))
 
 
-def test_a_time_without_a_record_may_stand_for_the_latest():
+def test_a_time_without_a_record_may_stand_for_the_latest() -> None:
     options = parse({"startingTimestamp": "7", "startingOffsetsByTimestampStrategy": "LATEST"})
     assert options.starting == AtTimestamp(7, otherwise_latest=True)
 
@@ -276,7 +276,7 @@ IN_BOTH = [
 
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize(("options", "sentence"), IN_BOTH)
-def test_bad_options_are_refused_with_a_sentence(options: dict[str, str], sentence: str, streaming: bool):
+def test_bad_options_are_refused_with_a_sentence(options: dict[str, str], sentence: str, streaming: bool) -> None:
     assert sentence in refusal(options, streaming=streaming)
 
 
@@ -300,7 +300,7 @@ BOUNDS = [
 
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize(("name", "attribute", "least", "most"), BOUNDS, ids=lambda value: str(value))
-def test_numbers_have_bounds(name: str, attribute: str, least: int, most: int, streaming: bool):
+def test_numbers_have_bounds(name: str, attribute: str, least: int, most: int, streaming: bool) -> None:
     """Both are taken, and what is beyond them is refused by name."""
     for bound in (least, most):
         assert getattr(parse({name: str(bound)}, streaming=streaming), attribute) == bound
@@ -310,13 +310,13 @@ def test_numbers_have_bounds(name: str, attribute: str, least: int, most: int, s
 
 @pytest.mark.parametrize("text", ["15m ago", "-1s", "1 week", "", "s"])
 @pytest.mark.parametrize("name", ["maxTriggerDelay", "latestOffsetRegressionTimeout"])
-def test_times_have_units(name: str, text: str):
+def test_times_have_units(name: str, text: str) -> None:
     assert f"'{name}' must be a time such as 15m" in refusal({name: text}, streaming=True)
 
 
 @pytest.mark.parametrize("text", ["yes", "1", "", "truee"])
 @pytest.mark.parametrize("name", ["failOnDataLoss", "includeHeaders"])
-def test_flags_are_true_or_false(name: str, text: str):
+def test_flags_are_true_or_false(name: str, text: str) -> None:
     assert f"'{name}' must be 'true' or 'false'" in refusal({name: text})
 
 
@@ -351,7 +351,7 @@ def test_flags_are_true_or_false(name: str, text: str):
         ({"startingTimestamp": "5", "endingTimestamp": "4"}, "start timestamp 5 is greater than the end timestamp 4"),
     ],
 )
-def test_bad_batch_options(options: dict[str, str], sentence: str):
+def test_bad_batch_options(options: dict[str, str], sentence: str) -> None:
     """KafkaRelationSuite: bad batch query options, start > end unresolved, partition sets that do not match"""
     assert sentence in refusal(options)
 
@@ -364,7 +364,7 @@ def test_bad_batch_options(options: dict[str, str], sentence: str):
         ({"endingTimestamp": "4"}, "ending timestamp not valid in streaming queries"),
     ],
 )
-def test_a_stream_has_no_end(options: dict[str, str], sentence: str):
+def test_a_stream_has_no_end(options: dict[str, str], sentence: str) -> None:
     assert refusal(options, streaming=True) == sentence
 
 
@@ -380,18 +380,18 @@ def test_a_stream_has_no_end(options: dict[str, str], sentence: str):
         ({"subscribePattern": "("}, "'subscribePattern' is not a pattern that can be used: '('"),
     ],
 )
-def test_topics_must_be_named_in_one_way(options: dict[str, str], sentence: str):
+def test_topics_must_be_named_in_one_way(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         ReadOptions.parse({**SERVERS, **options})
     assert sentence in str(refused.value)
 
 
-def test_without_brokers_there_is_nothing_to_read():
+def test_without_brokers_there_is_nothing_to_read() -> None:
     with pytest.raises(ConfigurationError, match=r"'kafka\.bootstrap\.servers' must be specified"):
         ReadOptions.parse({"subscribe": "orders"})
 
 
-def test_a_schema_can_be_asked_for_before_it_is_known_how_it_is_read():
+def test_a_schema_can_be_asked_for_before_it_is_known_how_it_is_read() -> None:
     """What is wrong either way is refused already then."""
     for given in ({"startingOffsets": "latest"}, {"endingOffsets": "latest"}):
         ReadOptions.parse_either({**SERVERS, "subscribe": "orders", **given})
@@ -404,14 +404,14 @@ def test_a_schema_can_be_asked_for_before_it_is_known_how_it_is_read():
 # ---------------------------------------------------------------- the client's settings
 
 
-def test_client_settings_take_kafkas_names_and_become_numbers_and_flags():
+def test_client_settings_take_kafkas_names_and_become_numbers_and_flags() -> None:
     given = {"kafka.max.partition.fetch.bytes": "4096", "kafka.check.crcs": "false", "kafka.client.id": "7"}
     assert parse(given).client.values == {"max_partition_fetch_bytes": 4096, "check_crcs": False, "client_id": "7"}
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "1_000", "1e3", "\uff11", "", "9" * 5000])
 @pytest.mark.parametrize("name", ["kafka.default.api.timeout.ms", "kafka.request.timeout.ms"])
-def test_numbers_of_clients_are_javas(name: str, text: str):
+def test_numbers_of_clients_are_javas(name: str, text: str) -> None:
     """Python takes more for numbers, and of infinity makes an error without a sentence."""
     for take in (parse, parse_write):
         if take is parse or name == "kafka.request.timeout.ms":  # of both
@@ -420,7 +420,7 @@ def test_numbers_of_clients_are_javas(name: str, text: str):
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_isolation_levels(level: str):
+def test_isolation_levels(level: str) -> None:
     """KafkaOffsetReaderSuite: isolationLevel must give back what is set, and the default when not set"""
     assert parse({"kafka.isolation.level": level}).client.values == {"isolation_level": level}
     assert ConsumerOptions.parse({"bootstrap_servers": "a:1"}).isolation_level == "read_uncommitted"
@@ -431,7 +431,7 @@ def parse_write(given: dict[str, str]) -> WriteOptions:
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT | OF_CONSUMERS | OF_PRODUCERS))
-def test_what_java_knows_is_taken_or_refused_with_a_reason_and_never_unknown(name: str):
+def test_what_java_knows_is_taken_or_refused_with_a_reason_and_never_unknown(name: str) -> None:
     """Options are moved from the connector as they are. Both sides are often given the same ones."""
     told = {"write": {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
                       "transaction.two.phase.commit.enable"}}  # fmt: skip
@@ -442,7 +442,7 @@ def test_what_java_knows_is_taken_or_refused_with_a_reason_and_never_unknown(nam
             assert "Unknown option" not in str(refused) or name in told.get(side, ())
 
 
-def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing():
+def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing() -> None:
     given = {"kafka.max.poll.records": "5", "kafka.acks": "all", "kafka.config.providers.file.class": "F"}
     options = parse({**given, "kafka.metrics.context.team": "a", "kafka.compression.level": "3", "verbose": "yes"})
     assert options.client.values == {}
@@ -461,7 +461,7 @@ def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing
         ("security.providers", "TLS and SASL are not there yet"),
     ],
 )
-def test_a_misspelt_setting_is_refused_on_both_sides(name: str, sentence: str):
+def test_a_misspelt_setting_is_refused_on_both_sides(name: str, sentence: str) -> None:
     """Java's clients log a line, and read what was not meant: aborted records, say."""
     for side, take in (("read", parse), ("write", parse_write)):
         with pytest.raises(ConfigurationError) as refused:
@@ -485,7 +485,7 @@ def test_a_misspelt_setting_is_refused_on_both_sides(name: str, sentence: str):
         ("ssl.truststore.location", ["read", "write"]),
     ],
 )
-def test_a_setting_without_its_prefix_is_refused_where_it_would_count(name: str, sides: list[str]):
+def test_a_setting_without_its_prefix_is_refused_where_it_would_count(name: str, sides: list[str]) -> None:
     """Aborted records would be read, or what was to be encrypted would not be."""
     for side, take in (("read", parse), ("write", parse_write)):
         if side in sides:
@@ -497,7 +497,7 @@ def test_a_setting_without_its_prefix_is_refused_where_it_would_count(name: str,
             assert name in take({name: "hush"}).warnings[0]
 
 
-def test_settings_that_nobody_knows_are_left_out_with_one_warning_on_both_sides():
+def test_settings_that_nobody_knows_are_left_out_with_one_warning_on_both_sides() -> None:
     """Of what Java's clients would pass to a plug-in, say."""
     for take in (parse, parse_write):
         found = take({"kafka.foo.bar": "hush", "kafka.hooks": "x", "kafka.acme.tracing": "on"})
@@ -507,7 +507,7 @@ def test_settings_that_nobody_knows_are_left_out_with_one_warning_on_both_sides(
 
 
 @pytest.mark.parametrize("options", [ConsumerOptions, ProducerOptions])
-def test_no_sentence_names_a_clients_own_option(options: type[ClientOptions]):
+def test_no_sentence_names_a_clients_own_option(options: type[ClientOptions]) -> None:
     """An option is told of as it is given."""
     for name in settable(options):
         given = f"{name}=5 is odd"
@@ -519,11 +519,11 @@ def test_no_sentence_names_a_clients_own_option(options: type[ClientOptions]):
     "sentence",
     ["topic 'client_id' retries", "acks are late", 'of "linger_ms"', "/etc/linger_ms/x", "my_client_id", "linger_ms-3"],
 )
-def test_names_that_are_no_options_are_left_alone(sentence: str):
+def test_names_that_are_no_options_are_left_alone(sentence: str) -> None:
     assert in_option_names(sentence) == sentence
 
 
-def test_a_group_id_is_taken_with_a_warning():
+def test_a_group_id_is_taken_with_a_warning() -> None:
     (warning,) = parse({"kafka.group.id": "g", "groupIdPrefix": "p"}).warnings
     assert "'kafka.group.id' has been set on this query" in warning
     assert "groupIdPrefix will be ignored" in warning
@@ -532,19 +532,19 @@ def test_a_group_id_is_taken_with_a_warning():
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_group_id_that_says_where_to_start_is_no_reason_to_warn(streaming: bool):
+def test_a_group_id_that_says_where_to_start_is_no_reason_to_warn(streaming: bool) -> None:
     given = {"kafka.group.id": "g", "startingOffsets": "group", "groupIdPrefix": "p"}
     options = parse(given, streaming=streaming)
     assert (options.starting, options.warnings) == (AtGroup("g"), ())
 
 
 @pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
-def test_limits_of_triggers_are_ignored_in_a_batch_with_a_warning(name: str):
+def test_limits_of_triggers_are_ignored_in_a_batch_with_a_warning(name: str) -> None:
     assert parse({name: "7"}).warnings == (f"{name} option ignored in batch queries",)
     assert parse({name: "7"}, streaming=True).warnings == ()
 
 
-def test_client_settings_may_hold_passwords_and_are_not_shown():
+def test_client_settings_may_hold_passwords_and_are_not_shown() -> None:
     """Spark can print every local variable of a failed task."""
     options = parse({"kafka.client.id": "hush"})
     for shown in (repr(options), str(options), repr(options.client), f"{dataclasses.replace(options)}"):
@@ -566,7 +566,7 @@ def test_client_settings_may_hold_passwords_and_are_not_shown():
         {"schemaRegistry": "http://me:hush@nowhere", "valueFormat": "avro"},
     ],
 )
-def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]):
+def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]) -> None:
     """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all."""
     import pyspark_triokafka
 
@@ -579,7 +579,7 @@ def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]):
     assert "hush" not in shown
 
 
-def test_options_are_frozen_and_small_when_pickled():
+def test_options_are_frozen_and_small_when_pickled() -> None:
     options = parse({"kafka.client.id": "a"})
     with pytest.raises(dataclasses.FrozenInstanceError):
         options.streaming = True  # type: ignore[misc]
@@ -588,7 +588,7 @@ def test_options_are_frozen_and_small_when_pickled():
     assert len(pickled) < 2_000
 
 
-def test_every_option_is_read_somewhere():
+def test_every_option_is_read_somewhere() -> None:
     """A name in the list that nothing reads would be an option without effect."""
     import inspect
 
@@ -602,7 +602,7 @@ def test_every_option_is_read_somewhere():
         assert f'"{name}"' in sources or f'"{name.lower()}"' in sources, name
 
 
-def test_every_option_about_decoding_is_read_somewhere():
+def test_every_option_about_decoding_is_read_somewhere() -> None:
     from triokafka.spark.decoding import NAMES as ABOUT_DECODING
 
     class Asked(dict[str, str]):
@@ -616,11 +616,11 @@ def test_every_option_about_decoding_is_read_somewhere():
     assert seen == {name.lower() for name in ABOUT_DECODING}
 
 
-def test_every_option_is_on_the_page():
+def test_every_option_is_on_the_page() -> None:
     page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
     assert [name for name in NAMES if f"`{name}`" not in page] == []
 
 
-def test_json_offsets_do_not_name_a_partition_twice():
+def test_json_offsets_do_not_name_a_partition_twice() -> None:
     with pytest.raises(ConfigurationError, match=r"Expected e\.g\."):
         parse_offsets('{"orders": {"0": 1, "0": 2}}')

@@ -153,11 +153,11 @@ SUITE: list[tuple[str, int | None, int | None, Vector, Vector]] = [
 @pytest.mark.parametrize(
     ("fewest", "most", "there", "expected"), [case[1:] for case in SUITE], ids=[case[0] for case in SUITE]
 )
-def test_offset_range_calculator_suite(fewest: int | None, most: int | None, there: Vector, expected: Vector):
+def test_offset_range_calculator_suite(fewest: int | None, most: int | None, there: Vector, expected: Vector) -> None:
     assert split(ranges(there), min_partitions=fewest, max_records=most) == ranges(expected)
 
 
-def test_pieces_are_without_gaps_whatever_the_numbers():
+def test_pieces_are_without_gaps_whatever_the_numbers() -> None:
     random.seed(7)
     for _ in range(300):
         there = [
@@ -173,13 +173,13 @@ def test_pieces_are_without_gaps_whatever_the_numbers():
             assert not mine or (mine[0].start, mine[-1].end) == (one.start, one.end)
 
 
-def test_a_range_is_cut_into_no_more_pieces_than_it_has_offsets():
+def test_a_range_is_cut_into_no_more_pieces_than_it_has_offsets() -> None:
     """A huge ``minPartitions`` costs neither time nor empty tasks."""
     found = split([OffsetRange("orders", 0, 5, 8)], min_partitions=2**31 - 1)
     assert [(one.start, one.end) for one in found] == [(5, 6), (6, 7), (7, 8)]
 
 
-def test_small_ranges_are_put_together_into_tasks_of_like_size():
+def test_small_ranges_are_put_together_into_tasks_of_like_size() -> None:
     """A task costs Spark some 20 ms, so 40 small partitions cost most of a second."""
     there = [OffsetRange("t", number, 0, 10) for number in range(40)]
     found = merge(there, 4)
@@ -188,22 +188,22 @@ def test_small_ranges_are_put_together_into_tasks_of_like_size():
     assert sorted(one for task in found for one in task) == there
 
 
-def test_the_largest_range_stands_alone():
+def test_the_largest_range_stands_alone() -> None:
     there = [OffsetRange("t", 0, 0, 1_000), *(OffsetRange("t", number, 0, 3) for number in range(1, 6))]
     assert merge(there, 2) == [(there[0],), tuple(there[1:])]
 
 
-def test_few_ranges_are_left_as_they_are():
+def test_few_ranges_are_left_as_they_are() -> None:
     there = [OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 0, 5)]
     assert merge(there, 2) == merge(there, None) == [(there[0],), (there[1],)]
 
 
-def test_pieces_of_one_partition_that_meet_again_become_one():
+def test_pieces_of_one_partition_that_meet_again_become_one() -> None:
     there = [OffsetRange("t", 0, 0, 5), OffsetRange("t", 0, 5, 10), OffsetRange("t", 0, 10, 15)]
     assert merge(there, 1) == [(OffsetRange("t", 0, 0, 15),)]
 
 
-def test_most_tasks_wins_over_most_records_of_a_task():
+def test_most_tasks_wins_over_most_records_of_a_task() -> None:
     options = ReadOptions.parse(
         {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "maxPartitions": "2", "maxRecordsPerPartition": "10"}
     )

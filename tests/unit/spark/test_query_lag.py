@@ -45,7 +45,7 @@ class Told:
         self.listener._commit = lambda group_id, offsets: self.commits.append((group_id, dict(offsets)))
 
 
-def test_the_three_numbers_have_the_connectors_names_and_are_text():
+def test_the_three_numbers_have_the_connectors_names_and_are_text() -> None:
     """Promised: behind-latest metrics"""
     (found,) = progress_lag(progress(source({"orders": {"0": 5, "1": 9}}, {"orders": {"0": 10, "1": 10}})))
     assert found.behind == {A: 5, B: 1}
@@ -56,25 +56,25 @@ def test_the_three_numbers_have_the_connectors_names_and_are_text():
     }
 
 
-def test_nothing_is_said_where_the_latest_offsets_are_not_known():
+def test_nothing_is_said_where_the_latest_offsets_are_not_known() -> None:
     """Spark 4.0 and 4.1 do not ask a Python source for them."""
     (found,) = progress_lag(progress(source({"orders": {"0": 5}})))
     assert found.metrics() == {} and found.behind == {}
 
 
-def test_a_partition_that_the_query_does_not_know_yet_counts_from_its_beginning():
+def test_a_partition_that_the_query_does_not_know_yet_counts_from_its_beginning() -> None:
     (found,) = progress_lag(progress(source({"orders": {"0": 5}}, {"orders": {"0": 5, "1": 3}})))
     assert found.behind == {A: 0, B: 3}
 
 
-def test_sources_that_are_not_of_kafka_are_passed_over():
+def test_sources_that_are_not_of_kafka_are_passed_over() -> None:
     rate = source(7, 8, description="RateStreamV2")
     files = source({"logOffset": 3}, description="FileStreamSource")
     found = progress_lag(progress(rate, source({"orders": {"0": 5}}), files, source(None)))
     assert [one.topics for one in found] == [("orders",)]
 
 
-def test_the_lag_of_a_query_is_that_of_its_last_progress():
+def test_the_lag_of_a_query_is_that_of_its_last_progress() -> None:
     class Asked:
         lastProgress: Any = None
 
@@ -83,14 +83,14 @@ def test_the_lag_of_a_query_is_that_of_its_last_progress():
     assert [found.behind for found in lag(Asked())] == [{A: 1}]
 
 
-def test_the_listener_commits_the_end_of_every_batch():
+def test_the_listener_commits_the_end_of_every_batch() -> None:
     told = Told()
     told.listener.take(progress(source({"orders": {"0": 5, "1": 6}}), source({"payments": {"0": 1}})))
     told.listener.take(progress(source({"orders": {"0": 8, "1": 6}})))
     assert told.commits == [("watchers", {A: 5, B: 6, C: 1}), ("watchers", {A: 8, B: 6})]
 
 
-def test_of_two_sources_of_one_partition_the_one_that_is_behind_is_committed():
+def test_of_two_sources_of_one_partition_the_one_that_is_behind_is_committed() -> None:
     """Else a group would be ahead of what the query has done."""
     told = Told()
     ahead, behind = source({"orders": {"0": 9, "1": 4}}), source({"orders": {"0": 5, "1": 6}})
@@ -99,7 +99,7 @@ def test_of_two_sources_of_one_partition_the_one_that_is_behind_is_committed():
     assert told.commits == [("watchers", {A: 5, B: 4})] * 2
 
 
-def test_sources_are_matched_by_their_topics_and_only_these_are_committed():
+def test_sources_are_matched_by_their_topics_and_only_these_are_committed() -> None:
     told = Told(topics=["payments"])
     told.listener.take(progress(source({"orders": {"0": 5}}), source({"payments": {"0": 1}, "orders": {"1": 2}})))
     told.listener.take(progress(source({"orders": {"0": 6}})))
@@ -107,7 +107,7 @@ def test_sources_are_matched_by_their_topics_and_only_these_are_committed():
     assert [found.topics for found in told.exported] == [("orders", "payments")]
 
 
-def test_sources_are_matched_by_their_description():
+def test_sources_are_matched_by_their_description() -> None:
     told = Told(description="KafkaV2")
     told.listener.take(
         progress(
@@ -118,19 +118,21 @@ def test_sources_are_matched_by_their_description():
 
 
 @pytest.mark.parametrize(("queries", "meant"), [(["totals"], True), (["11-22"], True), (["others"], False)])
-def test_queries_are_matched_by_name_or_id(queries: list[str], meant: bool):
+def test_queries_are_matched_by_name_or_id(queries: list[str], meant: bool) -> None:
     told = Told(queries=queries)
     told.listener.take(progress(source({"orders": {"0": 5}})))
     assert bool(told.commits) is meant
 
 
-def test_without_a_group_only_the_exporters_are_told():
+def test_without_a_group_only_the_exporters_are_told() -> None:
     told = Told(None)
     told.listener.take(progress(source({"orders": {"0": 5}})))
     assert told.commits == [] and len(told.exported) == 1
 
 
-def test_an_exporter_that_fails_keeps_nothing_from_the_others_nor_from_the_group(caplog: pytest.LogCaptureFixture):
+def test_an_exporter_that_fails_keeps_nothing_from_the_others_nor_from_the_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     told = Told()
 
     def broken(found: SourceLag) -> None:
@@ -142,7 +144,7 @@ def test_an_exporter_that_fails_keeps_nothing_from_the_others_nor_from_the_group
     assert "the gateway is down" in caplog.text
 
 
-def test_what_fails_in_a_listener_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture):
+def test_what_fails_in_a_listener_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Event:
         progress: Any = None
 
@@ -151,7 +153,7 @@ def test_what_fails_in_a_listener_is_logged_and_ends_nothing(caplog: pytest.LogC
     assert "group 'watchers': the offsets of a micro-batch were not committed" in caplog.text
 
 
-def test_a_group_that_cannot_be_committed_to_is_a_warning_with_the_offsets(caplog: pytest.LogCaptureFixture):
+def test_a_group_that_cannot_be_committed_to_is_a_warning_with_the_offsets(caplog: pytest.LogCaptureFixture) -> None:
     listener = OffsetCommitListener("watchers", bootstrap_servers="127.0.0.1:1", timeout_ms=200)
     listener.take(progress(source({"orders": {"0": 5}})))
     (record,) = [one for one in caplog.records if one.name == "triokafka.spark"]
@@ -159,17 +161,17 @@ def test_a_group_that_cannot_be_committed_to_is_a_warning_with_the_offsets(caplo
     assert 'offsets {"orders":{"0":5}} were not committed to group \'watchers\'' in record.getMessage()
 
 
-def test_a_wrong_option_is_refused_before_there_is_a_batch():
+def test_a_wrong_option_is_refused_before_there_is_a_batch() -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'bootstrap_servers'"):
         OffsetCommitListener("watchers", bootstrap_server="a:1")
 
 
-def test_passwords_are_not_shown():
+def test_passwords_are_not_shown() -> None:
     made = OffsetCommitListener("watchers", bootstrap_servers="a:1", client_id="hush")
     assert "hush" not in repr(made) and "hush" not in repr(vars(made))
 
 
-def test_clients_are_kept_under_names_that_show_no_password(monkeypatch: pytest.MonkeyPatch):
+def test_clients_are_kept_under_names_that_show_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark can print every local variable of a failed call."""
     keys: list[Any] = []
 
@@ -186,7 +188,7 @@ def test_clients_are_kept_under_names_that_show_no_password(monkeypatch: pytest.
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_logs_have_one_line_for_each_source_and_batch(caplog: pytest.LogCaptureFixture):
+def test_logs_have_one_line_for_each_source_and_batch(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     exporter = LogExporter()
     for one in progress_lag(
@@ -199,7 +201,7 @@ def test_logs_have_one_line_for_each_source_and_batch(caplog: pytest.LogCaptureF
     ]
 
 
-def test_prometheus_is_given_the_last_numbers_of_each_query():
+def test_prometheus_is_given_the_last_numbers_of_each_query() -> None:
     exporter = PrometheusExporter()
     for end in (3, 5):
         for one in progress_lag(progress(source({"orders": {"0": end}}, {"orders": {"0": 7}}), name='a "name"')):
@@ -214,7 +216,7 @@ def test_prometheus_is_given_the_last_numbers_of_each_query():
     assert exporter.text() == ""
 
 
-def test_prometheus_forgets_topics_that_a_pattern_does_not_match_any_more():
+def test_prometheus_forgets_topics_that_a_pattern_does_not_match_any_more() -> None:
     """They would be behind for ever, and count twice while they are there."""
     exporter = PrometheusExporter()
     batches = [

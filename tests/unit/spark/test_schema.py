@@ -24,14 +24,14 @@ def options(headers: bool = False) -> ReadOptions:
 
 
 @pytest.mark.parametrize(("headers", "expected"), [(False, CONNECTOR), (True, CONNECTOR_WITH_HEADERS)])
-def test_columns_and_types_are_the_connectors(headers: bool, expected: str):
+def test_columns_and_types_are_the_connectors(headers: bool, expected: str) -> None:
     schema = spark_schema(options(headers))
     assert schema.simpleString() == expected
     assert all(field.nullable for field in schema)
 
 
 @pytest.mark.parametrize("headers", [False, True])
-def test_arrow_types_are_what_spark_compares_with(headers: bool):
+def test_arrow_types_are_what_spark_compares_with(headers: bool) -> None:
     """4.2 and later compare the first batch's schema to the letter, nested names included."""
     schema = arrow_schema(options(headers))
     assert tuple(schema.names) == options(headers).columns
@@ -44,7 +44,7 @@ def test_arrow_types_are_what_spark_compares_with(headers: bool):
         assert [(inner.name, inner.type) for inner in element.type] == [("key", pa.string()), ("value", pa.binary())]
 
 
-def test_a_schema_of_the_users_is_refused():
+def test_a_schema_of_the_users_is_refused() -> None:
     check_schema(spark_schema(options()), options())
     with pytest.raises(ConfigurationError, match="fixed schema and cannot be set with a custom one"):
         check_schema(StructType().add("value", "string"), options())

@@ -64,7 +64,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[GivenBrokers]:
     yield given
 
 
-def reader(now: list[float] | None = None, **options: str) -> TopicStreamReader:
+def reader(now: list[float] | None = None, **options: Any) -> TopicStreamReader:
     given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "orders", "fetchOffset.retryIntervalMs": "0"}
     parsed = ReadOptions.parse({**given, **options}, streaming=True)
     return TopicStreamReader(parsed, now_ms=(lambda: now[0]) if now is not None else None)
@@ -79,25 +79,25 @@ class ReadAllAvailable:
     """As Spark's."""
 
 
-def test_latest_is_resolved_once_though_spark_asks_twice(brokers: GivenBrokers):
+def test_latest_is_resolved_once_though_spark_asks_twice(brokers: GivenBrokers) -> None:
     brokers.ends = [{A: 5}, {A: 9}]
     asked = reader()
     assert asked.initialOffset() == asked.initialOffset() == at(a=5)
 
 
-def test_one_method_serves_old_and_new_sparks():
+def test_one_method_serves_old_and_new_sparks() -> None:
     """The engine looks at the number of parameters, and older ones call it without any."""
     parameters = inspect.signature(reader().latestOffset).parameters.values()
     assert [parameter.default for parameter in parameters] == [None, None]
 
 
-def test_offsets_come_as_the_same_text_however_the_brokers_order_them(brokers: GivenBrokers):
+def test_offsets_come_as_the_same_text_however_the_brokers_order_them(brokers: GivenBrokers) -> None:
     brokers.ends = [{B: 2, A: 1}, {A: 1, B: 2}]
     asked = reader()
     assert json.dumps(asked.latestOffset(at(a=0), None)) == json.dumps(asked.latestOffset(at(a=0), None))
 
 
-def test_a_limit_of_everything_goes_before_the_options(brokers: GivenBrokers):
+def test_a_limit_of_everything_goes_before_the_options(brokers: GivenBrokers) -> None:
     """Trigger.Once hands it."""
     brokers.ends = [{A: 100}]
     asked = reader(maxOffsetsPerTrigger="10")
@@ -105,7 +105,7 @@ def test_a_limit_of_everything_goes_before_the_options(brokers: GivenBrokers):
     assert asked.latestOffset(at(a=0), None) == at(a=10)
 
 
-def test_without_a_start_the_first_batch_is_whole_and_the_others_follow_each_other(brokers: GivenBrokers):
+def test_without_a_start_the_first_batch_is_whole_and_the_others_follow_each_other(brokers: GivenBrokers) -> None:
     """Spark 4.0 and 4.1 tell neither the start nor the trigger, and ask once for all of a run of AvailableNow."""
     brokers.ends = [{A: 25}]
     asked = reader(maxOffsetsPerTrigger="10", startingOffsets="earliest")
@@ -115,7 +115,7 @@ def test_without_a_start_the_first_batch_is_whole_and_the_others_follow_each_oth
     assert [asked.latestOffset() for _ in range(4)] == [at(a=35), at(a=45), at(a=50), at(a=50)]
 
 
-def test_after_a_first_batch_without_a_start_the_next_waits_for_enough(brokers: GivenBrokers):
+def test_after_a_first_batch_without_a_start_the_next_waits_for_enough(brokers: GivenBrokers) -> None:
     """MinOffsetsPerTrigger. Only the first batch does not wait, also in Spark 4.0 and 4.1."""
     now = [0.0]
     brokers.ends = [{A: 3}]
@@ -128,7 +128,7 @@ def test_after_a_first_batch_without_a_start_the_next_waits_for_enough(brokers: 
     assert asked.latestOffset() == at(a=4)
 
 
-def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(brokers: GivenBrokers):
+def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(brokers: GivenBrokers) -> None:
     """Another text would be an empty batch."""
     now = [0.0]
     asked = reader(now, minOffsetsPerTrigger="10", maxOffsetsPerTrigger="20", maxTriggerDelay="1m")
@@ -139,33 +139,33 @@ def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(br
     assert asked.latestOffset(at(a=0), None) == at(a=1, b=2)
 
 
-def test_an_end_that_went_back_is_asked_for_again(brokers: GivenBrokers):
+def test_an_end_that_went_back_is_asked_for_again(brokers: GivenBrokers) -> None:
     """SPARK-26267: a new leader may lag behind for a moment."""
     brokers.ends = [{A: 3}, {A: 4}, {A: 7}]
     assert reader().latestOffset(at(a=5), None) == at(a=7)
     assert brokers.asked == 3
 
 
-def test_a_partition_that_is_gone_for_a_moment_is_asked_for_again(brokers: GivenBrokers):
+def test_a_partition_that_is_gone_for_a_moment_is_asked_for_again(brokers: GivenBrokers) -> None:
     """A broker that has just started knows few topics: nothing is lost with that."""
     brokers.ends = [{B: 1}, {A: 7, B: 1}]
     assert reader().latestOffset(at(a=5, b=1), None) == at(a=7, b=1)
     assert brokers.asked == 2
 
 
-def test_an_end_that_stays_back_counts_after_the_tries(brokers: GivenBrokers):
+def test_an_end_that_stays_back_counts_after_the_tries(brokers: GivenBrokers) -> None:
     brokers.ends = [{A: 3}]
     assert reader(**{"fetchOffset.numRetries": "4"}).latestOffset(at(a=5), None) == at(a=3)
     assert brokers.asked == 4
 
 
-def test_patience_with_ends_that_went_back_can_be_had(brokers: GivenBrokers):
+def test_patience_with_ends_that_went_back_can_be_had(brokers: GivenBrokers) -> None:
     brokers.ends = [*({A: 3} for _ in range(8)), {A: 6}]
     asked = reader(latestOffsetRegressionTimeout="1s")
     assert asked.latestOffset(at(a=5), None) == at(a=6)
 
 
-def test_a_run_of_available_now_sees_nothing_that_came_later(brokers: GivenBrokers):
+def test_a_run_of_available_now_sees_nothing_that_came_later(brokers: GivenBrokers) -> None:
     brokers.ends = [{A: 5}, {A: 9, B: 2}]
     asked = reader(startingOffsets="earliest")
     asked.prepareForTriggerAvailableNow()
@@ -174,7 +174,7 @@ def test_a_run_of_available_now_sees_nothing_that_came_later(brokers: GivenBroke
     assert asked.reportLatestOffset() == at(a=5)
 
 
-def test_a_run_of_available_now_asks_again_for_ends_that_went_back(brokers: GivenBrokers):
+def test_a_run_of_available_now_asks_again_for_ends_that_went_back(brokers: GivenBrokers) -> None:
     """SPARK-26267: a run that begins while leaders change has no loss to tell of. Once is enough: its target stays."""
     brokers.ends = [{A: 3}, {A: 4, B: 1}, {A: 7, B: 1}, {A: 9, B: 9}]
     asked = reader()
@@ -184,7 +184,7 @@ def test_a_run_of_available_now_asks_again_for_ends_that_went_back(brokers: Give
     assert asked.partitions(at(a=5, b=1), at(a=7, b=1))
 
 
-def test_a_run_of_available_now_with_ends_that_stay_back_is_a_loss(brokers: GivenBrokers):
+def test_a_run_of_available_now_with_ends_that_stay_back_is_a_loss(brokers: GivenBrokers) -> None:
     brokers.ends = [{A: 3}]
     asked = reader()
     asked.prepareForTriggerAvailableNow()
@@ -195,7 +195,7 @@ def test_a_run_of_available_now_with_ends_that_stay_back_is_a_loss(brokers: Give
 
 
 @pytest.mark.parametrize("kept", [{"orders": {"0": "x"}}, {"orders": {"0": -2}}, {"orders": 5}, {"a": {"b": 1}}, 7, []])
-def test_a_checkpoint_of_something_else_is_a_sentence(brokers: GivenBrokers, kept: Any):
+def test_a_checkpoint_of_something_else_is_a_sentence(brokers: GivenBrokers, kept: Any) -> None:
     """-2 is the beginning of a log in an option: all of it would be read again."""
     for ask in (lambda: reader().latestOffset(kept, None), lambda: reader().partitions(kept, at(a=5))):
         with pytest.raises(
@@ -204,7 +204,7 @@ def test_a_checkpoint_of_something_else_is_a_sentence(brokers: GivenBrokers, kep
             ask()
 
 
-def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers):
+def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers) -> None:
     """Spark prepares first: a latest that is later than the target would be a loss."""
     brokers.ends = [{A: 5}, {A: 9, B: 2}]
     asked = reader(startingOffsets="latest")
@@ -213,10 +213,10 @@ def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers):
     assert asked.latestOffset(at(a=5), None) == at(a=5)
 
 
-def test_an_offset_beyond_the_end_is_a_loss_in_a_run_of_available_now_too(brokers: GivenBrokers):
+def test_an_offset_beyond_the_end_is_a_loss_in_a_run_of_available_now_too(brokers: GivenBrokers) -> None:
     """The query would begin at the end instead, and read in its next run what was to be left out."""
     brokers.ends = [{A: 5, B: 5}]
-    named = {"startingOffsets": '{"orders": {"0": 1000, "1": -1}}'}
+    named: dict[str, Any] = {"startingOffsets": '{"orders": {"0": 1000, "1": -1}}'}
     for fails in ("true", "false"):
         asked = reader(failOnDataLoss=fails, **named)
         asked.prepareForTriggerAvailableNow()
@@ -235,19 +235,19 @@ def ranges(tasks: list[Any]) -> list[tuple[int, int, int]]:
     return [(one.partition, one.start, one.end) for task in tasks for one in task.ranges]
 
 
-def test_new_partitions_are_read_from_their_beginning(brokers: GivenBrokers):
+def test_new_partitions_are_read_from_their_beginning(brokers: GivenBrokers) -> None:
     brokers.ends = [{A: 5, B: 3}]
     assert ranges(reader().partitions(at(a=4), at(a=5, b=3))) == [(0, 4, 5), (1, 0, 3)]
 
 
 @pytest.mark.parametrize(("given", "tasks"), [(None, 1), ("1", 1), ("4", 4)])
-def test_min_partitions_is_supported(brokers: GivenBrokers, given: str | None, tasks: int):
+def test_min_partitions_is_supported(brokers: GivenBrokers, given: str | None, tasks: int) -> None:
     """KafkaMicroBatchSourceSuite: minPartitions is supported"""
-    options = {} if given is None else {"minPartitions": given}
+    options: dict[str, Any] = {} if given is None else {"minPartitions": given}
     assert len(reader(**options).partitions(at(a=0), at(a=100))) == tasks
 
 
-def test_all_partitions_that_are_gone_are_an_error_or_stay_where_they_were(brokers: GivenBrokers):
+def test_all_partitions_that_are_gone_are_an_error_or_stay_where_they_were(brokers: GivenBrokers) -> None:
     """SPARK-41375: an empty offset in the log would forget what was reached."""
     brokers.ends = [{}]
     assert reader(failOnDataLoss="false").latestOffset(at(a=5), None) == at(a=5)
@@ -258,7 +258,7 @@ def test_all_partitions_that_are_gone_are_an_error_or_stay_where_they_were(broke
 
 def test_a_topic_that_was_made_anew_is_told_though_its_offsets_do_not_show_it(
     brokers: GivenBrokers, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     brokers.ends = [{A: 5}]
     for fails in ("true", "false"):
         asked = reader(failOnDataLoss=fails)
@@ -295,7 +295,7 @@ def test_what_is_lost_fails_the_query_or_is_a_warning(
     first: Offsets,
     kind: str,
     left: list[tuple[int, int, int]],
-):
+) -> None:
     brokers.ends, brokers.first = [dict(there)], dict(first)
     with pytest.raises(KafkaDataLossError) as failed:
         reader().partitions(start, end)
@@ -304,7 +304,7 @@ def test_what_is_lost_fails_the_query_or_is_a_warning(
     assert kind in caplog.text
 
 
-def test_a_batch_that_is_planned_asks_the_brokers_nothing_when_nothing_is_new(brokers: GivenBrokers):
+def test_a_batch_that_is_planned_asks_the_brokers_nothing_when_nothing_is_new(brokers: GivenBrokers) -> None:
     """Every question is a round trip in every trigger. Which topics there are was told with the offsets; a batch that
     an earlier run planned asks for it once."""
     asked = reader()
@@ -318,7 +318,7 @@ def test_a_batch_that_is_planned_asks_the_brokers_nothing_when_nothing_is_new(br
     assert (brokers.asked, brokers.described) == before
 
 
-def test_tasks_know_the_topic_that_the_batch_ends_in(brokers: GivenBrokers):
+def test_tasks_know_the_topic_that_the_batch_ends_in(brokers: GivenBrokers) -> None:
     """KIP-516: offsets alone do not show that it was deleted and made again since."""
 
     def ids(tasks: list[Any]) -> set[UUID | None]:
@@ -337,7 +337,7 @@ def test_tasks_know_the_topic_that_the_batch_ends_in(brokers: GivenBrokers):
 
 def test_a_topic_made_anew_between_the_offsets_and_the_plan_is_told_though_nothing_of_it_was_read(
     brokers: GivenBrokers,
-):
+) -> None:
     brokers.ends, brokers.topic_ids = [{A: 5, B: 5}], {"orders": UUID(int=1)}
     asked = reader()
     end = asked.latestOffset(at(a=0), None)
@@ -346,7 +346,7 @@ def test_a_topic_made_anew_between_the_offsets_and_the_plan_is_told_though_nothi
         asked.partitions(at(a=0), end)  # a partition is new, so the brokers are asked
 
 
-def test_tasks_of_a_plan_without_ids_are_still_read():
+def test_tasks_of_a_plan_without_ids_are_still_read() -> None:
     """As it was pickled before ranges had them."""
     old = (
         b"\x80\x04\x95z\x00\x00\x00\x00\x00\x00\x00\x8c\x16triokafka.spark.reader\x94\x8c\x0eRangePartition\x94\x93"
@@ -357,7 +357,7 @@ def test_tasks_of_a_plan_without_ids_are_still_read():
     assert pickle.loads(old).ranges[0].topic_id is None
 
 
-def test_a_commit_that_fails_ends_no_query(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+def test_a_commit_that_fails_ends_no_query(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def fail(*arguments: Any) -> None:
         raise RuntimeError("no coordinator")
 
@@ -366,14 +366,14 @@ def test_a_commit_that_fails_ends_no_query(monkeypatch: pytest.MonkeyPatch, capl
     assert "group 'watchers': the end of a batch was not committed" in caplog.text
 
 
-def test_without_a_group_nothing_is_committed(monkeypatch: pytest.MonkeyPatch):
+def test_without_a_group_nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "commit_to_group", lambda *arguments: pytest.fail("committed"))
     reader().commit(at(a=5))
 
 
 def test_bytes_limit_a_batch_also_where_sizes_cannot_be_looked_at(
     brokers: GivenBrokers, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """What was seen last holds; and little is taken of a partition of which nothing was ever seen."""
     answers: list[dict[TopicPartition, float]] = [{}, {A: 10.0}, {}]
     monkeypatch.setattr(samples, "bytes_per_offset", lambda *arguments: answers.pop(0))
@@ -395,11 +395,11 @@ def test_bytes_limit_a_batch_also_where_sizes_cannot_be_looked_at(
         ({"maxBytesPerPartition": "3"}, "ReadMaxBytes(max_bytes=3)"),
     ],
 )
-def test_spark_is_told_that_there_are_limits(options: dict[str, str], limit: str):
+def test_spark_is_told_that_there_are_limits(options: dict[str, str], limit: str) -> None:
     """Otherwise it would hand ReadAllAvailable, which goes before them."""
     assert repr(reader(**options).getDefaultReadLimit()) == limit
 
 
-def test_the_reader_of_the_tasks_is_small(brokers: GivenBrokers):
+def test_the_reader_of_the_tasks_is_small(brokers: GivenBrokers) -> None:
     assert len(pickle.dumps(reader())) < 4_000
     assert offsets_json({A: 1}) == at(a=1)

@@ -15,19 +15,19 @@ def names(chosen: list[TopicPartition]) -> list[str]:
     return [str(one) for one in chosen]
 
 
-def test_subscribe_takes_all_partitions_of_topics_that_are_there():
+def test_subscribe_takes_all_partitions_of_topics_that_are_there() -> None:
     strategy = Subscribe(("topic-2", "topic-1", "gone"))
     assert names(strategy.choose(KNOWN)) == ["topic-1-0", "topic-1-1", "topic-2-0"]
     assert strategy.topics == ("topic-2", "topic-1", "gone")
 
 
-def test_assign_takes_those_partitions_that_are_there():
+def test_assign_takes_those_partitions_that_are_there() -> None:
     strategy = Assign((TopicPartition("other", 1), TopicPartition("other", 9), TopicPartition("gone", 0)))
     assert names(strategy.choose(KNOWN)) == ["other-1"]
     assert strategy.topics == ("other", "gone")
 
 
-def test_a_pattern_matches_whole_names_and_never_kafkas_own_topics():
+def test_a_pattern_matches_whole_names_and_never_kafkas_own_topics() -> None:
     assert names(SubscribePattern("topic-.*").choose(KNOWN)) == ["topic-1-0", "topic-1-1", "topic-2-0"]
     assert names(SubscribePattern("topic").choose(KNOWN)) == []
     assert names(SubscribePattern(".*").choose(KNOWN)) == [
@@ -61,7 +61,7 @@ def test_a_pattern_matches_whole_names_and_never_kafkas_own_topics():
         (r"a(?i:b)", "aB", "AB"),
     ],
 )
-def test_patterns_are_javas(pattern: str, matching: str, other: str):
+def test_patterns_are_javas(pattern: str, matching: str, other: str) -> None:
     compiled = java_pattern(pattern)
     assert compiled.fullmatch(matching)
     assert not compiled.fullmatch(other)
@@ -102,7 +102,7 @@ def test_patterns_are_javas(pattern: str, matching: str, other: str):
         (r"(a)\2", "invalid group reference"),
     ],
 )
-def test_what_cannot_be_said_in_python_is_refused(pattern: str, why: str):
+def test_what_cannot_be_said_in_python_is_refused(pattern: str, why: str) -> None:
     """The page lists each."""
     with pytest.raises(ConfigurationError, match="'subscribePattern' is not a pattern that can be used") as refused:
         SubscribePattern(pattern)

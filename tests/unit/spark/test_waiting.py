@@ -33,7 +33,7 @@ def handlers() -> list[Any]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_query_and_leaves_signals_as_they_were(number: signal.Signals):
+def test_a_signal_stops_the_query_and_leaves_signals_as_they_were(number: signal.Signals) -> None:
     before = handlers()
     query = Query(lambda waits: waits == 3 and signal.raise_signal(number) is not None)
     assert wait_for_query(query) is False
@@ -41,7 +41,7 @@ def test_a_signal_stops_the_query_and_leaves_signals_as_they_were(number: signal
     assert handlers() == before
 
 
-def test_a_query_that_ends_is_not_stopped():
+def test_a_query_that_ends_is_not_stopped() -> None:
     before = handlers()
     query = Query(lambda waits: waits == 2)
     assert wait_for_query(query) is True
@@ -49,7 +49,7 @@ def test_a_query_that_ends_is_not_stopped():
     assert handlers() == before
 
 
-def test_what_fails_a_query_is_raised():
+def test_what_fails_a_query_is_raised() -> None:
     before = handlers()
 
     def fail(waits: int) -> bool:
@@ -60,7 +60,7 @@ def test_what_fails_a_query_is_raised():
     assert handlers() == before
 
 
-def test_a_second_signal_waits_for_nothing():
+def test_a_second_signal_waits_for_nothing() -> None:
     """A batch may take long to be given up."""
     before = handlers()
     query = Query(lambda waits: signal.raise_signal(signal.SIGINT) is not None)
@@ -70,7 +70,7 @@ def test_a_second_signal_waits_for_nothing():
     assert handlers() == before
 
 
-def test_another_thread_only_waits():
+def test_another_thread_only_waits() -> None:
     query = Query(lambda waits: True)
     found: list[bool] = []
     thread = threading.Thread(target=lambda: found.append(wait_for_query(query)))

@@ -27,7 +27,7 @@ def refused(**options: str) -> str:
     return str(error.value)
 
 
-def test_options_become_settings_of_the_producer():
+def test_options_become_settings_of_the_producer() -> None:
     given = {
         **SERVERS,
         "TOPIC": " orders ",
@@ -44,7 +44,7 @@ def test_options_become_settings_of_the_producer():
     assert (settings["compression_type"], settings["linger_ms"], settings["enable_idempotence"]) == ("lz4", 50, True)
 
 
-def test_the_producer_is_idempotent_and_waits_for_all_replicas_unless_told_otherwise():
+def test_the_producer_is_idempotent_and_waits_for_all_replicas_unless_told_otherwise() -> None:
     from triokafka.client.config import ProducerOptions
 
     options = ProducerOptions.parse(WriteOptions.parse(SERVERS).producer_settings())
@@ -52,7 +52,7 @@ def test_the_producer_is_idempotent_and_waits_for_all_replicas_unless_told_other
     assert options.acks == -1
 
 
-def test_settings_are_in_no_repr():
+def test_settings_are_in_no_repr() -> None:
     """Spark can print the local variables of a failed task."""
     assert "localhost" in repr(WriteOptions.parse(SERVERS))
     assert "my-client" not in repr(WriteOptions.parse({**SERVERS, "kafka.client.id": "my-client"}))
@@ -76,11 +76,11 @@ def test_settings_are_in_no_repr():
         ({"kafka.bootstrap.servers": " "}, "Option 'kafka.bootstrap.servers' must be specified"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(options: dict[str, str], sentence: str):
+def test_what_cannot_be_used_is_refused_by_name(options: dict[str, str], sentence: str) -> None:
     assert sentence in refused(**options)
 
 
-def test_options_of_spark_and_of_the_reader_are_left_alone():
+def test_options_of_spark_and_of_the_reader_are_left_alone() -> None:
     """One set of options often serves both sides, as the connector takes it."""
     reads = {"includeHeaders": "true", "subscribe": "a", "startingOffsets": "earliest", "failOnDataLoss": "false"}
     consumers = {"kafka.group.id": "g", "kafka.isolation.level": "read_committed", "kafka.max.poll.records": "5"}
@@ -88,7 +88,7 @@ def test_options_of_spark_and_of_the_reader_are_left_alone():
     assert (found.client, found.warnings) == ({}, ())
 
 
-def test_what_other_sinks_know_is_a_warning(caplog: pytest.LogCaptureFixture):
+def test_what_other_sinks_know_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     source = DefaultSource({**SERVERS, "topic": "t", "mergeSchema": "true"})
     assert source.writer(frame(value="string"), False).options.client == {}
     assert [record.message for record in caplog.records] == [
@@ -107,7 +107,7 @@ def test_what_other_sinks_know_is_a_warning(caplog: pytest.LogCaptureFixture):
         {"kafka.client.id": "hush", "transactional": "on"},
     ],
 )
-def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]):
+def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]) -> None:
     """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all."""
     source = DefaultSource({**SERVERS, "topic": "orders", **wrong})
     with pytest.raises(ConfigurationError) as refusal:
@@ -118,7 +118,7 @@ def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]):
     assert "hush" not in shown
 
 
-def test_kafkas_own_partitioners_are_what_there_is_already():
+def test_kafkas_own_partitioners_are_what_there_is_already() -> None:
     name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
     assert "partitioner" not in WriteOptions.parse({**SERVERS, "kafka.partitioner.class": name}).client
 
@@ -138,14 +138,14 @@ def test_kafkas_own_partitioners_are_what_there_is_already():
 )
 def test_columns_that_cannot_be_written_are_refused_in_the_connectors_words(
     columns: dict[str, str], topic: str | None, sentence: str
-):
+) -> None:
     """KafkaSinkSuite: write data with bad schema; with valid schema but wrong types"""
     with pytest.raises(ConfigurationError) as error:
         check_columns(frame(**columns), topic)
     assert sentence in str(error.value)
 
 
-def test_a_column_that_is_there_twice_is_refused():
+def test_a_column_that_is_there_twice_is_refused() -> None:
     """As a join leaves them; which of them is meant nobody knows. Others do not matter."""
     fields = [*frame(value="string", key="string", extra="int"), *frame(extra="int")]
     check_columns(types.StructType(fields), "t")
@@ -153,20 +153,20 @@ def test_a_column_that_is_there_twice_is_refused():
         check_columns(types.StructType([*fields, *fields]), "t")
 
 
-def test_strings_and_bytes_are_written_and_other_columns_ignored():
+def test_strings_and_bytes_are_written_and_other_columns_ignored() -> None:
     check_columns(
         frame(value="binary", key="string", headers=HEADERS, partition="int", topic="int", extra="double"), "t"
     )
     check_columns(frame(value="string", key="binary", topic="string"), None)
 
 
-def test_replacing_a_topic_is_refused():
+def test_replacing_a_topic_is_refused() -> None:
     """KafkaSinkSuite: batch - unsupported save modes"""
     with pytest.raises(ConfigurationError, match="Save mode Overwrite not allowed for Kafka"):
         TopicWriter(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"), True)
 
 
-def test_the_exactly_once_sink_comes_with_transactions():
+def test_the_exactly_once_sink_comes_with_transactions() -> None:
     """Promised: exactly-once sink. Until there are transactions it is refused by name. Its seam is there: what a
     task returns says where all its records are, and the driver gets that with the batch's number, to commit or abort.
     """
@@ -180,7 +180,7 @@ def test_the_exactly_once_sink_comes_with_transactions():
     assert "| exactly-once writes | not yet: at least once" in page
 
 
-def test_streams_are_written_by_column_where_spark_can():
+def test_streams_are_written_by_column_where_spark_can() -> None:
     writer = stream_writer(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"))
     assert isinstance(writer, RowStreamWriter) == (ArrowStreamWriter is None)
     assert pickle.loads(pickle.dumps(writer)).options == writer.options

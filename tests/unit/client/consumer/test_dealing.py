@@ -116,7 +116,11 @@ async def test_an_assignor_that_does_not_come_back_is_told_of() -> None:
     assignor = StuckAssignor()
     async with trio.open_nursery() as nursery:
         address = await cluster.start(nursery, RealWorld())
-        options = {"bootstrap_servers": address, "group_id": "g", "partition_assignment_strategy": [assignor]}
+        options: dict[str, Any] = {
+            "bootstrap_servers": address,
+            "group_id": "g",
+            "partition_assignment_strategy": [assignor],
+        }
         with trio.fail_after(60):
             async with triokafka.Consumer("t", **options, default_api_timeout_ms=200) as consumer:
                 await _until_dealing(consumer, assignor)
