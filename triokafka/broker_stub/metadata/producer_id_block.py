@@ -1,4 +1,4 @@
-"""A block of producer ids, as the controller allocates them (AllocateProducerIds, KIP-730)."""
+"""A block of producer ids, as the controller allocates them (AllocateProducerIds)."""
 
 from __future__ import annotations
 
