@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from triokafka.hooks import Hooks
     from triokafka.records import ConsumerRecord
     from triokafka.structs import Node, OffsetAndMetadata, OffsetAndTimestamp, RecordMetadata, TopicPartition
-    from triokafka.world import RealWorld, World
+    from triokafka.world import World
+    from triokafka.world.system import RealWorld
 
     __version__: str
 
@@ -96,7 +97,7 @@ _HOMES: Final[dict[str, str]] = {
     "ProducerInterceptor": "triokafka.client.producer.interceptors",
     "ProducerRecord": "triokafka.client.producer.interceptors",
     "RangeReader": "triokafka.client.reader",
-    "RealWorld": "triokafka.world",
+    "RealWorld": "triokafka.world.system",
     "RecordMetadata": "triokafka.structs",
     "Serializer": "triokafka.client.serializers",
     "ShortDeserializer": "triokafka.client.serializers",

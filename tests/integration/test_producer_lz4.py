@@ -14,7 +14,7 @@ from tests.support.scripted_producing import memory_is_whole
 from triokafka import kernels
 from triokafka.client.producer.lz4_beside import Lz4Beside, can_serve
 from triokafka.errors import KafkaTimeoutError
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 pytestmark = pytest.mark.skipif(
     kernels.implementation() == "plain" or not can_serve(RealWorld()), reason="threads do not compress lz4 here"

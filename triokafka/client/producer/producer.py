@@ -39,7 +39,8 @@ from triokafka.network.snapshot import PartitionMetadata
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.records import BatchBuilder
 from triokafka.trio_context import require_trio
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 logger = logging.getLogger(__name__)
 

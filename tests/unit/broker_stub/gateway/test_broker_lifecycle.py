@@ -11,7 +11,7 @@ from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle, Lifecycle, LifecycleState
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 
 def state_of(life: Lifecycle) -> LifecycleState:

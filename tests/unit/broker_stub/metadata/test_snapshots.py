@@ -28,7 +28,7 @@ from tests.unit.broker_stub.clusters import (
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.metadata_log import MetadataLog
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.replay import LogReplay
@@ -48,7 +48,7 @@ from triokafka.protocol.stored.cluster_metadata import (
     RegisterControllerRecord,
 )
 from triokafka.records import iter_batches
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 DIRECTORY = f"{DATA}/__cluster_metadata-0"
 QUORUM = Quorum(1, uuid.UUID(int=9), 1, [("CONTROLLER", "localhost", 0)])

@@ -30,7 +30,8 @@ from triokafka.client.producer.lz4_beside import MOST_BYTES, MOST_GIVEN, WORTH_G
 from triokafka.records import BatchBuilder, compress, decode_records
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 NAMES = ["plain_lz4_worker", "_lz4_worker"] if kernels.implementation() == "compiled" else ["plain_lz4_worker"]
 TEXT = b"".join(b'{"number": %d, "name": "somebody %d"}' % (i, i * 7) for i in range(20_000))
