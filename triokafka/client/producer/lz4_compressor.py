@@ -51,7 +51,7 @@ def can_serve(world: World) -> bool:
     return world.cpus > 1 and world.has_doorbells and kernels.implementation() == "compiled" and functions() is not None
 
 
-class Lz4Beside:
+class Lz4Compressor:
     """The batches that are with the thread, in their order. The same interface as `Compressor`.
 
     ``start_task`` starts a task of the producer. ``on_done`` is told when the thread has let go of a batch; ``wake`` is
@@ -151,4 +151,4 @@ class Lz4Beside:
             worker.stop()  # a thread is not cancelled
 
 
-__all__ = ["IDLE_SECONDS", "MOST_BYTES", "MOST_GIVEN", "WORTH_GIVING_BYTES", "Lz4Beside", "can_serve", "functions"]
+__all__ = ["IDLE_SECONDS", "MOST_BYTES", "MOST_GIVEN", "WORTH_GIVING_BYTES", "Lz4Compressor", "can_serve", "functions"]

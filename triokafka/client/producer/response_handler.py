@@ -47,7 +47,7 @@ FATAL: Final = (
 """Errors after which a producer with an id cannot go on at all; any other ends the batch that it is about."""
 
 
-class AnswerHandler:
+class ResponseHandler:
     """Applies answers to one producer's batches.
 
     ``on_fatal`` is told once all batches of a request are dealt with, ``on_identity_lost`` when the producer id is of

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 import triokafka
 from triokafka import kernels
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.stream import PartitionStream
+from triokafka.client.producer.partition_stream import PartitionStream
 from triokafka.errors import IllegalStateError, KafkaError, ProtocolError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
 
-NAME = "triokafka.client.producer._append"
+NAME = "triokafka.client.producer._fast_path"
 MODULES = [importlib.import_module(kernels.TWINS[NAME])]
 if kernels.implementation() == "compiled":
     MODULES.append(importlib.import_module(NAME))
@@ -42,7 +42,7 @@ def open_batch(created_at: float = 100.0) -> ProducerBatch:
 
 
 def _end(module: ModuleType, number: int) -> Any:
-    class Queue(module.QueueEnd):  # type: ignore[misc, name-defined]
+    class Queue(module.QueueTail):  # type: ignore[misc, name-defined]
         topic_partition = TopicPartition("orders", number)
 
     return Queue()
@@ -55,7 +55,7 @@ class Way:
         self.ends = [_end(module, number) for number in range(3)]
         for end in self.ends:
             end.open = open_batch()
-        self.topic = module.QueueEnds()
+        self.topic = module.TopicQueues()
         self.topic.queues = list(self.ends)
         self.topic.sticky = 2
         clocks = (
@@ -64,28 +64,28 @@ class Way:
         self.long: list[Any] = []
         self.asked: list[Any] = []
         self.following: Any = None
-        self.way = module.ShortWay(
+        self.way = module.FastPath(
             {"orders": self.topic},
             *clocks,
             system_clock,
             enabled,
             self.next_queue,
-            self.go_the_long_way,
-            self.go_the_long_way_now,
+            self.take_the_slow_path,
+            self.take_the_slow_path_now,
         )
 
     def next_queue(self, *arguments: Any) -> Any:
         self.asked.append(arguments)
         return self.following
 
-    async def go_the_long_way(self, *arguments: Any) -> Any:
+    async def take_the_slow_path(self, *arguments: Any) -> Any:
         self.long.append(arguments)
         if arguments[1] == "wrong":
             raise TypeError("the value is a str")
         await trio.sleep(0)
         return "long"
 
-    def go_the_long_way_now(self, *arguments: Any) -> Any:
+    def take_the_slow_path_now(self, *arguments: Any) -> Any:
         self.long.append(arguments)
         return "long"
 
@@ -216,7 +216,7 @@ def test_nothing_is_begun_for_a_record_that_may_change_or_is_none(module: Module
     ],
     ids=lambda given: str(given).partition(" at 0x")[0],
 )
-def test_what_is_not_the_usual_case_is_left_to_the_long_way(module: ModuleType, arguments: dict[str, Any]) -> None:
+def test_what_is_not_the_usual_case_is_left_to_the_slow_path(module: ModuleType, arguments: dict[str, Any]) -> None:
     way = Way(module)
     way.append("orders", b"first", partition=0)
     way.append("orders", b"first", partition=2)
@@ -226,16 +226,16 @@ def test_what_is_not_the_usual_case_is_left_to_the_long_way(module: ModuleType, 
 
 
 @both
-def test_nothing_goes_the_short_way_without_an_open_batch_or_when_it_is_disabled(module: ModuleType) -> None:
+def test_nothing_takes_the_fast_path_without_an_open_batch_or_when_it_is_disabled(module: ModuleType) -> None:
     way = Way(module)
     way.ends[2].open = None
     assert way.append("orders", b"v") is None
-    assert module.BoundWay(way.way, way.ends[2]).append(b"v", None, None, (), None) is None
-    assert module.BoundWay(way.way, way.ends[1]).append(b"v", None, None, (), None) is not None
-    assert module.BoundWay(way.way, way.ends[1]).append(b"v", None, 5, (), None) is None
+    assert module.BoundFastPath(way.way, way.ends[2]).append(b"v", None, None, (), None) is None
+    assert module.BoundFastPath(way.way, way.ends[1]).append(b"v", None, None, (), None) is not None
+    assert module.BoundFastPath(way.way, way.ends[1]).append(b"v", None, 5, (), None) is None
     disabled = Way(module, enabled=False)
     assert disabled.append("orders", b"v") is None
-    assert module.BoundWay(disabled.way, disabled.ends[1]).append(b"v", None, None, (), None) is None
+    assert module.BoundFastPath(disabled.way, disabled.ends[1]).append(b"v", None, None, (), None) is None
 
 
 @both
@@ -340,9 +340,9 @@ async def test_failure_is_raised_as_a_copy_with_its_cause_and_keeps_no_frame_ali
 
 
 @both
-async def test_send_takes_the_short_way_where_it_can_and_else_the_long_one(module: ModuleType) -> None:
+async def test_send_takes_the_fast_path_where_it_can_and_else_the_slow_one(module: ModuleType) -> None:
     way = Way(module)
-    bound = module.BoundWay(way.way, way.ends[1])
+    bound = module.BoundFastPath(way.way, way.ends[1])
     for delivery in (
         await way.way.send("orders", b"v", partition=1),
         await bound.send(b"v"),
@@ -374,10 +374,10 @@ async def test_send_takes_the_short_way_where_it_can_and_else_the_long_one(modul
 
 
 @both
-async def test_delivery_callbacks_are_told_of_what_went_the_short_way(module: ModuleType) -> None:
+async def test_delivery_callbacks_are_told_of_what_took_the_fast_path(module: ModuleType) -> None:
     """Each once, in the order of the records."""
     way = Way(module)
-    bound = module.BoundWay(way.way, way.ends[1])
+    bound = module.BoundFastPath(way.way, way.ends[1])
     told: list[tuple[str, int]] = []
 
     def on_delivery(name: str) -> Any:
@@ -447,7 +447,7 @@ async def test_coroutine_is_awaited_once_only(module: ModuleType) -> None:
 
 
 @both
-async def test_cancelled_long_way_ends_where_it_waits(module: ModuleType) -> None:
+async def test_cancelled_slow_path_ends_where_it_waits(module: ModuleType) -> None:
     way = Way(module)
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -485,10 +485,10 @@ def test_coroutine_runs_by_hand_as_pythons_do(module: ModuleType) -> None:
 @both
 def test_send_of_a_producer_has_the_signature_that_its_class_shows(module: ModuleType) -> None:
     for function, method in (
-        (triokafka.Producer.send, module.ShortWay.send),
-        (triokafka.Producer.send_nowait, module.ShortWay.send_nowait),
-        (PartitionStream.send, module.BoundWay.send),
-        (PartitionStream.send_nowait, module.BoundWay.send_nowait),
+        (triokafka.Producer.send, module.FastPath.send),
+        (triokafka.Producer.send_nowait, module.FastPath.send_nowait),
+        (PartitionStream.send, module.BoundFastPath.send),
+        (PartitionStream.send_nowait, module.BoundFastPath.send_nowait),
     ):
         ours, theirs = (list(inspect.signature(each).parameters.values())[1:] for each in (function, method))
         assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in theirs]

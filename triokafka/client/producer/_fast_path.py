@@ -4,7 +4,7 @@
 """The short way of a record, from `send` into the batch that is being filled, to be compiled. Never imported as Python
 (``triokafka.kernels``).
 
-The twin, ``plain_append``, has the same interface with types and docstrings.
+The twin, ``plain_fast_path``, has the same interface with types and docstrings.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _told(delivery, on_delivery):
 
 
 @cython.cclass
-class QueueEnd:
+class QueueTail:
     """The end of a partition's queue: the batch that is ``open`` for records, None when there is none."""
 
     _open = cython.declare(object)
@@ -180,7 +180,7 @@ class QueueEnd:
 
 
 @cython.cclass
-class QueueEnds:
+class TopicQueues:
     """The queues of a topic by partition number, and the ``sticky`` partition, for records without key."""
 
     queues = cython.declare(list, visibility="public")
@@ -193,15 +193,15 @@ class QueueEnds:
 
 @cython.final
 @cython.cclass
-class ShortWay:
+class FastPath:
     """Puts records into open batches; what is not the usual case goes the long way."""
 
     _topics = cython.declare(dict)
     _wall_ms = cython.declare(object)
     _now = cython.declare(object)
     _next_queue = cython.declare(object)
-    _long_way = cython.declare(object)
-    _long_way_now = cython.declare(object)
+    _slow_path = cython.declare(object)
+    _slow_path_now = cython.declare(object)
     _system_clock = cython.declare(cython.bint)
     _enabled = cython.declare(cython.bint)
 
@@ -213,8 +213,8 @@ class ShortWay:
         system_clock: cython.bint,
         enabled: cython.bint,
         next_queue,
-        long_way,
-        long_way_now,
+        slow_path,
+        slow_path_now,
     ):
         self._topics = topics
         self._wall_ms = wall_ms
@@ -222,8 +222,8 @@ class ShortWay:
         self._system_clock = system_clock
         self._enabled = enabled
         self._next_queue = next_queue
-        self._long_way = long_way
-        self._long_way_now = long_way_now
+        self._slow_path = slow_path
+        self._slow_path_now = slow_path_now
 
     def append(self, topic, value, key, partition, timestamp_ms, headers, on_delivery):
         """The delivery, or None when the record must go the long way; nothing has happened then."""
@@ -234,7 +234,7 @@ class ShortWay:
     def send(self, topic, value=None, *, key=None, partition=None, timestamp_ms=None, headers=(), on_delivery=None):
         """As `Producer.send`, where it is described."""
         if not self._takes(timestamp_ms, headers, on_delivery):
-            return self._long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+            return self._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         sending: _Sending = _Sending.__new__(_Sending)
         sending._way = self
         sending._topic = topic
@@ -252,7 +252,7 @@ class ShortWay:
             delivery = self._append(topic, value, key, partition)
             if delivery is not None:
                 return _told(delivery, on_delivery)
-        return self._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return self._slow_path_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     @cython.cfunc
     @cython.inline
@@ -272,7 +272,7 @@ class ShortWay:
         found: cython.pointer(PyObject) = PyDict_GetItem(self._topics, topic)
         if found is cython.NULL:
             return None
-        known: QueueEnds = cython.cast(QueueEnds, found)
+        known: TopicQueues = cython.cast(TopicQueues, found)
         count: cython.Py_ssize_t = PyList_GET_SIZE(known.queues)
         if partition is not None:
             if not PyLong_CheckExact(partition):
@@ -292,16 +292,16 @@ class ShortWay:
             return None
         if not 0 <= number < count:
             return None
-        end: QueueEnd = cython.cast(QueueEnd, PyList_GET_ITEM(known.queues, number))
+        end: QueueTail = cython.cast(QueueTail, PyList_GET_ITEM(known.queues, number))
         return self._put(end, known if sticky else None, value, key)
 
     @cython.cfunc
-    def _put_next(self, full: QueueEnd, known, value, key):
+    def _put_next(self, full: QueueTail, known, value, key):
         end = self._next_queue(full, known, key, value, _NO_HEADERS)
         return None if end is None else self._put(end, known, value, key)
 
     @cython.cfunc
-    def _put(self, end: QueueEnd, known, value, key):
+    def _put(self, end: QueueTail, known, value, key):
         time: cython.longlong = 0
         timestamp: cython.longlong
         index: cython.longlong
@@ -361,18 +361,18 @@ class ShortWay:
 
 @cython.final
 @cython.cclass
-class BoundWay:
-    """A `ShortWay` to one partition."""
+class BoundFastPath:
+    """A `FastPath` to one partition."""
 
-    _way = cython.declare(ShortWay)
-    _end = cython.declare(QueueEnd)
+    _way = cython.declare(FastPath)
+    _end = cython.declare(QueueTail)
 
-    def __init__(self, way: ShortWay, end: QueueEnd):
+    def __init__(self, way: FastPath, end: QueueTail):
         self._way = way
         self._end = end
 
     def append(self, value, key, timestamp_ms, headers, on_delivery):
-        """As `ShortWay.append`."""
+        """As `FastPath.append`."""
         if not self._way._takes(timestamp_ms, headers, on_delivery):
             return None
         return _told(self._way._put(self._end, None, value, key), on_delivery)
@@ -381,7 +381,7 @@ class BoundWay:
         """As `Producer.send` to the bound partition."""
         if not self._way._takes(timestamp_ms, headers, on_delivery):
             topic, partition = self._end.topic_partition
-            return self._way._long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+            return self._way._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         sending: _Sending = _Sending.__new__(_Sending)
         sending._way = self._way
         sending._end = self._end
@@ -397,7 +397,7 @@ class BoundWay:
             if delivery is not None:
                 return _told(delivery, on_delivery)
         topic, partition = self._end.topic_partition
-        return self._way._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return self._way._slow_path_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
 
 _NEW = cython.declare(cython.int, 0)
@@ -416,8 +416,8 @@ class _Sending:
     as the coroutine of the long way, which is made only then.
     """
 
-    _way = cython.declare(ShortWay)
-    _end = cython.declare(QueueEnd)
+    _way = cython.declare(FastPath)
+    _end = cython.declare(QueueTail)
     _topic = cython.declare(object)
     _value = cython.declare(object)
     _key = cython.declare(object)
@@ -506,7 +506,7 @@ class _Sending:
         else:
             delivery = self._way._append(self._topic, self._value, self._key, self._partition)
         if delivery is None:
-            self._rest = self._way._long_way(
+            self._rest = self._way._slow_path(
                 self._topic, self._value, self._key, self._partition, None, _NO_HEADERS, self._on_delivery
             )
             self._state = _WAITING

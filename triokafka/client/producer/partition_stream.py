@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from triokafka.client.deliveries import Delivery, DeliveryCallback
 from triokafka.client.producer.intake import Headers
-from triokafka.client.producer.kernel import CHEAP_TO_AWAIT, BoundWay
+from triokafka.client.producer.kernel import CHEAP_TO_AWAIT, BoundFastPath
 
 
 class PartitionStream:
     """Sends to one partition that was resolved beforehand (`Producer.bind`)."""
 
-    def __init__(self, way: BoundWay) -> None:
+    def __init__(self, way: BoundFastPath) -> None:
         self._way = way
         self._append = way.append
         # As in `Producer`: the same, found sooner.

@@ -18,7 +18,7 @@ from triokafka.client.producer.topic_state import TopicState
 from triokafka.structs import Buffer, TopicPartition
 
 
-class LongWay:
+class SlowPath:
     """One producer's; what `send` and `send_now` take is given by position.
 
     ``now`` is the world's monotonic clock, in seconds; ``check_usable`` raises when the producer is closed or has

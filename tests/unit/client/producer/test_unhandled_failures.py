@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.unseen import UnseenFailures
+from triokafka.client.producer.unhandled_failures import UnhandledFailures
 from triokafka.errors import KafkaTimeoutError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
@@ -24,8 +24,8 @@ def failed(records: int = 2, *, seen: int = 0) -> ProducerBatch:
     return batch
 
 
-def noted(*batches: ProducerBatch) -> UnseenFailures:
-    failures = UnseenFailures()
+def noted(*batches: ProducerBatch) -> UnhandledFailures:
+    failures = UnhandledFailures()
     for batch in batches:
         failures.note(batch)
     return failures

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.batch_settings import AccumulatorSettings
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.errors import KafkaError, KafkaTimeoutError
@@ -19,7 +19,7 @@ from triokafka.structs import TopicPartition
 _NEVER: Final = float("inf")
 
 
-class BatchLedger:
+class IncompleteBatches:
     """Every batch from its making until it is settled and its memory is back; what the `Accumulator` stands on.
 
     ``active`` are the queues with batches in them; ``unsettled`` the batches whose deliveries wait, the oldest first;

@@ -1,7 +1,7 @@
 """The short way of a record, from `send` into the batch that is being filled, in plain Python. Twin and oracle of
-``_append``.
+``_fast_path``.
 
-The same interface as ``_append`` with equal results; picked by ``triokafka.kernels`` when that one is not compiled.
+The same interface as ``_fast_path`` with equal results; picked by ``triokafka.kernels`` when that one is not compiled.
 Nothing here waits or says what is wrong: whatever is not the usual case is left to the long way.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from triokafka.client.producer.batch import ProducerBatch
 
 CHEAP_TO_AWAIT: Final = False
-"""Whether the coroutines of `ShortWay.send` and `BoundWay.send` are cheaper than Python's own.
+"""Whether the coroutines of `FastPath.send` and `BoundFastPath.send` are cheaper than Python's own.
 
 The compiled ones are in CPython 3.11, which asks what it awaits for the result; later ones have it raised.
 """
@@ -130,7 +130,7 @@ def _told(delivery: Delivery | None, on_delivery: Any) -> Delivery | None:
     return delivery
 
 
-class QueueEnd:
+class QueueTail:
     """The end of a partition's queue: the batch that is ``open`` for records, None when there is none."""
 
     __slots__ = ("open",)
@@ -141,7 +141,7 @@ class QueueEnd:
         self.open = None
 
 
-class QueueEnds:
+class TopicQueues:
     """The queues of a topic by partition number, and the ``sticky`` partition, for records without key."""
 
     __slots__ = ("queues", "sticky")
@@ -154,36 +154,36 @@ class QueueEnds:
         self.sticky = -1
 
 
-class ShortWay:
+class FastPath:
     """Puts records into open batches; what is not the usual case goes the long way.
 
     ``topics`` is looked into for every record. ``wall_ms`` and ``now`` are the world's clocks; with ``system_clock``
     they are those of this machine, and the compiled twin reads its clock itself. ``enabled`` is False for producers
     with serializers and the like, whose records always go the long way. ``next_queue`` is `Intake.next_queue`, which is
-    asked when there is no room for a record. ``long_way`` and ``long_way_now`` take what `send` and `send_nowait` do,
+    asked when there is no room for a record. ``slow_path`` and ``slow_path_now`` take what `send` and `send_nowait` do,
     all by position.
     """
 
-    __slots__ = ("_enabled", "_long_way", "_long_way_now", "_next_queue", "_now", "_topics", "_wall_ms")
+    __slots__ = ("_enabled", "_next_queue", "_now", "_slow_path", "_slow_path_now", "_topics", "_wall_ms")
 
     def __init__(
         self,
-        topics: Mapping[str, QueueEnds],
+        topics: Mapping[str, TopicQueues],
         wall_ms: Callable[[], int],
         now: Callable[[], float],
         system_clock: bool,
         enabled: bool,
         next_queue: Callable[..., Any],
-        long_way: Callable[..., Coroutine[Any, Any, Delivery]],
-        long_way_now: Callable[..., Delivery],
+        slow_path: Callable[..., Coroutine[Any, Any, Delivery]],
+        slow_path_now: Callable[..., Delivery],
     ) -> None:
         self._topics = topics
         self._wall_ms = wall_ms
         self._now = now
         self._enabled = enabled
         self._next_queue = next_queue
-        self._long_way = long_way
-        self._long_way_now = long_way_now
+        self._slow_path = slow_path
+        self._slow_path_now = slow_path_now
 
     def append(
         self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any, headers: Any, on_delivery: Any
@@ -231,7 +231,7 @@ class ShortWay:
         delivery = self.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
-        return await self._long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return await self._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     def send_nowait(
         self,
@@ -248,9 +248,9 @@ class ShortWay:
         delivery = self.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
-        return self._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return self._slow_path_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
-    def _put(self, end: QueueEnd, known: QueueEnds | None, value: Any, key: Any) -> Delivery | None:
+    def _put(self, end: QueueTail, known: TopicQueues | None, value: Any, key: Any) -> Delivery | None:
         key_size = value_size = -1
         if key is not None:
             if type(key) not in _BUFFERS:
@@ -275,17 +275,17 @@ class ShortWay:
         return None if following is None else self._put(following, known, value, key)
 
 
-class BoundWay:
-    """A `ShortWay` to one partition."""
+class BoundFastPath:
+    """A `FastPath` to one partition."""
 
     __slots__ = ("_end", "_way")
 
-    def __init__(self, way: ShortWay, end: Any) -> None:
+    def __init__(self, way: FastPath, end: Any) -> None:
         self._way = way
         self._end = end
 
     def append(self, value: Any, key: Any, timestamp_ms: Any, headers: Any, on_delivery: Any) -> Delivery | None:
-        """As `ShortWay.append`."""
+        """As `FastPath.append`."""
         if not self._way._takes(timestamp_ms, headers, on_delivery):
             return None
         return _told(self._way._put(self._end, None, value, key), on_delivery)
@@ -304,7 +304,7 @@ class BoundWay:
         if delivery is not None:
             return delivery
         topic, partition = self._end.topic_partition
-        return await self._way._long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return await self._way._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     def send_nowait(
         self,
@@ -320,4 +320,4 @@ class BoundWay:
         if delivery is not None:
             return delivery
         topic, partition = self._end.topic_partition
-        return self._way._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return self._way._slow_path_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.unit.client.producer.test_accumulator import Bench
-from triokafka.client.producer.answers import FATAL, AnswerHandler
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.counters import new_counters
 from triokafka.client.producer.produce_request import ProduceAnswer
+from triokafka.client.producer.response_handler import FATAL, ResponseHandler
 from triokafka.errors import ERRORS, KafkaConnectionError
 from triokafka.hooks import NO_HOOKS
 from triokafka.structs import TopicPartition
@@ -26,7 +26,7 @@ class Desk:
         self.identities_lost = 0
         self.counters = new_counters()
         self.refreshes = 0
-        self.handler = AnswerHandler(
+        self.handler = ResponseHandler(
             self.bench.accumulator,
             SimpleNamespace(
                 metadata=SimpleNamespace(update_leader=lambda *args: False),

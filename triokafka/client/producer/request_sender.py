@@ -1,4 +1,4 @@
-"""Batches become produce requests, and the ends of requests become the business of the `AnswerHandler`.
+"""Batches become produce requests, and the ends of requests become the business of the `ResponseHandler`.
 
 Nothing here waits: requests are handed to a connection, which calls back. Most requests carry one batch; those go by a
 `Route` of their partition, which knows already what does not change from one to the next.
@@ -22,9 +22,9 @@ from triokafka.protocol.templates import FilledRequest, RequestTemplate
 
 if TYPE_CHECKING:
     from triokafka.client.producer.accumulator import Accumulator
-    from triokafka.client.producer.answers import AnswerHandler
     from triokafka.client.producer.batch import ProducerBatch
     from triokafka.client.producer.partition_queue import PartitionQueue
+    from triokafka.client.producer.response_handler import ResponseHandler
     from triokafka.hooks import HookChain
     from triokafka.network.channel import BrokerChannel
     from triokafka.network.cluster import NetworkClient
@@ -49,7 +49,7 @@ class Route:
         self.api_versions: object = None
 
 
-class Requests:
+class RequestSender:
     """The requests of one producer.
 
     ``counters`` and ``hooks`` are the sender's. When a request has ended and left something to do, ``go_on`` is called
@@ -62,7 +62,7 @@ class Requests:
         self,
         accumulator: Accumulator,
         client: NetworkClient,
-        answers: AnswerHandler,
+        answers: ResponseHandler,
         *,
         world: World,
         acks: int,
@@ -213,4 +213,4 @@ class Requests:
             counters[name + "_max"] = seconds
 
 
-__all__ = ["Requests", "Route"]
+__all__ = ["RequestSender", "Route"]

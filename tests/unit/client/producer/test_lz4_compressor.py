@@ -23,10 +23,10 @@ from tests.support.scripted_producing import memory_is_whole, scripted
 from tests.support.simulated import simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka import kernels
-from triokafka.client.producer import compressor, lz4_beside
+from triokafka.client.producer import compressor, lz4_compressor
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.compressor import Compressor, compressor_for
-from triokafka.client.producer.lz4_beside import MOST_BYTES, MOST_GIVEN, WORTH_GIVING_BYTES, Lz4Beside
+from triokafka.client.producer.lz4_compressor import MOST_BYTES, MOST_GIVEN, WORTH_GIVING_BYTES, Lz4Compressor
 from triokafka.records import BatchBuilder, compress, decode_records
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
@@ -47,7 +47,7 @@ def kind(request: pytest.FixtureRequest) -> Any:
 def serving(kind: Any, idle: float = 30.0) -> Iterator[tuple[Any, int]]:
     """A worker with its thread, and where its bell is heard."""
     heard, descriptor = os.pipe()
-    worker = kind(*(lz4_beside.functions() or (0, 0)), descriptor)
+    worker = kind(*(lz4_compressor.functions() or (0, 0)), descriptor)
     assert not worker.push(bytearray(10), 0, 5), "nobody is there who would do it"
     thread = threading.Thread(target=worker.serve, args=(idle,))
     thread.start()
@@ -113,7 +113,7 @@ def test_bytes_that_a_buffer_does_not_have_are_refused(kind: Any, start: int, en
 
 def test_thread_ends_by_itself_when_there_is_nothing_to_do(kind: Any) -> None:
     heard, descriptor = os.pipe()
-    worker = kind(*(lz4_beside.functions() or (0, 0)), descriptor)
+    worker = kind(*(lz4_compressor.functions() or (0, 0)), descriptor)
     worker.serve(0.01)
     assert not worker.serving
     os.close(heard)
@@ -121,7 +121,7 @@ def test_thread_ends_by_itself_when_there_is_nothing_to_do(kind: Any) -> None:
 
 
 def test_stopped_before_it_serves_it_does_not_stay(kind: Any) -> None:
-    worker = kind(*(lz4_beside.functions() or (0, 0)), -1)
+    worker = kind(*(lz4_compressor.functions() or (0, 0)), -1)
     worker.stop()
     worker.serve(1_000.0)
     assert not worker.serving
@@ -172,12 +172,12 @@ def closed_batch(size: int, value: bytes = TEXT) -> ProducerBatch:
 
 
 class Line:
-    """An `Lz4Beside` whose worker is there already."""
+    """An `Lz4Compressor` whose worker is there already."""
 
     def __init__(self) -> None:
         self.started: list[Callable[[], Awaitable[None]]] = []
         self.done: list[ProducerBatch] = []
-        self.beside = Lz4Beside(
+        self.beside = Lz4Compressor(
             world=SimpleNamespace(),  # type: ignore[arg-type]
             start_task=self.started.append,
             on_done=lambda batch, error: self.done.append(batch),
@@ -285,8 +285,8 @@ class Elsewhere(SimpleNamespace):
 @pytest.mark.parametrize(
     ("codec", "level", "cpus", "expected"),
     [
-        ("lz4", None, 2, Lz4Beside),
-        ("lz4", 9, 8, Lz4Beside),
+        ("lz4", None, 2, Lz4Compressor),
+        ("lz4", 9, 8, Lz4Compressor),
         ("lz4", 3, 8, Compressor),
         ("lz4", None, 1, Compressor),
         ("zstd", None, 8, Compressor),
@@ -306,12 +306,12 @@ def test_only_fast_lz4_on_several_processors(codec: str, level: int | None, cpus
 
 
 class Tasks:
-    """An `Lz4Beside` with its task, in a nursery, with the real thread."""
+    """An `Lz4Compressor` with its task, in a nursery, with the real thread."""
 
     def __init__(self, nursery: trio.Nursery, world: World) -> None:
         self.done: list[ProducerBatch] = []
         self.woken = trio.Event()
-        self.beside = Lz4Beside(
+        self.beside = Lz4Compressor(
             world=world,
             start_task=nursery.start_soon,
             on_done=lambda batch, error: self.done.append(batch),
@@ -332,12 +332,12 @@ class Tasks:
                 await trio.sleep(0.001)
 
 
-needs_functions = pytest.mark.skipif(lz4_beside.functions() is None, reason="liblz4 cannot be called directly")
+needs_functions = pytest.mark.skipif(lz4_compressor.functions() is None, reason="liblz4 cannot be called directly")
 
 
 @needs_functions
 async def test_bell_wakes_the_event_loop_when_a_batch_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lz4_beside, "IDLE_SECONDS", 60)  # it wakes when the thread ends, too
+    monkeypatch.setattr(lz4_compressor, "IDLE_SECONDS", 60)  # it wakes when the thread ends, too
     async with trio.open_nursery() as nursery:
         tasks = Tasks(nursery, RealWorld())
         for _ in range(3):
@@ -353,7 +353,7 @@ async def test_bell_wakes_the_event_loop_when_a_batch_is_done(monkeypatch: pytes
 
 @needs_functions
 async def test_cancelled_it_takes_back_what_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lz4_beside, "IDLE_SECONDS", 60)
+    monkeypatch.setattr(lz4_compressor, "IDLE_SECONDS", 60)
     with trio.fail_after(50):
         async with trio.open_nursery() as nursery:
             tasks = Tasks(nursery, RealWorld())
@@ -370,7 +370,7 @@ async def test_cancelled_it_takes_back_what_it_gave(monkeypatch: pytest.MonkeyPa
 
 @needs_functions
 async def test_thread_is_gone_after_a_while_and_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lz4_beside, "IDLE_SECONDS", 0.001)
+    monkeypatch.setattr(lz4_compressor, "IDLE_SECONDS", 0.001)
     async with trio.open_nursery() as nursery:
         tasks = Tasks(nursery, RealWorld())
         for _ in range(3):
@@ -415,7 +415,7 @@ async def test_where_no_thread_is_to_be_had_the_event_loop_compresses(missing: s
 
 def test_batch_that_the_thread_gets_at_the_last_moment_is_not_compressed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second does not fit a request with the first, so the accumulator shows it only when it comes to it."""
-    monkeypatch.setattr(lz4_beside, "WORTH_GIVING_BYTES", 1)
+    monkeypatch.setattr(lz4_compressor, "WORTH_GIVING_BYTES", 1)
     line = Line()
     bench = Bench([1, 1], compression_type="lz4", max_request_size=200)
     bench.accumulator.use_compressor(line.beside)
@@ -499,10 +499,10 @@ def give_threads(world: Any, chance: random.Random, monkeypatch: pytest.MonkeyPa
 
     world.doorbell, world.run_in_thread = doorbell, run_in_thread
     monkeypatch.setattr(compressor, "can_serve", lambda world: True)
-    monkeypatch.setattr(lz4_beside, "functions", lambda: (1, 1))
-    monkeypatch.setattr(lz4_beside, "Lz4Worker", worker)
-    monkeypatch.setattr(lz4_beside, "WORTH_GIVING_BYTES", 3_000)
-    monkeypatch.setattr(lz4_beside, "IDLE_SECONDS", 0.004)
+    monkeypatch.setattr(lz4_compressor, "functions", lambda: (1, 1))
+    monkeypatch.setattr(lz4_compressor, "Lz4Worker", worker)
+    monkeypatch.setattr(lz4_compressor, "WORTH_GIVING_BYTES", 3_000)
+    monkeypatch.setattr(lz4_compressor, "IDLE_SECONDS", 0.004)
     return workers
 
 

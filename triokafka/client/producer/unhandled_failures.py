@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 _MOST_REMEMBERED: Final = 1_000
 
 
-class UnseenFailures:
+class UnhandledFailures:
     """Remembers the batches that were given up, up to a bound; beyond it, only how many records nobody has asked for,
     and one error."""
 
