@@ -6,7 +6,7 @@ import trio
 
 from tests.unit.broker_stub.api.node import batch, running_node
 from tests.unit.broker_stub.api.test_group_handlers import commit_request, join, stable
-from triokafka.broker_stub.metrics import as_prometheus_text
+from triokafka.broker_stub.metrics.catalogue import as_prometheus_text
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.protocol.api.offset_delete import (

@@ -19,7 +19,7 @@ def bytes_in_memory(parts: Sequence[Any]) -> int:
     return sum(len(part) for part in parts if isinstance(part, (bytes, bytearray)))
 
 
-class UnsentAnswers:
+class PendingResponses:
     """The large answers that are being sent.
 
     Args:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from triokafka.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.handlers import RequestContext
+    from triokafka.broker_stub.request.context import RequestContext
 
 requests_logger = logging.getLogger("triokafka.broker_stub.requests")
 """One line for each answered request, at debug level."""

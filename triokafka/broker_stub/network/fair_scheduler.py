@@ -15,7 +15,7 @@ ALONE: Final = 1000
 """So many requests of those who send ahead, and none of another one, and they are among themselves: some 100 ms."""
 
 
-class FairTurns:
+class FairScheduler:
     """Lets connections go on one after the other."""
 
     __slots__ = ("_going", "_others", "_since_others", "_waiting")

@@ -15,13 +15,20 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer, denial
-from triokafka.broker_stub.error_counts import Counter, error_counter
-from triokafka.broker_stub.error_messages import cut_error_messages
-from triokafka.broker_stub.faults import INJECTED
-from triokafka.broker_stub.faulty_items import FaultyItems
-from triokafka.broker_stub.handlers import CloseConnectionError, Handler, RequestContext
-from triokafka.broker_stub.quotas import QuotaKind
-from triokafka.broker_stub.request_metrics import ApiMetrics, RequestMetrics, Times, log_request, requests_logger
+from triokafka.broker_stub.faults.faults import INJECTED
+from triokafka.broker_stub.faults.faulty_items import FaultyItems
+from triokafka.broker_stub.metrics.error_counts import Counter, error_counter
+from triokafka.broker_stub.metrics.request_metrics import (
+    ApiMetrics,
+    RequestMetrics,
+    Times,
+    log_request,
+    requests_logger,
+)
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.error_messages import cut_error_messages
+from triokafka.broker_stub.request.quotas import QuotaKind
+from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.errors import BrokerResponseError, ProtocolError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
@@ -35,8 +42,8 @@ from triokafka.structs import Buffer
 from triokafka.world_files import FileSlice
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.network.handler_slots import Slot
-    from triokafka.broker_stub.server import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -308,7 +315,7 @@ class Dispatcher:
         return Answer(parts, throttle_ms, 0, False, world.now(), context)
 
     async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
-        """As the armed faults say; see `triokafka.broker_stub.faults`."""
+        """As the armed faults say; see `triokafka.broker_stub.faults.faults`."""
         fault = self.broker.faults.for_request(handler.api_key, context.client_id)
         if fault is None:
             return self._finish(await self._answer(handler, request, context, faulty=True), context)

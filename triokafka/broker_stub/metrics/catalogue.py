@@ -18,7 +18,7 @@ from triokafka.coordinator.shard_context import ShardState
 from triokafka.errors import ERRORS
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.server import Broker
+    from triokafka.broker_stub.broker import Broker
 
 
 class Sample(NamedTuple):

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from triokafka.broker_stub.faults import INJECTED, Fault, Faults
+from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.handlers import Handler, RequestContext
+    from triokafka.broker_stub.request.context import RequestContext
+    from triokafka.broker_stub.request.registry import Handler
 
 _CHANGING: Final = frozenset((8, 19, 20, 21, 33, 37, 42, 44))
 """OffsetCommit, CreateTopics, DeleteTopics, DeleteRecords, AlterConfigs, CreatePartitions, DeleteGroups,

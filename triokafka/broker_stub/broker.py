@@ -2,7 +2,7 @@
 
 Start: bind the listeners, lock and open the logs, replay the metadata log (``image_follower`` does what every change of
 the image asks for), register with the controller (``registration``), accept; what is not needed for that is imported
-afterwards (``late_imports``). Stop: the same backwards. No request is handled here.
+afterwards (``deferred_imports``). Stop: the same backwards. No request is handled here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from triokafka.broker_stub.backend import Backend
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import MetadataImage
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.dispatcher import Dispatcher, QuotaHook
-from triokafka.broker_stub.faults import Faults
+from triokafka.broker_stub.deferred_imports import load_the_rest
+from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.image_follower import ImageFollower
-from triokafka.broker_stub.late_imports import load_the_rest
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
 from triokafka.broker_stub.log.check_ahead import CheckLanes
 from triokafka.broker_stub.network.authentication import Authentication
@@ -33,17 +32,18 @@ from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
-from triokafka.broker_stub.quotas import ClientQuotas
 from triokafka.broker_stub.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
-from triokafka.broker_stub.topic_creation import TopicCreation
+from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
+from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.broker_stub.request.topic_creation import TopicCreation
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.structs import address_text
 from triokafka.world import RealWorld, World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.metrics import Sample
+    from triokafka.broker_stub.metrics.catalogue import Sample
     from triokafka.coordinator.service import GroupCoordinator
 
 logger = logging.getLogger(__name__)
@@ -193,10 +193,10 @@ class Broker:
         return max(1 - self.dispatcher.busy_seconds / max(elapsed * self.sockets.slots.slots, 1e-9), 0.0)
 
     def metrics(self) -> list[Sample]:
-        """What the broker has done and holds now, under Kafka's names; `triokafka.broker_stub.metrics` says more."""
+        """Return the current value of every metric; see `triokafka.broker_stub.metrics.catalogue`."""
         for key in self.dispatcher.handlers:  # also of APIs that nobody has asked for
             self.dispatcher.load(key)
-        from triokafka.broker_stub.metrics import broker_metrics
+        from triokafka.broker_stub.metrics.catalogue import broker_metrics
 
         return list(broker_metrics(self))
 

@@ -1,8 +1,8 @@
 """The control endpoint: HTTP to switch faults on and off, and to read metrics (``triokafka broker --control``).
 
 ``GET /faults`` lists what is armed, ``POST /faults`` arms one (a JSON object) or several (a list), ``DELETE /faults``
-disarms all. A fault is what `triokafka.broker_stub.faults` says, by the same names; ``api`` is a name or a number, and
-``error`` the name of an error class, Kafka's name in capitals, or its code::
+disarms all. The fields of a fault are those of `Fault` and `RequestFault`, except that ``api`` is a name or a number,
+and ``error`` is the name of an error class, Kafka's name in capitals, or its code::
 
     curl --json '{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3}' http://127.0.0.1:9191/faults
 
@@ -10,8 +10,8 @@ disarms all. A fault is what `triokafka.broker_stub.faults` says, by the same na
 broker of a test (stop it, freeze it, fill its disk); `triokafka.testing.control` lists them.
 
 For tests only: a caller may break the broker. A change must be sent as ``application/json``, requests of web pages are
-refused, and so is a ``Host`` that is not this machine (`triokafka.broker_stub.http_server`). On an address that other
-machines can reach, each request needs a token. One request per connection.
+refused, and so is a ``Host`` that is not this machine (`HttpServer`). On an address that other machines can reach, each
+request needs a token. One request per connection.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
-from triokafka.broker_stub.fault_names import UnknownNameError, api_key, error_class, nearest
-from triokafka.broker_stub.faults import Fault, Faults, RequestFault, check
-from triokafka.broker_stub.http_server import BadRequestError, HttpRequest, HttpServer, Reply
-from triokafka.broker_stub.metrics import Sample, as_prometheus_text
+from triokafka.broker_stub.control.http_server import BadRequestError, HttpRequest, HttpServer, Reply
+from triokafka.broker_stub.faults.faults import Fault, Faults, RequestFault, check
+from triokafka.broker_stub.faults.names import UnknownNameError, api_key, error_class, nearest
+from triokafka.broker_stub.metrics.catalogue import Sample, as_prometheus_text
 from triokafka.protocol.api import API_NAMES
 from triokafka.world import World
 

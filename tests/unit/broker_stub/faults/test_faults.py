@@ -10,7 +10,7 @@ import trio.testing
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from triokafka import errors
-from triokafka.broker_stub.faults import Close, Fault, Faults, RequestFault
+from triokafka.broker_stub.faults.faults import Close, Fault, Faults, RequestFault
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
 from triokafka.protocol.api.list_groups import ListGroupsRequest
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic

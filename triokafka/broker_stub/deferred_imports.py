@@ -13,7 +13,7 @@ import trio
 from triokafka.broker_stub.api import MODULES
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.server import Broker
+    from triokafka.broker_stub.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _PARTS: Final = (
     "triokafka.broker_stub.controller.in_sync",
     "triokafka.broker_stub.group_service",
     "triokafka.broker_stub.log.cleaner.cleaning",
-    "triokafka.broker_stub.metrics",
+    "triokafka.broker_stub.metrics.catalogue",
 )
 """What there is besides the handlers."""
 

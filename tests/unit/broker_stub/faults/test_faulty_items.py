@@ -11,7 +11,7 @@ from tests.unit.broker_stub.api.node import Node, batch, running_node
 from tests.unit.broker_stub.api.samples import GROUP, ITEMS, codes_by_item, filled
 from triokafka import errors
 from triokafka.broker_stub.api import Handlers
-from triokafka.broker_stub.faults import INJECTED, Fault
+from triokafka.broker_stub.faults.faults import INJECTED, Fault
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 
 HANDLERS = {handler.name: handler for handler in Handlers().values()}
