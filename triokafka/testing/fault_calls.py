@@ -1,8 +1,9 @@
 """What a test calls to have requests fail, late, lost or cut off; shared by every handle of a broker or a cluster.
 
 Each call arms one fault (`triokafka.broker_stub.faults.faults`), which the first matching requests use up: ``times`` of
-them, after ``skip`` that pass, each with probability ``chance``; ``times=-1`` goes on until ``faults.disarm`` or ``reset``.
-They may be called from any thread, and return the fault, so that it can be disarmed: ``broker.faults.disarm(fault)``.
+them, after ``skip`` that pass, each with probability ``chance``; ``times=-1`` goes on until ``faults.disarm`` or
+``reset``. They may be called from any thread, and return the fault, so that it can be disarmed:
+``broker.faults.disarm(fault)``.
 
 ``api`` is a name (``"Produce"``) or a key, None for every API. An unknown name is an error that has the nearest one.
 """
