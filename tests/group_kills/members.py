@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 
@@ -400,7 +401,7 @@ class RealMember(Process):
                 raise AssertionError(f"{self.who} was fenced, and is no instance")
 
     async def _consume(self) -> None:
-        options: dict[str, object] = {}
+        options: dict[str, Any] = {}
         if self.part.group == MODERN:
             options["group_protocol"] = "consumer"
             options["group_remote_assignor"] = self.part.protocol

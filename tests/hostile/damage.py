@@ -23,7 +23,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -40,7 +40,7 @@ from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchR
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 DATA: Final = "/data"
 TOPICS: Final = ("plain", "compacted", ".dot")
@@ -216,7 +216,7 @@ def _warnings() -> Iterator[list[str]]:
         broker.propagate = propagate
 
 
-_OPTIONS: Final = {
+_OPTIONS: Final[dict[str, Any]] = {
     "offsets_topic_num_partitions": 1,
     "log_cleaner_enable": False,
     "auto_create_topics_enable": False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 import trio
@@ -17,7 +18,7 @@ from tests.integration.test_client_foreign_brokers import (  # noqa: F401 - fixt
 from triokafka.structs import TopicPartition
 
 RECORDS = 300
-QUICK = {"auto_offset_reset": "earliest", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
+QUICK: dict[str, Any] = {"auto_offset_reset": "earliest", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from triokafka.structs import TopicPartition
 
 PARTITIONS = 6
 RECORDS = 600
-QUICK = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 300, "auto_offset_reset": "earliest"}
+QUICK: dict[str, Any] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 300, "auto_offset_reset": "earliest"}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import trio
@@ -177,7 +178,7 @@ async def fill_anew(bootstrap: str, topic: str, prefix: str) -> None:
 def test_a_topic_made_anew_in_the_middle_is_an_error_and_no_other_record(bootstrap: str, topic: str) -> None:
     """KIP-516: its offsets are there again, and are other records. What was fetched before comes first."""
     trio.run(fill_anew, bootstrap, topic, "old")
-    little = {"prefetch_max_bytes": 20_000, "max_partition_fetch_bytes": 10_000}
+    little: dict[str, Any] = {"prefetch_max_bytes": 20_000, "max_partition_fetch_bytes": 10_000}
     reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, batch_rows=10, columns=["value"], **little)
     values = reader.read_next_batch().column(0).to_pylist()
     trio.run(fill_anew, bootstrap, topic, "new")

@@ -231,8 +231,13 @@ async def test_nonsense_is_answered_with_the_right_error_on_a_connection_that_st
             join_request("g", group_instance_id="i", session_ms=60_000, rebalance_timeout_ms=-1), 9
         )
         assert (static.error_code, static.generation_id) == (0, 1)
-        who = {"group_id": "g", "generation_id": 1, "member_id": static.member_id, "group_instance_id": "i"}
-        named = {"protocol_type": "consumer", "protocol_name": "range"}
+        who: dict[str, Any] = {
+            "group_id": "g",
+            "generation_id": 1,
+            "member_id": static.member_id,
+            "group_instance_id": "i",
+        }
+        named: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
         strange = [SyncGroupRequestAssignment(member_id="stranger", assignment=b"\xff" * 100_000)]
         answers = [
             await mine.call(SyncGroupRequest(**{**who, "generation_id": 2}, **named), 5),

@@ -21,7 +21,7 @@ from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.testing import running_broker
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "socks5_proxy.py"))
 ASK = MetadataRequest(topics=[])
@@ -82,7 +82,7 @@ async def proxied_broker() -> AsyncIterator[tuple[SocksServer, str, Any]]:
     """A broker that says of itself that it is at ``kafka.inside``, where only the proxy gets."""
     proxy = SocksServer()
     proxy.target = ("127.0.0.1", free_port())
-    addresses = {
+    addresses: dict[str, Any] = {
         "listeners": ("PLAINTEXT://{}:{}".format(*proxy.target),),
         "advertised_listeners": ("PLAINTEXT://kafka.inside:9092",),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def client(request: pytest.FixtureRequest) -> tuple[str, Connect]:
 @pytest.fixture(scope="module")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     jvm.require("mvn", "java")
-    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+    settings: dict[str, Any] = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
     with jvm.apache_kafka(tmp_path_factory.mktemp("apache"), **settings) as bootstrap:
         yield bootstrap
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ async def test_javas_consumer_takes_half_and_leaves_it(kafka: str, tmp_path: Pat
 
 
 async def test_what_the_coordinator_refuses_is_raised_with_its_words(kafka: str) -> None:
-    options = {"bootstrap_servers": kafka, **groups.CONSUMER}
+    options: dict[str, Any] = {"bootstrap_servers": kafka, **groups.CONSUMER}
     async with triokafka.Consumer("t", group_id="refused", group_remote_assignor="sticky", **options) as consumer:
         with pytest.raises(UnsupportedAssignorError, match="sticky"):
             await consumer.poll(timeout_ms=20_000)

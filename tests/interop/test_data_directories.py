@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -169,7 +170,7 @@ def test_directory_of_our_broker_is_served_by_apache_kafka_and_again_by_our_brok
 def test_metadata_that_begins_with_a_snapshot_is_read_by_both(tmp_path: Path) -> None:
     """Each writes snapshots after little, drops the log before them, and is followed by the other (KIP-630)."""
     jvm.require("mvn", "java")
-    small = {
+    small: dict[str, Any] = {
         "metadata_log_max_record_bytes_between_snapshots": "500",
         "metadata_max_retention_bytes": "0",
         "metadata_max_retention_ms": "1",

@@ -55,7 +55,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Apache Kafka, with a log cleaner that is in a hurry."""
-    hurry = {"log_cleaner_backoff_ms": "100", "log_cleaner_min_cleanable_ratio": "0.01"}
+    hurry: dict[str, Any] = {"log_cleaner_backoff_ms": "100", "log_cleaner_min_cleanable_ratio": "0.01"}
     with apache_kafka(tmp_path_factory.mktemp("kafka"), **hurry) as address:
         yield address
 

@@ -6,6 +6,7 @@ The data directory moves from Kafka to our broker in the middle of a transaction
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -43,7 +44,7 @@ def positions(bootstrap: str, *, stable: bool) -> dict[int, int]:
 
 def test_transactions_that_ended_count_and_open_ones_are_unstable_after_the_directory_moved(tmp_path: Path) -> None:
     jvm.require("mvn", "java")
-    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+    settings: dict[str, Any] = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
     with jvm.apache_kafka(tmp_path, **settings) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic("t", 6, 1)])["t"].result(TIMEOUT)

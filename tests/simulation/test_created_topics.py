@@ -99,7 +99,7 @@ async def test_consumer_of_a_topic_that_is_made_for_it_reads_it(
     caplog.set_level(logging.INFO, "triokafka.client")
     caplog.set_level(logging.INFO, "triokafka.network")
     async with started(group_initial_rebalance_delay_ms=0) as options:
-        of_group = {} if group is None else {"group_id": "g", "group_protocol": group}
+        of_group: dict[str, Any] = {} if group is None else {"group_id": "g", "group_protocol": group}
         async with triokafka.Consumer("new", **options, **of_group, auto_offset_reset="earliest") as consumer:
             with trio.fail_after(6):  # a group's members hear of an assignment with a heartbeat
                 while len(consumer.assignment()) < 2:

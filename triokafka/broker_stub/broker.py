@@ -26,7 +26,7 @@ from triokafka.broker_stub.deferred_imports import load_the_rest
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.image_follower import ImageFollower
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
-from triokafka.broker_stub.log.check_ahead import CheckLanes
+from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
@@ -40,7 +40,8 @@ from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.topic_creation import TopicCreation
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.structs import address_text
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.metrics.catalogue import Sample
@@ -128,7 +129,7 @@ class Broker:
         self.sockets = SocketServer(
             self.world, socket_config(config, self.world.available_memory()), authentication=authentication
         )
-        self.check_lanes = CheckLanes(config.num_validation_threads)
+        self.check_lanes = PrevalidationSlots(config.num_validation_threads)
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
         self._nursery: trio.Nursery | None = None
         self._stopped = trio.Event()

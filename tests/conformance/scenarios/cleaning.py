@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.conformance.catalogue import FIRST_TIMESTAMP, Case, scenario
 from tests.conformance.driver import Message, Record
 
-_COMPACTED = {
+_COMPACTED: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_ms": 1000,
     "min_cleanable_dirty_ratio": 0.01,

@@ -11,7 +11,7 @@ from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.broker_stub.lifecycle import BrokerLifecycle, Lifecycle, LifecycleState
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 
 def state_of(life: Lifecycle) -> LifecycleState:

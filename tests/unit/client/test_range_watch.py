@@ -23,7 +23,7 @@ from triokafka.structs import TopicPartition
 T0 = TopicPartition("t", 0)
 OLD, NEW = UUID(int=100), UUID(int=200)
 # Little is fetched ahead, so that most of a range comes after what happens in its middle.
-LITTLE = {"max_partition_fetch_bytes": 200, "prefetch_max_bytes": 400, "batch_rows": 10}
+LITTLE: dict[str, Any] = {"max_partition_fetch_bytes": 200, "prefetch_max_bytes": 400, "batch_rows": 10}
 
 
 async def started(nodes: int = 1) -> tuple[ReadableCluster, list[ReadableBroker], dict[str, Any]]:
@@ -170,7 +170,7 @@ async def test_a_reader_given_up_while_epochs_are_compared_leaves_nothing_to_the
         await trio.sleep_forever()
 
     second.script(OffsetForLeaderEpochRequest, never)
-    little = {name: value for name, value in LITTLE.items() if name != "batch_rows"}
+    little: dict[str, Any] = {name: value for name, value in LITTLE.items() if name != "batch_rows"}
     async with RangeSession(**little, **options) as session:
         async with RangeReader({T0: (0, 100)}, session=session, batch_rows=10) as reader:
             await read(reader, 20)

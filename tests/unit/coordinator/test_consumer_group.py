@@ -659,7 +659,7 @@ def test_assignor_that_the_broker_does_not_offer_gets_no_votes() -> None:
 
 def test_pattern_refresh_applies_changed_permissions() -> None:
     rig = Rig(group_consumer_regex_refresh_interval_ms=60_000)
-    said = {"topic_names": frozenset(), "pattern": "orders|bills"}
+    said: dict[str, Any] = {"topic_names": frozenset(), "pattern": "orders|bills"}
     rig.beat(beat("a", **said), may_describe=lambda name: name == "bills")
     rig.pass_time(40)
     rig.beat(beat("a", 1))

@@ -65,7 +65,7 @@ class TrioWorld(StillWorld):
 class Desk:
     """A coordinator of all 50 partitions on a scripted log, with a manual clock."""
 
-    def __init__(self, world: StillWorld | None = None, **config: int) -> None:
+    def __init__(self, world: StillWorld | None = None, **config: Any) -> None:
         self.world = world if world is not None else StillWorld()
         self.log = ScriptedLog()
         self.topics = Topics()

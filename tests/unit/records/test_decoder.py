@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.records.stacks import Stack
@@ -12,7 +14,7 @@ from triokafka.records.batch import HEADER, iter_batches
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 
 
-def batch(base_offset: int, count: int, **settings: object) -> bytes:
+def batch(base_offset: int, count: int, **settings: Any) -> bytes:
     records = [(1000 + n, None, b"%d" % (base_offset + n), []) for n in range(count)]
     return encode_batch(records, base_offset=base_offset, **settings)
 

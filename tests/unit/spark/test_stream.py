@@ -64,7 +64,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[GivenBrokers]:
     yield given
 
 
-def reader(now: list[float] | None = None, **options: str) -> TopicStreamReader:
+def reader(now: list[float] | None = None, **options: Any) -> TopicStreamReader:
     given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "orders", "fetchOffset.retryIntervalMs": "0"}
     parsed = ReadOptions.parse({**given, **options}, streaming=True)
     return TopicStreamReader(parsed, now_ms=(lambda: now[0]) if now is not None else None)
@@ -216,7 +216,7 @@ def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers) -
 def test_an_offset_beyond_the_end_is_a_loss_in_a_run_of_available_now_too(brokers: GivenBrokers) -> None:
     """The query would begin at the end instead, and read in its next run what was to be left out."""
     brokers.ends = [{A: 5, B: 5}]
-    named = {"startingOffsets": '{"orders": {"0": 1000, "1": -1}}'}
+    named: dict[str, Any] = {"startingOffsets": '{"orders": {"0": 1000, "1": -1}}'}
     for fails in ("true", "false"):
         asked = reader(failOnDataLoss=fails, **named)
         asked.prepareForTriggerAvailableNow()
@@ -243,7 +243,7 @@ def test_new_partitions_are_read_from_their_beginning(brokers: GivenBrokers) -> 
 @pytest.mark.parametrize(("given", "tasks"), [(None, 1), ("1", 1), ("4", 4)])
 def test_min_partitions_is_supported(brokers: GivenBrokers, given: str | None, tasks: int) -> None:
     """KafkaMicroBatchSourceSuite: minPartitions is supported"""
-    options = {} if given is None else {"minPartitions": given}
+    options: dict[str, Any] = {} if given is None else {"minPartitions": given}
     assert len(reader(**options).partitions(at(a=0), at(a=100))) == tasks
 
 

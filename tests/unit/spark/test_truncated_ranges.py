@@ -4,6 +4,7 @@ are asked by name, where loss is an error and where it is let pass. In virtual t
 from __future__ import annotations
 
 import logging
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -44,7 +45,7 @@ async def test_records_that_were_read_and_are_others_now(
     write(0, 100, 0)
     given = {"kafka.bootstrap.servers": address, "subscribe": "t", "failOnDataLoss": fails}
     options = ReadOptions.parse({**given, "kafkaConsumer.pollTimeoutMs": "20000"})
-    little = {"max_partition_fetch_bytes": 200, "prefetch_max_bytes": 400, "batch_rows": 10}
+    little: dict[str, Any] = {"max_partition_fetch_bytes": 200, "prefetch_max_bytes": 400, "batch_rows": 10}
     found: list[tuple[int, int]] = []
 
     async def read() -> None:

@@ -181,8 +181,11 @@ async def test_old_segments_go_when_the_clock_is_put_forward() -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_member_that_is_expired_is_gone_at_once_and_joins_again(protocol: str) -> None:
-    options = {"group_consumer_min_heartbeat_interval_ms": 50, "group_consumer_heartbeat_interval_ms": 50}
-    own = {"heartbeat_interval_ms": 50} if protocol == "classic" else {}
+    options: dict[str, Any] = {
+        "group_consumer_min_heartbeat_interval_ms": 50,
+        "group_consumer_heartbeat_interval_ms": 50,
+    }
+    own: dict[str, Any] = {"heartbeat_interval_ms": 50} if protocol == "classic" else {}
     async with running_broker(**options) as broker:
         await broker.create_topic("t")
         async with (
@@ -284,7 +287,7 @@ async def test_clients_in_a_body_that_is_cancelled_end_with_a_broker(block: Call
     with trio.CancelScope() as scope:
         async with block() as target:
             await target.create_topic("t", partitions=1)
-            options = {"bootstrap_servers": target.bootstrap_servers, "close_stall_timeout_ms": 30_000}
+            options: dict[str, Any] = {"bootstrap_servers": target.bootstrap_servers, "close_stall_timeout_ms": 30_000}
             async with triokafka.Producer(**options, linger_ms=1_000) as producer:
                 delivery = await producer.send("t", b"1")
                 scope.cancel()

@@ -18,7 +18,7 @@ from triokafka.broker_stub.controller.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
 from triokafka.broker_stub.log.durability import FlushJob
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import Buffer, TopicPartition, format_uuid
 from triokafka.world import Storage

@@ -26,8 +26,8 @@ from triokafka.world import World
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.log.config import LogConfig
-    from triokafka.broker_stub.log.log import PartitionLog
     from triokafka.broker_stub.log.log_manager import LogManager
+    from triokafka.broker_stub.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@ from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from triokafka.protocol.message import Request
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import DiskFault
+from triokafka.world.memory import DiskFault
 
 UNKNOWN = errors.UnknownTopicOrPartitionError.code
 NOT_NEEDED = errors.ElectionNotNeededError.code

@@ -16,7 +16,7 @@ from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, Cr
 from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import DiskFault
+from triokafka.world.memory import DiskFault
 
 NO_ID = uuid.UUID(int=0)
 DENIED = errors.TopicAuthorizationFailedError.code

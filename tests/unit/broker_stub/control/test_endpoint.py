@@ -16,7 +16,7 @@ from triokafka.broker_stub.control.endpoint import ControlEndpoint, as_json, fro
 from triokafka.broker_stub.control.http_server import BadRequestError
 from triokafka.broker_stub.faults.faults import Fault, Faults, RequestFault
 from triokafka.broker_stub.metrics.catalogue import Sample
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 
 class Control:

@@ -13,7 +13,8 @@ from triokafka.broker_stub.control.http_server import HttpServer, is_loopback
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.metrics.catalogue import Sample
 from triokafka.broker_stub.metrics.endpoint import metrics_server
-from triokafka.world import Listener, RealWorld, Stream
+from triokafka.world import Listener, Stream
+from triokafka.world.system import RealWorld
 
 TOKEN = "0123456789abcdef"
 Ask = Callable[..., Awaitable[int]]

@@ -33,8 +33,8 @@ from triokafka.protocol.stored.cluster_metadata import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from triokafka.world import RealWorld
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
+from triokafka.world.system import RealWorld
 
 DATA = "/data"
 CONFIG = BrokerConfig.for_tests(log_dirs=(DATA,))

@@ -28,7 +28,7 @@ from triokafka.broker_stub.controller import Controller, MetadataDelta, Metadata
 from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER, MAX_WAITING
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
@@ -39,7 +39,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
 )
 from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import DiskFault
+from triokafka.world.memory import DiskFault
 
 LOG = f"{DATA}/__cluster_metadata-0/00000000000000000000.log"
 T = TypeVar("T")

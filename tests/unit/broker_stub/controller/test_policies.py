@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -128,7 +128,7 @@ def test_policy_that_cannot_be_used_is_refused_at_the_start(name: str, words: st
 
 
 async def test_policies_are_made_once_for_a_broker_and_for_a_cluster() -> None:
-    names = {
+    names: dict[str, Any] = {
         "create_topic_policy_class_name": f"{HERE}:FewPartitions",
         "alter_config_policy_class_name": f"{HERE}:NoCompaction",
     }

@@ -39,7 +39,7 @@ from triokafka.broker_stub.controller.snapshots import (
     encode_snapshot,
     image_records,
 )
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.protocol.stored.cluster_metadata import (
     ClientQuotaEntityData,
     ClientQuotaRecord,
@@ -48,7 +48,7 @@ from triokafka.protocol.stored.cluster_metadata import (
     RegisterControllerRecord,
 )
 from triokafka.records import iter_batches
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 DIRECTORY = f"{DATA}/__cluster_metadata-0"
 QUORUM = Quorum(1, uuid.UUID(int=9), 1, [("CONTROLLER", "localhost", 0)])

@@ -55,7 +55,11 @@ async def started(partitions: int = 1, *, nodes: int = 1) -> tuple[ReadableClust
     simulation = current_simulation()
     cluster = ReadableCluster(t=partitions)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
-    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
+    options: dict[str, Any] = {
+        "bootstrap_servers": address,
+        "world": simulation.host("client").world,
+        "auto_offset_reset": "earliest",
+    }
     broker = cluster.brokers[1]
     assert isinstance(broker, ReadableBroker)
     return cluster, broker, options

@@ -16,7 +16,7 @@ from triokafka.assignors import Assignment, PartitionAssignor, RangeAssignor
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 MANY = 1_000
 """Partitions, so that they are dealt in a thread."""
@@ -116,7 +116,11 @@ async def test_an_assignor_that_does_not_come_back_is_told_of() -> None:
     assignor = StuckAssignor()
     async with trio.open_nursery() as nursery:
         address = await cluster.start(nursery, RealWorld())
-        options = {"bootstrap_servers": address, "group_id": "g", "partition_assignment_strategy": [assignor]}
+        options: dict[str, Any] = {
+            "bootstrap_servers": address,
+            "group_id": "g",
+            "partition_assignment_strategy": [assignor],
+        }
         with trio.fail_after(60):
             async with triokafka.Consumer("t", **options, default_api_timeout_ms=200) as consumer:
                 await _until_dealing(consumer, assignor)

@@ -107,7 +107,7 @@ async def test_a_busy_partition_is_not_held_up_by_idle_ones_nor_they_by_it() -> 
 @simulated
 async def test_aborted_transactions_are_left_out_under_read_committed() -> None:
     cluster, [broker], options = await started()
-    mine = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
+    mine: dict[str, Any] = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
     cluster.write("t", 0, [b"aborted"], base_sequence=0, **mine)
     cluster.write("t", 0, [b"plain"])
     cluster.batches[T0].append(

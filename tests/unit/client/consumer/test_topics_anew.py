@@ -70,7 +70,7 @@ def with_topics(test: Any) -> Any:
                 await trio.sleep_forever()
 
         simulation.host("broker").start(process)
-        other = {"bootstrap_servers": "broker:9092", "world": simulation.host("other").world}
+        other: dict[str, Any] = {"bootstrap_servers": "broker:9092", "world": simulation.host("other").world}
         async with triokafka.AdminClient(**other) as admin, triokafka.Producer(**other) as producer:
             mine = {"bootstrap_servers": "broker:9092", "world": simulation.host("mine").world}
             await test(Topics(admin, producer), {**mine, "auto_offset_reset": "earliest"}, **given)
