@@ -20,19 +20,19 @@ from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.backend import Backend
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import MetadataImage
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.deferred_imports import load_the_rest
 from triokafka.broker_stub.faults.faults import Faults
+from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
+from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.image_follower import ImageFollower
-from triokafka.broker_stub.lifecycle import BrokerLifecycle
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
+from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
-from triokafka.broker_stub.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook

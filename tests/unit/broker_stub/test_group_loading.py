@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import MetadataImage
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.world.system import RealWorld
 
 

@@ -13,9 +13,9 @@ from uuid import UUID
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.traffic import Traffic

@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, needs_prevalidation
+from triokafka.broker_stub.metadata.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.purgatory.delayed_operation import monotonic_ms
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions, LeadershipChange

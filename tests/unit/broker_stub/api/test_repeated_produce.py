@@ -7,8 +7,8 @@ import pytest
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.broker_stub.authorizer import AllowAll, Operation, ResourceType
-from triokafka.broker_stub.controller.client_quotas import USER
 from triokafka.broker_stub.faults.faults import Fault
+from triokafka.broker_stub.metadata.image import USER
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import broker, topic
-from triokafka.broker_stub.controller import features
-from triokafka.broker_stub.controller.records import decode_batches, encode_leader_change, encode_records, version_of
+from tests.unit.broker_stub.clusters import broker, topic
+from triokafka.broker_stub.controller import feature_updates
+from triokafka.broker_stub.metadata.records import decode_batches, encode_leader_change, encode_records, version_of
 from triokafka.errors import CorruptRecordError
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerRegistrationChangeRecord,
@@ -22,7 +22,11 @@ DIRECTORY = uuid.UUID(int=9)
 
 
 def test_batch_of_records_comes_back_with_its_offsets_and_epoch() -> None:
-    records = [*features.initial_records(), broker(1, rack="r"), *topic("t", [1, 2], configs={"retention.ms": "5"})]
+    records = [
+        *feature_updates.initial_records(),
+        broker(1, rack="r"),
+        *topic("t", [1, 2], configs={"retention.ms": "5"}),
+    ]
     data = encode_records(records, base_offset=40, epoch=3, timestamp_ms=1, metadata_version=25)
     (batch,) = decode_batches(data)
     assert (batch.base_offset, batch.last_offset, batch.epoch) == (40, 39 + len(records), 3)

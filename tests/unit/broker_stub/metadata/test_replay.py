@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import broker, cluster, replayed, topic
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.records import LogBatch
-from triokafka.broker_stub.controller.replay import LogReplay
+from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.records import LogBatch
+from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.protocol.stored.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -53,7 +53,7 @@ class TestLogReplay:
 
     def test_long_log_is_folded_in_between(self, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = replay(*(batch(n, name(f"t{n}", n + 1)) for n in range(10))).image
-        monkeypatch.setattr("triokafka.broker_stub.controller.replay._CHUNK", 3)
+        monkeypatch.setattr("triokafka.broker_stub.metadata.replay._CHUNK", 3)
         assert replay(*(batch(n, name(f"t{n}", n + 1)) for n in range(10))).image == whole
 
     def test_transaction_counts_from_its_end(self) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)

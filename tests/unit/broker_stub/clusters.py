@@ -10,14 +10,16 @@ from contextlib import asynccontextmanager
 import trio
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import Controller, EndpointImage, MetadataImage, ResourceType
-from triokafka.broker_stub.controller.cluster import BrokerRegistration
+from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED, initial_records
-from triokafka.broker_stub.controller.image import EMPTY_IMAGE
+from triokafka.broker_stub.controller.feature_updates import initial_records
 from triokafka.broker_stub.controller.replication import ReplicationControl
-from triokafka.broker_stub.lifecycle import BrokerLifecycle
+from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
+from triokafka.broker_stub.metadata import EndpointImage, MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.broker_registration import BrokerRegistration
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
 from triokafka.protocol.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

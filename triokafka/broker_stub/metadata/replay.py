@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage
-from triokafka.broker_stub.controller.records import LogBatch
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
+from triokafka.broker_stub.metadata.records import LogBatch
 from triokafka.protocol.stored.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
-from triokafka.broker_stub.controller import EndpointImage, features
-from triokafka.broker_stub.controller.cluster import BrokerRegistration
+from triokafka.broker_stub.metadata import EndpointImage, features
+from triokafka.broker_stub.metadata.broker_registration import BrokerRegistration
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.errors import ConfigurationError
 

@@ -15,9 +15,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from triokafka.broker_stub.controller import features
-from triokafka.broker_stub.controller.image import MetadataImage
-from triokafka.broker_stub.controller.records import (
+from triokafka.broker_stub.metadata import features
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.records import (
     LogBatch,
     decode_batches,
     encode_records,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from triokafka.broker_stub.controller import topic_names
-from triokafka.broker_stub.controller.image import (
+from triokafka.broker_stub.metadata import topic_names
+from triokafka.broker_stub.metadata.image import (
     EMPTY_CONFIGS,
     BrokerImage,
     ConfigResource,

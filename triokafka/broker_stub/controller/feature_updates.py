@@ -1,74 +1,35 @@
-"""The features of the cluster: what this software can do, and what new clusters are set to.
-
-A level is part of the metadata (``FeatureLevelRecord``), except for ``kraft.version``, which the metadata log itself
-carries in a control record.
-"""
+"""Changes of feature levels: the first records of a cluster, and UpdateFeatures (KIP-584, KIP-1022)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
-from triokafka.broker_stub.controller.outcome import NO_ERROR, ItemError, Outcome
-from triokafka.errors import (
-    BrokerResponseError,
-    InvalidRequestError,
-    InvalidUpdateVersionError,
-    UnsupportedVersionError,
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    INITIAL_LEVELS,
+    KRAFT_VERSION,
+    MIN_INSYNC_REPLICAS,
+    SERVED,
 )
+from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
+from triokafka.errors import BrokerResponseError, InvalidRequestError, InvalidUpdateVersionError
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, FeatureLevelRecord
 
 if TYPE_CHECKING:
-    from triokafka.protocol.api.update_features import (
-        UpdateFeaturesRequest,
-        UpdateFeaturesResponse,
-    )
+    from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
-METADATA_VERSION: Final = "metadata.version"
-KRAFT_VERSION: Final = "kraft.version"
-GROUP_VERSION: Final = "group.version"
-TRANSACTION_VERSION: Final = "transaction.version"
-ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
-MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
-
-SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, 31),
-    KRAFT_VERSION: (0, 1),
-    GROUP_VERSION: (0, 1),
-    TRANSACTION_VERSION: (0, 2),
-    ELIGIBLE_LEADER_REPLICAS: (0, 1),
-    # Set by Kafka when it formats a directory; without an effect here.
-    "share.version": (0, 1),
-    "streams.version": (0, 1),
-}
-"""Levels at which a metadata log can be opened, whoever wrote it."""
-
-SERVED: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, 25),
-    KRAFT_VERSION: (0, 1),
-    GROUP_VERSION: (0, 1),
-    ELIGIBLE_LEADER_REPLICAS: (0, 1),
-}
-"""What clients are told. ``transaction.version`` comes with the APIs behind it (KIP-890)."""
-
-INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25, GROUP_VERSION: 1, ELIGIBLE_LEADER_REPLICAS: 1}
-"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, both group protocols, and eligible
-leader replicas, as in a new cluster of Kafka 4.1 and later (KIP-966)."""
-
-INITIAL_KRAFT_VERSION: Final = 1
+_UPGRADE: Final = 1
+_SAFE_DOWNGRADE: Final = 2
+_UNSAFE_DOWNGRADE: Final = 3
 
 
 def initial_records(min_insync_replicas: str = "1") -> list[Struct]:
     """Return the first records of a new metadata log: the levels, and what eligible leader replicas need with them."""
     levels = [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
     return [*levels, _cluster_min_insync_replicas(min_insync_replicas)]
-
-
-def has_eligible_leader_replicas(image: MetadataImage) -> bool:
-    """Whether replicas that left the in-sync set without missing anything may still lead (KIP-966)."""
-    return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
 
 def _cluster_min_insync_replicas(value: str) -> ConfigRecord:
@@ -84,35 +45,6 @@ def _eligible_leader_replicas_begin(image: MetadataImage, min_insync_replicas: s
         if kind == ResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
             records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC_REPLICAS, value=None))
     return records
-
-
-def check(image: MetadataImage) -> None:
-    """Refuse a metadata log whose features are beyond this software.
-
-    Raises:
-        UnsupportedVersionError: a level, or a feature, that nobody here knows.
-    """
-    for name, level in image.features.items():
-        low, high = SUPPORTED.get(name, (0, 0))
-        if not low <= level <= high:
-            raise UnsupportedVersionError(
-                f"the metadata log has {name} at level {level}; levels {low} to {high} are supported"
-            )
-
-
-def finalized(image: MetadataImage, kraft_version: int) -> dict[str, int]:
-    """The levels that ApiVersions tells clients: those of the image that this broker serves, and the quorum's own."""
-    levels = {name: min(level, SERVED[name][1]) for name, level in image.features.items() if name in SERVED}
-    if kraft_version:
-        levels[KRAFT_VERSION] = kraft_version
-    return levels
-
-
-# UpdateFeatures
-
-_UPGRADE: Final = 1
-_SAFE_DOWNGRADE: Final = 2
-_UNSAFE_DOWNGRADE: Final = 3
 
 
 def update_features(

@@ -6,11 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.unit.broker_stub.controller.clusters import CONFIG, MemoryWorld, lifecycle, registration, running
+from tests.unit.broker_stub.clusters import CONFIG, MemoryWorld, lifecycle, registration, running
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
-from triokafka.broker_stub.lifecycle import BrokerLifecycle, Lifecycle, LifecycleState
+from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle, Lifecycle, LifecycleState
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.world.system import RealWorld
 
 

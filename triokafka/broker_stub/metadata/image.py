@@ -41,6 +41,10 @@ class ResourceType(enum.IntEnum):
 ConfigResource = tuple[int, str]
 """A `ResourceType` value and a name; the name of the cluster-wide broker default is the empty string."""
 
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Who a quota is for: pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default; sorted."""
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.unit.broker_stub.controller.clusters import (
+from tests.unit.broker_stub.clusters import (
     CONFIG,
     DATA,
     MemoryWorld,
@@ -27,11 +27,12 @@ from tests.unit.broker_stub.controller.clusters import (
 )
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import MetadataImage
 from triokafka.broker_stub.controller.metadata_log import MetadataLog
-from triokafka.broker_stub.controller.records import LogBatch, decode_batches
-from triokafka.broker_stub.controller.replay import LogReplay
-from triokafka.broker_stub.controller.snapshots import (
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.metadata import MetadataImage
+from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
+from triokafka.broker_stub.metadata.replay import LogReplay
+from triokafka.broker_stub.metadata.snapshots import (
     Quorum,
     SnapshotFiles,
     SnapshotId,
@@ -39,7 +40,6 @@ from triokafka.broker_stub.controller.snapshots import (
     encode_snapshot,
     image_records,
 )
-from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.protocol.stored.cluster_metadata import (
     ClientQuotaEntityData,
     ClientQuotaRecord,
