@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import trio
 
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.log.partition_log import PartitionLog
-from triokafka.broker_stub.server import Broker
 from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group import sync as syncs
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
