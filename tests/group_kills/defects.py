@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import trio
 
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.server import Broker
 from triokafka.coordinator import shard as shards
 from triokafka.coordinator.consumer_group import reconcile

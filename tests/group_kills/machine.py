@@ -17,7 +17,7 @@ from triokafka.broker_stub.server import Broker
 from triokafka.coordinator import GroupCoordinator
 from triokafka.coordinator.runtime import CoordinatorRuntime
 from triokafka.testing import SimulatedWorld, Simulation
-from triokafka.world_memory import DiskFault
+from triokafka.world.memory import DiskFault
 
 REQUESTS: Final = (
     "join_group",

@@ -21,8 +21,8 @@ from triokafka.protocol.api.offset_commit import (
 )
 from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from triokafka.records import decode_records
-from triokafka.world import RealWorld
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
+from triokafka.world.system import RealWorld
 
 
 async def commit(node: Node, offset: int) -> int:

@@ -23,7 +23,7 @@ from triokafka.broker_stub.replica.fetch_session import (
     WantedPartition,
 )
 from triokafka.broker_stub.replica.read_result import ReadOutcome
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 PARTITIONS = [("t", number) for number in range(5)]
 NOT_LEADER = errors.NotLeaderForPartitionError.code

@@ -22,7 +22,7 @@ from triokafka.broker_stub.server import Broker
 from triokafka.errors import KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Host, SimulatedWorld, Simulation, run_simulation
-from triokafka.world_memory import DiskFault
+from triokafka.world.memory import DiskFault
 
 TOPIC = "orders"
 PARTITIONS = 4

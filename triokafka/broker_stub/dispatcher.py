@@ -32,7 +32,7 @@ from triokafka.protocol.message import MOST_MEMORY, Request, Response
 from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.protocol.templates import FilledAnswer
 from triokafka.structs import Buffer
-from triokafka.world_files import FileSlice
+from triokafka.world import FileSlice
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.network.handler_slots import Slot

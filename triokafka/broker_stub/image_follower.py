@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.backend import cleaner_config, move_rate
-from triokafka.broker_stub.controller import MetadataDelta, MetadataImage, ResourceType
-from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
 from triokafka.broker_stub.replica.hosted_partitions import LeadershipChange
 from triokafka.structs import TopicPartition

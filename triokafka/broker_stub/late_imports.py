@@ -26,7 +26,7 @@ _PARTS: Final = (
     "triokafka.broker_stub.controller.describe",
     "triokafka.broker_stub.controller.in_sync",
     "triokafka.broker_stub.group_service",
-    "triokafka.broker_stub.log.cleaner.cleaning",
+    "triokafka.broker_stub.log.cleaner.cleaner_pass",
     "triokafka.broker_stub.metrics",
 )
 """What there is besides the handlers."""

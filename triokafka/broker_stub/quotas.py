@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from triokafka.broker_stub.controller.client_quotas import CLIENT_ID, USER
-from triokafka.broker_stub.controller.image import QuotaEntity
+from triokafka.broker_stub.metadata.image import CLIENT_ID, USER, QuotaEntity
 
 _MANY: Final = 1000
 """Rates that are kept before those that mean nothing any more are looked for."""

@@ -20,27 +20,28 @@ from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.backend import Backend
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import MetadataImage
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.faults import Faults
+from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
+from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.image_follower import ImageFollower
 from triokafka.broker_stub.late_imports import load_the_rest
-from triokafka.broker_stub.lifecycle import BrokerLifecycle
-from triokafka.broker_stub.log.check_ahead import CheckLanes
+from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
+from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.quotas import ClientQuotas
-from triokafka.broker_stub.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.topic_creation import TopicCreation
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.structs import address_text
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.metrics import Sample
@@ -128,7 +129,7 @@ class Broker:
         self.sockets = SocketServer(
             self.world, socket_config(config, self.world.available_memory()), authentication=authentication
         )
-        self.check_lanes = CheckLanes(config.num_validation_threads)
+        self.check_lanes = PrevalidationSlots(config.num_validation_threads)
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
         self._nursery: trio.Nursery | None = None
         self._stopped = trio.Event()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import topic_names
-from triokafka.broker_stub.controller.image import MetadataImage, TopicImage
 from triokafka.broker_stub.controller.outcome import Charge, free_of_charge
+from triokafka.broker_stub.metadata import topic_names
+from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.controller import Controller

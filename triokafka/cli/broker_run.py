@@ -30,7 +30,7 @@ def load() -> None:
     gc.disable()  # what is imported stays: to look for garbage in it again and again was a fifth of the start
     import triokafka.broker_stub.config
     import triokafka.broker_stub.server
-    import triokafka.world  # noqa: F401
+    import triokafka.world.system  # noqa: F401
 
     gc.freeze()
     gc.enable()
@@ -47,7 +47,7 @@ def prepare(options: Options) -> Callable[[], int]:
 
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.errors import ConfigurationError
-    from triokafka.world import RealWorld
+    from triokafka.world.system import RealWorld
 
     logging.basicConfig(
         stream=sys.stderr,
@@ -66,7 +66,7 @@ def prepare(options: Options) -> Callable[[], int]:
     except ConfigurationError as error:
         raise WrongUse(str(error)) from None
     if options.in_memory:
-        from triokafka.world_memory import MemoryStorage
+        from triokafka.world.memory import MemoryStorage
 
         world.storage = MemoryStorage(crashable=False)
     _note_what_strangers_are_told(config)

@@ -175,7 +175,7 @@ def _options(
 ) -> dict[str, Any]:
     """The consumer's options, checked; a file's, over them those of -X, over them the command's own."""
     from triokafka.client.config import ConsumerOptions
-    from triokafka.world import RealWorld
+    from triokafka.world.system import RealWorld
 
     ctx = click.get_current_context()
     options: dict[str, Any] = {

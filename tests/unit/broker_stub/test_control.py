@@ -16,7 +16,7 @@ from triokafka.broker_stub.control import ControlEndpoint, as_json, from_json
 from triokafka.broker_stub.faults import Fault, Faults, RequestFault
 from triokafka.broker_stub.http_server import BadRequestError
 from triokafka.broker_stub.metrics import Sample
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 
 class Control:

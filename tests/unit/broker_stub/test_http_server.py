@@ -13,7 +13,8 @@ from triokafka.broker_stub.faults import Faults
 from triokafka.broker_stub.http_server import HttpServer, is_loopback
 from triokafka.broker_stub.metrics import Sample
 from triokafka.broker_stub.metrics_endpoint import metrics_server
-from triokafka.world import Listener, RealWorld, Stream
+from triokafka.world import Listener, Stream
+from triokafka.world.system import RealWorld
 
 TOKEN = "0123456789abcdef"
 Ask = Callable[..., Awaitable[int]]

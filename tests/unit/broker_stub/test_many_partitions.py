@@ -35,8 +35,8 @@ from triokafka.protocol.api.produce import (
 )
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker
-from triokafka.world import RealWorld
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.system import RealWorld
 
 T = TypeVar("T")
 MANY = 30
@@ -66,7 +66,7 @@ async def delete(node: Node, name: str) -> int:
 
 
 async def test_others_are_served_while_the_logs_of_a_large_topic_are_made() -> None:
-    world = HeldThreads("make_logs")
+    world = HeldThreads("prepare_logs")
     async with running_node(world=world) as node, trio.open_nursery() as nursery:
         await node.create("small")
         nursery.start_soon(node.create, "large", MANY)
@@ -482,7 +482,7 @@ async def test_logs_of_a_large_topic_are_spread_over_the_data_directories() -> N
 
 async def test_a_data_directory_that_fails_while_logs_are_made_keeps_those_that_were_begun_there() -> None:
     """Made in another one, they would be in two when it is back, and no broker would start."""
-    world, directories = HeldThreads("make_logs"), ("/one", "/two")
+    world, directories = HeldThreads("prepare_logs"), ("/one", "/two")
     async with running_node(world=world, log_dirs=directories) as node, trio.open_nursery() as nursery:
         await node.create("small", 2)
         nursery.start_soon(node.create, "large", MANY)

@@ -9,7 +9,7 @@ import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
-from triokafka.broker_stub.controller.image import QuotaEntity
+from triokafka.broker_stub.metadata.image import QuotaEntity
 from triokafka.broker_stub.quotas import ClientQuotas, QuotaKind, Rate
 from triokafka.protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,

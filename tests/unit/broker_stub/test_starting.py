@@ -32,7 +32,7 @@ import trio
 from triokafka.broker_stub import late_imports
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.server import Broker
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 late_imports._FIRST_ANSWERS_SECONDS = 2  # the answer comes first however slow the machine is
 
@@ -93,7 +93,7 @@ def within(modules: list[str], package: str) -> set[str]:
         "email",
         "importlib.metadata",
         "zipfile",
-        "triokafka.broker_stub.log.cleaner.cleaning",
+        "triokafka.broker_stub.log.cleaner.cleaner_pass",
         "triokafka.records.arrow",
         "triokafka.records._columns",
         "triokafka.records._from_columns",

@@ -26,7 +26,7 @@ from triokafka.protocol.stored.consumer_group import (
 )
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition
-from triokafka.world import OsStorage
+from triokafka.world.os_storage import OsStorage
 
 NOW = 1_700_000_000_000
 BASE = "00000000000000000000"

@@ -13,7 +13,7 @@ import trio
 from triokafka.broker_stub.control import ControlEndpoint
 from triokafka.testing import RunningBroker, RunningCluster, running_broker, running_cluster
 from triokafka.testing.control import control_actions, control_metrics
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 JSON = {"Content-Type": "application/json"}
 

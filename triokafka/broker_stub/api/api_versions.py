@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from triokafka.broker_stub.controller.features import SERVED
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.metadata.features import SERVED
 from triokafka.errors import InvalidRequestError
 from triokafka.protocol.api.api_versions import (
     ApiVersion,

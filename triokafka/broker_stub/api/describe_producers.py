@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.describe_producers import (
     DescribeProducersRequest,

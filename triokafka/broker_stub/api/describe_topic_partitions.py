@@ -8,9 +8,9 @@ from __future__ import annotations
 from triokafka import errors
 from triokafka.broker_stub.api.metadata import available_leader, offline_replicas
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
-from triokafka.broker_stub.controller.image import NO_LEADER, MetadataImage, PartitionImage
-from triokafka.broker_stub.controller.topic_names import is_internal
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from triokafka.broker_stub.metadata.topic_names import is_internal
 from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.describe_topic_partitions import (
     Cursor,

@@ -36,7 +36,7 @@ from triokafka.protocol.api.fetch import (
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.controller.image import MetadataImage
+    from triokafka.broker_stub.metadata.image import MetadataImage
 
 _LEADER_HINTS_SINCE: Final = 12
 _LEADER_ADDRESSES_SINCE: Final = 16

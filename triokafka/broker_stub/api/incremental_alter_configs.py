@@ -12,10 +12,10 @@ from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
-from triokafka.broker_stub.controller import ResourceType as ConfigResourceType
 from triokafka.broker_stub.controller.configuration import AlterOperation, check_broker_name, check_repeats
-from triokafka.broker_stub.controller.outcome import NO_ERROR, ItemError
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
+from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.incremental_alter_configs import (
     AlterableConfig,

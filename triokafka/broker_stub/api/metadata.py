@@ -17,9 +17,9 @@ from uuid import UUID
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import endpoint_of
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
-from triokafka.broker_stub.controller.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from triokafka.broker_stub.controller.topic_names import is_internal
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from triokafka.broker_stub.metadata.topic_names import is_internal
 from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.metadata import (
     MetadataRequest,

@@ -21,7 +21,7 @@ from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
 from triokafka.broker_stub.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.handlers import CloseConnectionError, RequestContext, handles
-from triokafka.broker_stub.log.check_ahead import Checked, check_ahead
+from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, prevalidate
 from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.replica.delayed import AppendOutcome
 from triokafka.broker_stub.turns import AT_ONCE
@@ -90,7 +90,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     broker, version, acks = context.broker, context.header.api_version, request.acks
     replicas = broker.replicas
     faults = broker.faults if broker.faults.armed else None
-    entries: dict[TopicPartition, Buffer | Checked] = {}
+    entries: dict[TopicPartition, Buffer | PrevalidatedBatch] = {}
     refused: dict[tuple[int, int], AppendOutcome] = {}
     first: dict[TopicPartition, tuple[int, int]] = {}  # where a partition is named
     names: list[str] = []
@@ -116,9 +116,9 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                     entries[key] = _checked(data.records, version)
             except errors.BrokerResponseError as failure:
                 refused[number, data.index] = _refusal(failure, key, context)
-    work = replicas.work_ahead(entries)
+    work = replicas.batches_to_prevalidate(entries)
     if work:
-        entries.update(await check_ahead(broker.world, work, lanes=broker.check_lanes, slot=context.slot))
+        entries.update(await prevalidate(broker.world, work, lanes=broker.check_lanes, slot=context.slot))
         work.clear()
         _refuse_deleted(entries, refused, first, request, context)
     if len(entries) <= AT_ONCE:
@@ -185,7 +185,7 @@ def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, typ
 
 
 def _refuse_deleted(
-    entries: dict[TopicPartition, Buffer | Checked],
+    entries: dict[TopicPartition, Buffer | PrevalidatedBatch],
     refused: dict[tuple[int, int], AppendOutcome],
     first: dict[TopicPartition, tuple[int, int]],
     request: ProduceRequest,

@@ -16,13 +16,13 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.controller import features
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.metadata_log import MetadataLog
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
-from triokafka.broker_stub.controller.records import encode_records
 from triokafka.broker_stub.controller.state import ControllerState, StagedChange
+from triokafka.broker_stub.metadata import features
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.records import encode_records
 from triokafka.broker_stub.turns import AT_ONCE, in_turns
 from triokafka.protocol.message import Struct
 from triokafka.world import World

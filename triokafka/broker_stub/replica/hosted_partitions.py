@@ -13,9 +13,9 @@ from uuid import UUID
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.traffic import Traffic
@@ -26,8 +26,8 @@ from triokafka.world import World
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.log.config import LogConfig
-    from triokafka.broker_stub.log.log import PartitionLog
     from triokafka.broker_stub.log.log_manager import LogManager
+    from triokafka.broker_stub.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

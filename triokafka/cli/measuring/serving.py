@@ -8,7 +8,8 @@ from typing import Final, Protocol
 
 import trio
 
-from triokafka.world import RealWorld, Stream
+from triokafka.world import Stream
+from triokafka.world.system import RealWorld
 
 HOST: Final = "127.0.0.1"
 

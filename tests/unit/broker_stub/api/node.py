@@ -25,8 +25,9 @@ from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
 from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.records import encode_batch
-from triokafka.world import RealWorld, World
-from triokafka.world_memory import MemoryStorage
+from triokafka.world import World
+from triokafka.world.memory import MemoryStorage
+from triokafka.world.system import RealWorld
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)

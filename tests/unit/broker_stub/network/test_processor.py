@@ -38,7 +38,8 @@ from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Buffer
-from triokafka.world import RealWorld, Stream
+from triokafka.world import Stream
+from triokafka.world.system import RealWorld
 
 PROCESSOR = "triokafka.broker_stub.network.processor"
 

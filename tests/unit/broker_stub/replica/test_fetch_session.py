@@ -19,7 +19,7 @@ from triokafka.broker_stub.replica.fetch_session import (
     WantedPartition,
 )
 from triokafka.broker_stub.replica.read_result import EpochEnd, ReadOutcome
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 A, B, C = (("a", number) for number in range(3))
 
