@@ -11,7 +11,7 @@ from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.server import Broker
+    from triokafka.broker_stub.broker import Broker
 
 
 def check_listeners(config: BrokerConfig) -> None:
