@@ -31,11 +31,11 @@ from triokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, PartitionData
-from triokafka.records.unpacker import Unpacker
+from triokafka.records.decompressor import Decompressor
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Fetcher:
         self._planner = FetchPlanner(options, subscription, self.buffer, self._nearby, lambda: network.cluster)
         self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
-        self._unpacker = Unpacker()
+        self._decompressor = Decompressor()
         self.by_name = False
         """Whether some broker was asked by the names of topics (before Fetch 13, KIP-516). It gives what the topic of
         that name has, which may have been made anew since the metadata were asked for."""
@@ -322,7 +322,7 @@ class Fetcher:
             records,
             aborted=aborted,
             check_crcs=self._options.check_crcs,
-            unpacker=self._unpacker,
+            decompressor=self._decompressor,
             max_decompressed=self._options.max_decompressed_batch_bytes,
         )
         if data.end is None and len(records) >= target.max_bytes:

@@ -18,9 +18,9 @@ from triokafka.network.backoff import Backoff
 from triokafka.network.config import CANONICAL_BOOTSTRAP, NetworkConfig
 from triokafka.network.connection import Connection
 from triokafka.network.in_flight import Completion
-from triokafka.network.negotiation import ApiVersions, VersionNegotiation
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.transport import discard, open_stream
+from triokafka.network.version_negotiation import ApiVersions, VersionNegotiation
 from triokafka.network.versions import choose_version
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import encode_request

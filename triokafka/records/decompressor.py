@@ -37,11 +37,11 @@ _LARGEST_ROOM: Final = 4 << 20
 _MAX_KEPT: Final = 32 << 20
 
 
-class Unpacker:
+class Decompressor:
     """Decompresses batches into buffers that are used again, of at most 32 MiB together.
 
     While something looks into each of them, a batch gets memory of its own, of its own size: the rest of a buffer must
-    not be kept for the sake of a few bytes that somebody holds. What `unpack` returns stays as it is for as long as
+    not be kept for the sake of a few bytes that somebody holds. What it returns stays as it is for as long as
     anything refers to it: a buffer is used again once nobody looks into it, which CPython knows, since a `bytearray`
     with exported views cannot change its length. May be used by several threads: who finds another one at it takes
     memory of its own, and does not wait.
@@ -61,7 +61,7 @@ class Unpacker:
         """Bytes of the buffers that are kept, in use or not."""
         return sum(map(len, self._kept))
 
-    def unpack(self, codec: int, data: Buffer, *, max_size: int = DEFAULT_MAX_DECOMPRESSED) -> Buffer:
+    def decompress(self, codec: int, data: Buffer, *, max_size: int = DEFAULT_MAX_DECOMPRESSED) -> Buffer:
         """As `decompress`, for batches of format v2."""
         if codec in (_LZ4, _ZSTD) and _cramjam() is not None and self._lock.acquire(blocking=False):
             try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from triokafka.errors import KafkaError
-from triokafka.network.channel import BrokerChannel, ChannelState
+from triokafka.network.broker_channel import BrokerChannel, ChannelState
 from triokafka.structs import Node
 
 

@@ -21,7 +21,7 @@ from triokafka.structs import Buffer
 _MASK: Final = (1 << 64) - 1
 
 
-class OpenedBatch:
+class RewritableBatch:
     """One batch, of any format version, with its records.
 
     ``records`` are all of them, in order, also those of a control batch.

@@ -9,8 +9,8 @@ from typing import Final
 import trio
 
 from triokafka.errors import ProtocolError
+from triokafka.network.foreign_protocol import describe_foreign_protocol
 from triokafka.network.receive_pool import ReceivePool
-from triokafka.network.strangers import describe_stranger
 from triokafka.structs import Buffer
 from triokafka.world import Stream
 
@@ -22,7 +22,7 @@ _AT_ONCE: Final = 4 << 20
 _SIZE: Final = struct.Struct(">i")
 
 
-class FrameReader:
+class ResponseReader:
     """Reads one stream. ``name`` is the peer's, for messages; a frame of more than ``max_bytes`` is refused.
 
     Large frames lie in buffers of the ``pool``, small ones are copies. ``before_waiting`` is called when all frames
@@ -108,7 +108,7 @@ class FrameReader:
         return got
 
     def _check(self, size: int, received: memoryview) -> None:
-        if not self._is_broker and (stranger := describe_stranger(bytes(received[:64]))) is not None:
+        if not self._is_broker and (stranger := describe_foreign_protocol(bytes(received[:64]))) is not None:
             raise ProtocolError(f"{self._name} {stranger}")
         if not 4 <= size <= self._max_bytes:
             raise ProtocolError(

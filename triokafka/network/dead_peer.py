@@ -60,7 +60,7 @@ def share_of_limit(request_type: type[Request[Any]]) -> float:
     return _QUICK.get(request_type.api_key, 1.0)
 
 
-class Step(enum.Enum):
+class Verdict(enum.Enum):
     """What the owner of a silent connection does next."""
 
     WAIT = "look again later"
@@ -68,7 +68,7 @@ class Step(enum.Enum):
     CLOSE = "close the connection"
 
 
-class SilenceWatch:
+class DeadPeerDetector:
     """Judges one connection, from the times at which it began to owe an answer. Times are seconds of one clock.
 
     Args:
@@ -94,7 +94,7 @@ class SilenceWatch:
 
     def look(
         self, silent_since: float, now: float, *, share: float, patience: float, has_others: bool
-    ) -> tuple[Step, float]:
+    ) -> tuple[Verdict, float]:
         """Return what to do about an answer that is overdue since ``silent_since``, and when to look again.
 
         Args:
@@ -105,26 +105,26 @@ class SilenceWatch:
             has_others: whether another broker can be asked, so that giving this one up helps.
         """
         if silent_since == _NEVER:
-            return Step.WAIT, _NEVER
+            return Verdict.WAIT, _NEVER
         if silent_since != self._silent_since:
             self._silent_since, self._alive, self._probed_at = silent_since, False, -_NEVER
         limit = self.limit * patience
         allowed = limit * share
         if now < silent_since + allowed / 2:
-            return Step.WAIT, silent_since + allowed / 2
+            return Verdict.WAIT, silent_since + allowed / 2
         if self._alive:
             close_at = max(silent_since + allowed, self._probed_at + self.limit * _SETTLING_SHARE)
-            return (Step.CLOSE, now) if now >= close_at else (Step.WAIT, close_at)
+            return (Verdict.CLOSE, now) if now >= close_at else (Verdict.WAIT, close_at)
         if has_others and now >= silent_since + limit:
-            return Step.CLOSE, now
+            return Verdict.CLOSE, now
         close_at = silent_since + limit if has_others else _NEVER
         if self._probing:
-            return Step.WAIT, close_at
+            return Verdict.WAIT, close_at
         probe_at = self._probed_at + self.recent
         if now < probe_at:
-            return Step.WAIT, min(probe_at, close_at)
+            return Verdict.WAIT, min(probe_at, close_at)
         self._probing = True
-        return Step.PROBE, close_at
+        return Verdict.PROBE, close_at
 
     def probed(self, now: float, *, alive: bool) -> None:
         """Take the outcome of the probe that `look` asked for."""

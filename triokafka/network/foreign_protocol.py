@@ -9,7 +9,7 @@ _TLS_HANDSHAKE: Final = 0x16
 _SHOWN: Final = 40
 
 
-def describe_stranger(first: bytes) -> str | None:
+def describe_foreign_protocol(first: bytes) -> str | None:
     """A sentence about who sent ``first`` instead of a response; None when it may be Kafka.
 
     A response begins with its size. No broker's first one is so large that its size reads as text.

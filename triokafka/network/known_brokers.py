@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from triokafka.errors import KafkaConnectionError, NodeNotReadyError
-from triokafka.network.channel import BrokerChannel, ChannelState
+from triokafka.network.broker_channel import BrokerChannel, ChannelState
 from triokafka.network.config import NetworkConfig
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.structs import Node
@@ -18,7 +18,7 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 
-class BrokerDirectory:
+class KnownBrokers:
     """The brokers of one network client. ``nodes`` gives what metadata knows now; ``on_change`` hears of every channel.
 
     ``use_bootstrap`` says whether the bootstrap servers are asked: before the first metadata, and again when every

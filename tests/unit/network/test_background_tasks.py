@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
 
 
 class Owner:

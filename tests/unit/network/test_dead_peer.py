@@ -10,10 +10,10 @@ import trio
 
 from tests.support.scripted_broker import SILENCE
 from tests.support.simulated import current_simulation, simulated
-from tests.unit.network.test_cluster import ASK, client_of
+from tests.unit.network.test_network_client import ASK, client_of
 from triokafka.errors import KafkaConnectionError
 from triokafka.network.config import NetworkConfig
-from triokafka.network.silence import SilenceWatch, Step, allowed_wait
+from triokafka.network.dead_peer import DeadPeerDetector, Verdict, allowed_wait
 from triokafka.network.transport import open_stream
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -210,11 +210,11 @@ def test_fetch_may_be_held_back_as_long_as_it_asks_for() -> None:
 
 
 def test_answer_elsewhere_leaves_a_connection_a_moment_to_bring_something() -> None:
-    watch = SilenceWatch(9)
-    assert watch.look(0, 4.5, share=1, patience=1, has_others=False)[0] is Step.PROBE
+    watch = DeadPeerDetector(9)
+    assert watch.look(0, 4.5, share=1, patience=1, has_others=False)[0] is Verdict.PROBE
     watch.probed(20, alive=True)
-    assert watch.look(0, 20, share=1, patience=1, has_others=False) == (Step.WAIT, 20.5)
-    assert watch.look(0, 20.5, share=1, patience=1, has_others=False)[0] is Step.CLOSE
+    assert watch.look(0, 20, share=1, patience=1, has_others=False) == (Verdict.WAIT, 20.5)
+    assert watch.look(0, 20.5, share=1, patience=1, has_others=False)[0] is Verdict.CLOSE
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no TCP_USER_TIMEOUT")

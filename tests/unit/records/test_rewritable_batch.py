@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from triokafka.protocol.record_batch import RecordBatch
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.records.batch import DELETE_HORIZON
-from triokafka.records.partial import OpenedBatch, empty_batch
+from triokafka.records.rewritable_batch import RewritableBatch, empty_batch
 
 TIME = 1_700_000_000_000
 RECORDS = st.lists(
@@ -24,9 +24,9 @@ RECORDS = st.lists(
 )
 
 
-def opened(data: bytes) -> OpenedBatch:
+def opened(data: bytes) -> RewritableBatch:
     (info,) = iter_batches(data)
-    return OpenedBatch(data, info)
+    return RewritableBatch(data, info)
 
 
 @given(RECORDS, st.data(), st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]), st.sampled_from([0, 1]))

@@ -22,8 +22,8 @@ from triokafka.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
-from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.heartbeat import HeartbeatRequest
@@ -336,7 +336,7 @@ async def test_request_made_while_the_connection_is_ending_waits_for_the_next_on
     """Between the end of a connection and the end of its task the channel is neither ready nor disconnected."""
     async with client_of() as (cluster, client):
         await client.send(-1, ASK)
-        channel = client._directory.channel(-1)
+        channel = client._brokers.channel(-1)
         assert channel.connection is not None
         channel.connection.close(KafkaConnectionError("gone"))
         with trio.fail_after(5):
@@ -353,7 +353,7 @@ async def test_callers_take_turns_when_too_many_requests_are_in_flight() -> None
         async def ask() -> None:
             nonlocal most
             await client.send(-1, ASK)
-            connection = client._directory.channel(-1).connection
+            connection = client._brokers.channel(-1).connection
             most = max(most, connection.in_flight if connection is not None else 0)
 
         async with trio.open_nursery() as nursery:
@@ -369,7 +369,7 @@ async def test_a_request_right_after_the_connection_ended_lets_the_others_run() 
     """The connection has ended, and its channel has had no turn to notice: that must not be waited for in a loop."""
     async with client_of() as (_cluster, client):
         await client.send_to_least_loaded(ASK)
-        connection = client._directory.channel(-1, "").connection
+        connection = client._brokers.channel(-1, "").connection
         assert connection is not None
         connection.close(KafkaConnectionError("cut"))
         assert isinstance(await client.send(-1, ASK), MetadataResponse)
@@ -400,7 +400,7 @@ async def test_who_asks_without_waiting_hears_when_those_in_line_have_gone() -> 
     """A throttled connection has a line of waiters, and its owner is not to miss the end of it."""
     async with client_of() as (_, client):
         await client.send(-1, ASK)
-        connection = client._directory.channel(-1).connection
+        connection = client._brokers.channel(-1).connection
         assert connection is not None
         connection.throttled_until = trio.current_time() + 2
         async with trio.open_nursery() as nursery:

@@ -7,9 +7,9 @@ import trio
 
 from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import KafkaConnectionError, KafkaTimeoutError
-from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
-from triokafka.network.strangers import describe_stranger
+from triokafka.network.foreign_protocol import describe_foreign_protocol
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest
 
 STRANGERS = [
@@ -75,4 +75,4 @@ async def test_server_that_says_nothing_is_given_up_after_the_request_timeout() 
 
 @pytest.mark.parametrize("first", [b"\x00\x00\x00\x2a\x00\x00\x00\x00", b"", b"\x00", b"\x00\x10\x00\x00HTTP"])
 def test_what_may_be_kafka_is_not_a_stranger(first: bytes) -> None:
-    assert describe_stranger(first) is None
+    assert describe_foreign_protocol(first) is None

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from triokafka.errors import CorruptRecordError, UnsupportedCodecError
 from triokafka.records import RecordDecoder, compress, decompress, encode_batch
-from triokafka.records import unpacker as module
+from triokafka.records import decompressor as module
 from triokafka.records.compression import CODEC_IDS, CODEC_NAMES
-from triokafka.records.unpacker import Unpacker
+from triokafka.records.decompressor import Decompressor
 
 TEXT = b"".join(b"flight %d of carrier %d; " % (n * 7919 % 100_000, n % 16) for n in range(10_000))
 NOISE = os.urandom(1000)
@@ -30,9 +30,9 @@ FRAMES = {
 }
 
 
-def outcome(codec: int, data: bytes, unpacker: Unpacker | None = None, **options: int) -> object:
+def outcome(codec: int, data: bytes, decompressor: Decompressor | None = None, **options: int) -> object:
     try:
-        return bytes((unpacker.unpack if unpacker is not None else decompress)(codec, data, **options))
+        return bytes((decompressor.decompress if decompressor is not None else decompress)(codec, data, **options))
     except CorruptRecordError as error:
         return str(error)
 
@@ -40,30 +40,30 @@ def outcome(codec: int, data: bytes, unpacker: Unpacker | None = None, **options
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("data", [b"", b"x", NOISE, TEXT, TEXT * 40], ids=["empty", "one", "noise", "text", "much"])
 def test_gives_what_decompress_gives(codec: str, data: bytes) -> None:
-    unpacker = Unpacker()
+    decompressor = Decompressor()
     packed = compress(codec, data)
     for _ in range(2):
-        assert bytes(unpacker.unpack(CODEC_IDS[codec], memoryview(packed))) == data
+        assert bytes(decompressor.decompress(CODEC_IDS[codec], memoryview(packed))) == data
 
 
 @pytest.mark.parametrize("form", FRAMES)
 def test_every_form_of_lz4_frames(form: str) -> None:
-    assert bytes(Unpacker().unpack(3, FRAMES[form])) == decompress("lz4", FRAMES[form])
+    assert bytes(Decompressor().decompress(3, FRAMES[form])) == decompress("lz4", FRAMES[form])
 
 
 def test_zstd_that_is_larger_than_any_before() -> None:
-    unpacker = Unpacker()
+    decompressor = Decompressor()
     for size in (10, 300_000, 200_000, 3_000_000, 300_000):
         data = (TEXT * 20)[:size]
-        assert bytes(unpacker.unpack(4, compress("zstd", data))) == data
+        assert bytes(decompressor.decompress(4, compress("zstd", data))) == data
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_larger_than_allowed_is_refused_as_decompress_does(codec: str) -> None:
     packed = compress(codec, TEXT)
-    unpacker = Unpacker()
+    decompressor = Decompressor()
     for most in (len(TEXT), len(TEXT) - 1, 1, 0):
-        assert outcome(CODEC_IDS[codec], packed, unpacker, max_size=most) == outcome(
+        assert outcome(CODEC_IDS[codec], packed, decompressor, max_size=most) == outcome(
             CODEC_IDS[codec], packed, max_size=most
         )
 
@@ -84,57 +84,57 @@ def test_damaged_data_gives_the_same_bytes_or_the_same_error(
     for position, byte in changes:
         packed[position % len(packed)] = byte
     data = bytes(packed[: len(packed) - cut]) + more if cut else bytes(packed) + more
-    assert outcome(CODEC_IDS[codec], data, Unpacker()) == outcome(CODEC_IDS[codec], data)
+    assert outcome(CODEC_IDS[codec], data, Decompressor()) == outcome(CODEC_IDS[codec], data)
 
 
 @pytest.mark.parametrize("codec", [3, 4])
 def test_what_somebody_looks_into_is_not_written_to(codec: int) -> None:
-    unpacker = Unpacker()
+    decompressor = Decompressor()
     pieces = [bytes([65 + n % 26]) * (20_000 + n) for n in range(100)]
-    held = [unpacker.unpack(codec, compress(codec, piece)) for piece in pieces]
+    held = [decompressor.decompress(codec, compress(codec, piece)) for piece in pieces]
     assert [bytes(view) for view in held] == pieces
     assert memoryview(held[0]).readonly
 
 
 def test_buffers_are_used_again_when_nobody_looks() -> None:
-    unpacker = Unpacker()
+    decompressor = Decompressor()
     packed = compress("lz4", TEXT)
     for _ in range(100):
-        unpacker.unpack(3, packed)
-    assert unpacker.kept_bytes == (1 << 20) + 1
-    held = [unpacker.unpack(3, packed) for _ in range(20)]
-    kept = unpacker.kept_bytes
+        decompressor.decompress(3, packed)
+    assert decompressor.kept_bytes == (1 << 20) + 1
+    held = [decompressor.decompress(3, packed) for _ in range(20)]
+    kept = decompressor.kept_bytes
     del held
-    again = [unpacker.unpack(3, packed) for _ in range(20)]
-    assert (len(again), unpacker.kept_bytes) == (20, kept)
+    again = [decompressor.decompress(3, packed) for _ in range(20)]
+    assert (len(again), decompressor.kept_bytes) == (20, kept)
 
 
 def test_keeps_no_more_than_its_bound() -> None:
-    unpacker = Unpacker()
+    decompressor = Decompressor()
     packed = compress("lz4", bytes(1 << 20))
-    held = [unpacker.unpack(3, packed) for _ in range(100)]
-    assert unpacker.kept_bytes <= 32 << 20
+    held = [decompressor.decompress(3, packed) for _ in range(100)]
+    assert decompressor.kept_bytes <= 32 << 20
     assert all(len(view) == 1 << 20 for view in held)
 
 
 def test_few_bytes_that_are_held_keep_no_large_buffers() -> None:
-    unpacker = Unpacker()
-    unpacker.unpack(4, compress("zstd", bytes(3 << 20)))
+    decompressor = Decompressor()
+    decompressor.decompress(4, compress("zstd", bytes(3 << 20)))
     packed = compress("zstd", b"few")
-    held = [unpacker.unpack(4, packed) for _ in range(100)]
+    held = [decompressor.decompress(4, packed) for _ in range(100)]
     buffers = {id(view.obj): memoryview(view.obj).nbytes for view in held if isinstance(view, memoryview)}
     assert 0 < sum(buffers.values()) <= 32 << 20, "each would keep the room of the largest batch before it"
     assert all(bytes(view) == b"few" for view in held)
     del held
-    assert isinstance(unpacker.unpack(4, packed), memoryview)
+    assert isinstance(decompressor.decompress(4, packed), memoryview)
 
 
 def test_another_thread_does_not_wait_for_it() -> None:
-    unpacker = Unpacker()
+    decompressor = Decompressor()
     packed = compress("lz4", TEXT)
     got: list[bytes] = []
-    with unpacker._lock:
-        thread = threading.Thread(target=lambda: got.append(bytes(unpacker.unpack(3, packed))))
+    with decompressor._lock:
+        thread = threading.Thread(target=lambda: got.append(bytes(decompressor.decompress(3, packed))))
         thread.start()
         thread.join(30)
     assert got == [TEXT]
@@ -146,20 +146,20 @@ def test_does_without_a_package(missing: str, monkeypatch: pytest.MonkeyPatch) -
     module._cramjam.cache_clear()
     try:
         packed = compress("zstd", TEXT)
-        assert bytes(Unpacker().unpack(4, packed)) == TEXT
+        assert bytes(Decompressor().decompress(4, packed)) == TEXT
         if missing == "lz4.frame":
             with pytest.raises(UnsupportedCodecError, match="lz4 needs the package"):
-                Unpacker().unpack(3, FRAMES["stored"])
+                Decompressor().decompress(3, FRAMES["stored"])
     finally:
         module._cramjam.cache_clear()
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_decoders_that_share_one_take_turns_in_the_middle_of_batches(codec: str) -> None:
-    unpacker = Unpacker()
+    decompressor = Decompressor()
     rows = [[(n, None, b"%d of %d" % (n, log), []) for n in range(50)] for log in range(3)]
     decoders = [
-        RecordDecoder(encode_batch(log, compression=codec), topic=f"t{number}", unpacker=unpacker)
+        RecordDecoder(encode_batch(log, compression=codec), topic=f"t{number}", decompressor=decompressor)
         for number, log in enumerate(rows)
     ]
     got: list[list[bytes | None]] = [[], [], []]
@@ -173,4 +173,4 @@ def test_a_block_whose_bytes_are_damaged_is_refused() -> None:
     packed = bytearray(compress("lz4", TEXT))
     packed[12:40] = b"\xff" * 28
     with pytest.raises(CorruptRecordError, match="lz4 data cannot be decompressed"):
-        Unpacker().unpack(3, bytes(packed))
+        Decompressor().decompress(3, bytes(packed))
