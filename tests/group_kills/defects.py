@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import trio
 
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.log.partition_log import PartitionLog
-from triokafka.broker_stub.server import Broker
 from triokafka.coordinator import shard as shards
 from triokafka.coordinator.consumer_group import reconcile
 from triokafka.coordinator.group import rounds

@@ -12,8 +12,8 @@ from typing import Any, Final
 import trio
 
 from tests.group_kills.history import History
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.coordinator import GroupCoordinator
 from triokafka.coordinator.runtime import CoordinatorRuntime
 from triokafka.testing import SimulatedWorld, Simulation

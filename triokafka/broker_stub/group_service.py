@@ -7,9 +7,9 @@ from uuid import UUID
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.options import ASSIGNORS
-from triokafka.broker_stub.controller import MetadataImage, ResourceType
-from triokafka.broker_stub.controller.image import EMPTY_CONFIGS
-from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+from triokafka.broker_stub.metadata import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.image import EMPTY_CONFIGS
+from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.coordinator.config import GroupCoordinatorConfig

@@ -12,11 +12,11 @@ import trio
 
 from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, batch
 from triokafka import errors
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.log.reader import LogReader, SlicedResult
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.delayed import AppendOutcome
 from triokafka.broker_stub.replica.fetch_session import WantedPartition
