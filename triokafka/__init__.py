@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from triokafka.client.consumer.subscription import SubscriptionPattern
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
     from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
+    from triokafka.client.producer.partition_stream import PartitionStream
     from triokafka.client.producer.partitioner import Partitioner
     from triokafka.client.producer.producer import Producer
-    from triokafka.client.producer.stream import PartitionStream
     from triokafka.client.reader import RangeReader, read_topic
     from triokafka.client.serializers import (
         BooleanDeserializer,
@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from triokafka.hooks import Hooks
     from triokafka.records import ConsumerRecord
     from triokafka.structs import Node, OffsetAndMetadata, OffsetAndTimestamp, RecordMetadata, TopicPartition
-    from triokafka.world import RealWorld, World
+    from triokafka.world import World
+    from triokafka.world.system import RealWorld
 
     __version__: str
 
@@ -90,13 +91,13 @@ _HOMES: Final[dict[str, str]] = {
     "OffsetAndTimestamp": "triokafka.structs",
     "OffsetRange": "triokafka.client.deliveries",
     "PartitionAssignor": "triokafka.assignors",
-    "PartitionStream": "triokafka.client.producer.stream",
+    "PartitionStream": "triokafka.client.producer.partition_stream",
     "Partitioner": "triokafka.client.producer.partitioner",
     "Producer": "triokafka.client.producer.producer",
     "ProducerInterceptor": "triokafka.client.producer.interceptors",
     "ProducerRecord": "triokafka.client.producer.interceptors",
     "RangeReader": "triokafka.client.reader",
-    "RealWorld": "triokafka.world",
+    "RealWorld": "triokafka.world.system",
     "RecordMetadata": "triokafka.structs",
     "Serializer": "triokafka.client.serializers",
     "ShortDeserializer": "triokafka.client.serializers",

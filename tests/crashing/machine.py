@@ -27,9 +27,9 @@ from triokafka.broker_stub.log.log_manager import LogManagerConfig
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld
-from triokafka.world_memory import DiskFault, MemoryStorage
-from triokafka.world_remains import SyncFailure
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.power_cut import SyncFailure
+from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.log.durability import FlushJob

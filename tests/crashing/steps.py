@@ -25,7 +25,7 @@ from triokafka.broker_stub.replica.partition import Partition
 from triokafka.errors import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceNumberError
 from triokafka.records import decode_records
 from triokafka.structs import TopicPartition
-from triokafka.world_files import FileSlice
+from triokafka.world import FileSlice
 
 if TYPE_CHECKING:
     from tests.crashing.machine import DiskWorld

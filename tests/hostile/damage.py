@@ -40,7 +40,7 @@ from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchR
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 DATA: Final = "/data"
 TOPICS: Final = ("plain", "compacted", ".dot")

@@ -9,7 +9,7 @@ from pathlib import Path
 import triokafka
 from triokafka.errors import KafkaError
 from triokafka.testing import running_broker
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 RECORDS = 6_000
 VALUE_BYTES = 1_000

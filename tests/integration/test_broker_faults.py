@@ -24,7 +24,7 @@ from kafka import KafkaProducer
 from tests.support.broker_process import BrokerProcess
 from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from triokafka.protocol.frames import encode_request
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 COUNT = 400
 PATIENCE = 60

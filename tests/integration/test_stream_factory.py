@@ -21,7 +21,7 @@ from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.testing import running_broker
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "socks5_proxy.py"))
 ASK = MetadataRequest(topics=[])

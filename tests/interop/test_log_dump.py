@@ -22,7 +22,7 @@ from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
 from triokafka.broker_stub.log.cleaner import LogCleaner
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition as Partition
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 pytestmark = pytest.mark.interop
 

@@ -1,4 +1,4 @@
-"""Cleaning a log against a plain list of everything that was ever appended."""
+"""CleanerPass a log against a plain list of everything that was ever appended."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from triokafka.broker_stub.log import LogConfig, PartitionLog
 from triokafka.broker_stub.log.cleaner import cleanable_range
-from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits, Cleaning, CleaningStats, Replacement
+from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerLimits, CleanerPass, CleaningStats, Replacement
 from triokafka.broker_stub.log.producer_snapshots import SNAPSHOT_SUFFIX
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.records.batch import DELETE_HORIZON
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 TP = TopicPartition("orders", 0)
 DIRECTORY = "data/orders-0"
@@ -88,7 +88,7 @@ class Model:
         if found.end_offset <= found.first_dirty:
             return None
         limits = CleanerLimits(map_bytes=keys * ENTRY, load_factor=0.9, step_bytes=200)
-        cleaning = Cleaning(
+        cleaning = CleanerPass(
             self.storage, self.log, first_dirty=found.first_dirty, end=found.end_offset, now_ms=self.now, limits=limits
         )
         for step in cleaning.steps():

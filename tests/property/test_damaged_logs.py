@@ -26,7 +26,7 @@ from triokafka.errors import BrokerResponseError, ConfigurationError, KafkaStora
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 RUNS = 200
 NOW = 1_700_000_000_000

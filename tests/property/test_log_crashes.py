@@ -20,7 +20,7 @@ from tests.crashing.opened import check_epochs
 from tests.crashing.plan import Step, plan, shrink
 from tests.support.simulated import run_seeds
 from tests.unit.broker_stub.log.builders import NOW, batch, config, open_log
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 RUNS = 500
 LONG_RUNS = 20_000

@@ -17,12 +17,12 @@ import trio
 
 import triokafka
 from tests.support.simulated import run_seeds
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.errors import KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Host, SimulatedWorld, Simulation, run_simulation
-from triokafka.world_memory import DiskFault
+from triokafka.world.memory import DiskFault
 
 TOPIC = "orders"
 PARTITIONS = 4

@@ -20,7 +20,7 @@ from tests.spark.topics import Record, make_topic, options
 from tests.support.schema_registry import StubRegistry, schema_registry
 from triokafka.errors import ConfigurationError
 from triokafka.formats import DecodeError
-from triokafka.spark.options import ReadOptions
+from triokafka.spark.planning.read_options import ReadOptions
 
 SCHEMA = {"type": "record", "name": "R", "fields": [
     {"name": "n", "type": "int"},

@@ -15,11 +15,11 @@ from triokafka.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from triokafka.spark import reading
-from triokafka.spark.data_loss import KafkaDataLossError
-from triokafka.spark.options import ReadOptions
-from triokafka.spark.plan import OffsetRange
-from triokafka.spark.reader import RangePartition, TopicReader
+from triokafka.spark.planning.data_loss import KafkaDataLossError
+from triokafka.spark.planning.read_options import ReadOptions
+from triokafka.spark.planning.tasks import OffsetRange
+from triokafka.spark.reading import task as reading
+from triokafka.spark.reading.topic_reader import RangePartition, TopicReader
 from triokafka.spark.schema import arrow_schema
 
 

@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from triokafka.world import RealWorld, Stream
+from triokafka.world import Stream
+from triokafka.world.system import RealWorld
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 

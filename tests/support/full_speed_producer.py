@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 import triokafka
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 _COLUMN = 500
 _NOISE = 1 << 20

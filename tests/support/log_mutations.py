@@ -9,8 +9,8 @@ from tests.support.mutations import Mutation
 
 _LOG = "triokafka/broker_stub/log/"
 _T_RECOVERY = "tests/unit/broker_stub/log/test_recovery.py::"
-_T_LOG = "tests/unit/broker_stub/log/test_log.py::"
-_T_MOVES = "tests/unit/broker_stub/log/test_log_moves.py::"
+_T_LOG = "tests/unit/broker_stub/log/test_partition_log.py::"
+_T_MOVES = "tests/unit/broker_stub/log/test_log_mover.py::"
 _T_MANAGER = "tests/unit/broker_stub/log/test_log_manager.py::"
 _T_CRASHES = "tests/property/test_log_crashes.py::test_logs_are_what_was_appended_through_crashes_and_failures"
 
@@ -27,7 +27,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         for rule, file, old, new in (
             (
                 "a flush syncs the records",
-                _LOG + "segment.py",
+                _LOG + "log_segment.py",
                 "            for path in (self._log_path, *paths):\n",
                 "            for path in paths:\n",
             ),
@@ -63,7 +63,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "checkpoints come before the cut",
-                _LOG + "cuttable_log.py",
+                _LOG + "truncation.py",
                 "        if self._before_cut is not None:\n            self._before_cut(offset)\n",
                 "",
             ),
@@ -75,25 +75,25 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "a truncation forgets later producers",
-                _LOG + "cuttable_log.py",
+                _LOG + "truncation.py",
                 "        self._snapshots.remove_after(self.log_end_offset)\n",
                 "",
             ),
             (
                 "who starts afresh knows no producers",
-                _LOG + "cuttable_log.py",
+                _LOG + "truncation.py",
                 "        self._snapshots.remove_after(-1)\n",
                 "",
             ),
             (
                 "recovery looks at checksums",
-                _LOG + "segment.py",
+                _LOG + "log_segment.py",
                 "visit, check_crc=True)",
                 "visit, check_crc=False)",
             ),
             (
                 "what recovery cuts stays cut",
-                _LOG + "segment.py",
+                _LOG + "log_segment.py",
                 "        sync_path(self._storage, self._log_path)\n        self.unsynced = True\n",
                 "        self.unsynced = True\n",
             ),
@@ -105,7 +105,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "checkpoints are synced before they are renamed",
-                "triokafka/world.py",
+                "triokafka/world/storage.py",
                 "            file.write_at(0, content)\n            file.sync()\n",
                 "            file.write_at(0, content)\n",
             ),
@@ -123,7 +123,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "retention keeps the offset where the log ends",
-                _LOG + "cuttable_log.py",
+                _LOG + "truncation.py",
                 "                self._durability.sync_names()\n            remove_at_ms",
                 "                pass\n            remove_at_ms",
             ),
@@ -159,7 +159,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the new start is known before several segments go",
-        _LOG + "cuttable_log.py",
+        _LOG + "truncation.py",
         "                    self._checkpoint_start()\n",
         "                    pass\n",
         _T_RECOVERY + "test_several_segments_are_dropped_once_the_new_start_is_known",
@@ -173,7 +173,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a snapshot has the last five batches of each producer",
-        _LOG + "producers.py",
+        _LOG + "producer_state.py",
         "            state.batches.extend(earlier.get(producer_id, ()))\n",
         "",
         "tests/simulation/test_producer_broker_faults.py::"
@@ -195,21 +195,21 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "half a write is taken back before its segment is sealed",
-        _LOG + "segment.py",
+        _LOG + "log_segment.py",
         "        self._take_back_torn()  # else",
         "        # else",
         _T_LOG + "test_a_segment_is_not_left_with_half_a_write_at_its_end",
     ),
     Mutation(
         "the stable offset is not before the start",
-        _LOG + "readable_log.py",
+        _LOG + "reader.py",
         "min(max(first, self.log_start_offset), high_watermark)",
         "min(first, high_watermark)",
         "tests/unit/broker_stub/log/test_transactions.py::test_the_stable_offset_is_not_before_the_start_of_the_log",
     ),
     Mutation(
         "a moved log starts where it did",
-        _LOG + "log_moves.py",
+        _LOG + "log_mover.py",
         "min(start_offset, first.base_offset))",
         "first.base_offset)",
         _T_MOVES + "test_offsets_without_records_at_the_start_stay_in_range",
@@ -223,14 +223,14 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the mark of a move goes when nothing of the log can come back",
-        _LOG + "unfinished_moves.py",
+        _LOG + "move_recovery.py",
         "                        storage.sync_dir(each.path)\n",
         "                        pass\n",
         _T_MOVES + "test_the_power_may_fail_while_a_dead_process_s_move_is_brought_to_its_end",
     ),
     Mutation(
         "the mark of a move goes when nothing of the log can come back, as the crash model sees it",
-        _LOG + "unfinished_moves.py",
+        _LOG + "move_recovery.py",
         "                        storage.sync_dir(each.path)\n",
         "                        pass\n",
         "tests/property/test_log_crashes.py::test_a_move_that_is_cut_twice_leaves_one_log",

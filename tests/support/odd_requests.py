@@ -20,7 +20,8 @@ import trio
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Struct, StructMeta
 from triokafka.records import encode_batch
-from triokafka.world import RealWorld, Stream
+from triokafka.world import Stream
+from triokafka.world.system import RealWorld
 
 _ZERO: Final = UUID(int=0)
 _UNKNOWN: Final = UUID(int=99)

@@ -20,7 +20,8 @@ from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest,
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request
 from triokafka.records import encode_batch
-from triokafka.world import RealWorld, Stream
+from triokafka.world import Stream
+from triokafka.world.system import RealWorld
 
 OK: Final = 0
 UNKNOWN: Final = errors.UnknownError.code

@@ -91,7 +91,7 @@ def dump(
     from triokafka.cli.log_dump.data_file import DataOptions
     from triokafka.cli.log_dump.dispatch import DumpOptions, data_bytes, dump_files
     from triokafka.cli.log_dump.report import Report
-    from triokafka.world import OsStorage
+    from triokafka.world.os_storage import OsStorage
 
     wanted = [*paths, *(name.strip() for name in (files or "").split(",") if name.strip())]
     if not wanted:
@@ -148,7 +148,7 @@ def repair(directory: str) -> None:
     import time
 
     from triokafka.broker_stub.controller.repair import repair_metadata
-    from triokafka.world import OsStorage
+    from triokafka.world.os_storage import OsStorage
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     repaired = repair_metadata(OsStorage(), directory, now_ms=int(time.time() * 1000))

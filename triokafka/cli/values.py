@@ -48,7 +48,7 @@ SIZE: Final = Whole(min=1, max=104_857_600)
 
 def text_of_file(path: str, option: str = "") -> str:
     """What is in a UTF-8 file. One that cannot be read is wrong use of ``option``."""
-    from triokafka.world import RealWorld
+    from triokafka.world.system import RealWorld
 
     try:
         return RealWorld().storage.read_file(path).decode("utf-8")

@@ -15,7 +15,8 @@ from triokafka.client.range_session import OffsetRange
 from triokafka.errors import ConfigurationError, KafkaError, UnknownTopicOrPartitionError
 from triokafka.network.cluster import NetworkClient
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 Word = Literal["earliest", "latest"]
 Bound = Word | datetime | int | Mapping[TopicPartition, int | Word | datetime] | Mapping[int, int | Word | datetime]

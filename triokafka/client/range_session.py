@@ -30,7 +30,8 @@ from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.structs import TopicPartition
 from triokafka.trio_context import require_trio
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 _LEAST_WAIT: Final = 2.0  # seconds
 _COMPARING: Final = "comparing leader epochs"

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from triokafka.errors import ClosedError, ConfigurationError, KafkaError
 from triokafka.network.backoff import Backoff
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     import pyarrow as pa

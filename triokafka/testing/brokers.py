@@ -13,8 +13,9 @@ from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.faulty_world import FaultyWorld
 from triokafka.testing.running import RunningBroker
 from triokafka.trio_context import require_trio
-from triokafka.world import RealWorld, World
-from triokafka.world_memory import MemoryStorage
+from triokafka.world import World
+from triokafka.world.memory import MemoryStorage
+from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig

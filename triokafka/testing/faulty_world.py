@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 import trio
 
 from triokafka.structs import Buffer
-from triokafka.world import File, Listener, RealWorld, Storage, Stream, World
-from triokafka.world_files import FileSlice
+from triokafka.world import File, FileSlice, Listener, Storage, Stream, World
+from triokafka.world.system import RealWorld
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from triokafka.errors import IllegalStateError
 from triokafka.testing.network import Network
 from triokafka.testing.world import SimulatedWorld
 from triokafka.trio_context import require_trio
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import trio
 from triokafka.structs import Buffer
 from triokafka.testing.network import Network
 from triokafka.world import File, Listener, Storage, Stream, World
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 if TYPE_CHECKING:
     from triokafka.testing.simulated import Simulation

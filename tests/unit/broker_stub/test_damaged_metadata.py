@@ -14,7 +14,7 @@ from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.records import iter_batches
 from triokafka.world import World
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 FOLDER = "/data/__cluster_metadata-0"
 LOG = f"{FOLDER}/{0:020d}.log"

@@ -24,8 +24,8 @@ from triokafka.protocol.api.incremental_alter_configs import (
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
 from triokafka.records import decode_records
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.system import RealWorld
 
 STORAGE_ERROR = errors.KafkaStorageError.code
 TWO = ("/one", "/two")

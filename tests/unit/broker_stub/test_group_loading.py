@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import MetadataImage
-from triokafka.broker_stub.server import Broker
-from triokafka.world import RealWorld
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.world.system import RealWorld
 
 
 async def test_a_change_of_the_metadata_does_not_wait_for_what_is_loading_in_the_background() -> None:

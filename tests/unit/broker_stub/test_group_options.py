@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.coordinator import GroupCoordinatorConfig
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 CLASSES = "org.apache.kafka.coordinator.group.assignor"
 

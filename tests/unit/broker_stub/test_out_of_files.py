@@ -20,8 +20,8 @@ from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopi
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest
 from triokafka.records import decode_records
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.system import RealWorld
 
 T = TypeVar("T")
 STORAGE_ERROR = errors.KafkaStorageError.code

@@ -32,7 +32,7 @@ from triokafka.formats import (
     SchemaRegistryError,
     decoded,
 )
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 
 @pytest.fixture

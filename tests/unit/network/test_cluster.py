@@ -28,7 +28,8 @@ from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 
 def addresses(cluster: ScriptedCluster) -> list[tuple[str, int]]:

@@ -23,7 +23,8 @@ from triokafka.network.connection import Connection
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.structs import Buffer, Node
-from triokafka.world import RealWorld, Stream, World
+from triokafka.world import Stream, World
+from triokafka.world.system import RealWorld
 
 
 class NamedWorld(RealWorld):

@@ -19,7 +19,8 @@ from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.api.metadata import MetadataRequest
-from triokafka.world import RealWorld, silence_options
+from triokafka.world.socket_stream import silence_options
+from triokafka.world.system import RealWorld
 
 MOST = 9.6  # seconds: connections_max_silence_ms, and what another connection takes
 

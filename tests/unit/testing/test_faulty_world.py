@@ -10,7 +10,9 @@ import trio
 import trio.testing
 
 from triokafka.testing.faulty_world import FaultyWorld
-from triokafka.world import WAKES_WHEN_FULL, RealWorld, Stream
+from triokafka.world import Stream
+from triokafka.world.socket_stream import WAKES_WHEN_FULL
+from triokafka.world.system import RealWorld
 
 
 @asynccontextmanager

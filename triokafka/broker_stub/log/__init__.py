@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triokafka.broker_stub.log.appendable_log import AppendInfo
+from triokafka.broker_stub.log.appender import AppendInfo
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_manager import LogManager
-from triokafka.broker_stub.log.readable_log import ReadResult
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.reader import ReadResult
 
 __all__ = ["AppendInfo", "LogConfig", "LogManager", "PartitionLog", "ReadResult"]

@@ -12,7 +12,7 @@ import re
 import struct
 from typing import Final
 
-from triokafka.broker_stub.log.batch_places import ReadableFile
+from triokafka.broker_stub.log.batch_positions import ReadableFile
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.named_tuple import NamedTuple

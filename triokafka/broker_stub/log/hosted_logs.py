@@ -19,8 +19,6 @@ import trio
 from triokafka.broker_stub.log.checkpoints import HIGH_WATERMARK_CHECKPOINT
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.disk_guard import gets_better
-from triokafka.broker_stub.log.flusher import LogFlusher
-from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_directory import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
@@ -29,11 +27,13 @@ from triokafka.broker_stub.log.log_directory import (
     folder_name,
     renamed_folder,
 )
+from triokafka.broker_stub.log.log_flusher import LogFlusher
 from triokafka.broker_stub.log.log_loading import FoundLog
-from triokafka.broker_stub.log.log_moves import LogMover, Place, UnclearMoveError
-from triokafka.broker_stub.log.made_log import MadeLog
+from triokafka.broker_stub.log.log_mover import LogMover, Place, UnclearMoveError
+from triokafka.broker_stub.log.move_recovery import MoveOutcome, UnfinishedMove, exchange
 from triokafka.broker_stub.log.open_files import DEFAULT_LIMIT, OpenFiles
-from triokafka.broker_stub.log.unfinished_moves import Again, Outcome, exchange
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.prepared_log import PreparedLog
 from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
@@ -120,8 +120,8 @@ class HostedLogs:
         self._directories = [LogDirectory(world.storage, path.rstrip("/") or "/") for path in directories]
         self._logs: dict[TopicPartition, Hosted] = {}
         self.mover = LogMover(world, self, moves_at_once=self._config.moves_at_once or len(directories))
-        self._moves_again: list[Again] = []  # those that the last stop has cut short
-        self._made: dict[TopicPartition, MadeLog] = {}  # ahead, for `create` to take over
+        self._moves_again: list[UnfinishedMove] = []  # those that the last stop has cut short
+        self._made: dict[TopicPartition, PreparedLog] = {}  # ahead, for `create` to take over
         self.removed_topics: frozenset[UUID] = frozenset()
         """The ids of topics that the metadata log says were deleted; their logs are deleted, not put aside. For the
         start."""
@@ -410,15 +410,15 @@ class HostedLogs:
         outcome, problems = exchange(
             self._world.storage, topic_partition, log=source.directory, gone=gone, copy=copy.directory, path=path
         )
-        if outcome is Outcome.DONE:
+        if outcome is MoveOutcome.DONE:
             self.mover.moved(topic_partition)
             self._doomed.append((self._world.wall_ms() + config.file_delete_delay_ms, gone))
             self._host_moved(found, hosted)
         for problem in problems:
-            if outcome is Outcome.UNCLEAR or not gets_better(problem.error):
+            if outcome is MoveOutcome.UNCLEAR or not gets_better(problem.error):
                 self._fail(old if problem.path == source.directory else target, problem.error)
-        if outcome is not Outcome.DONE:
-            kind = UnclearMoveError if outcome is Outcome.UNCLEAR else KafkaStorageError
+        if outcome is not MoveOutcome.DONE:
+            kind = UnclearMoveError if outcome is MoveOutcome.UNCLEAR else KafkaStorageError
             raise kind(f"{topic_partition} could not be moved: {problems[0].error}")
 
     def _host_moved(self, found: FoundLog, hosted: Hosted) -> None:

@@ -22,7 +22,7 @@ from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.log.log import PartitionLog
+    from triokafka.broker_stub.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

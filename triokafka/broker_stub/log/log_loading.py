@@ -18,9 +18,9 @@ from triokafka.broker_stub.log.checkpoints import (
     read_topic_id,
 )
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
 from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition

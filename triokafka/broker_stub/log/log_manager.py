@@ -14,14 +14,14 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.gaps import find_gaps
 from triokafka.broker_stub.log.hosted_logs import FLUSH_TICK_MS, Hosted, LogManagerConfig, LogWatcher, cause_of
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.log_creator import LogCreator
 from triokafka.broker_stub.log.log_directory import STRAY_SUFFIX, LogDirectory, OfflineLog
 from triokafka.broker_stub.log.log_loading import FoundLog, LoadedLog, TopicIds, find_logs, open_logs, settle_twins
-from triokafka.broker_stub.log.new_logs import NewLogs
+from triokafka.broker_stub.log.move_recovery import UnsettledError, settle_moves
+from triokafka.broker_stub.log.offset_gaps import find_gaps
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.unfinished_moves import UnsettledError, settle_moves
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.errors import ConfigurationError, KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
@@ -37,7 +37,7 @@ _SEEN_AT_ONCE: Final = 500
 """Logs that are looked at before others have their turn: less than a millisecond."""
 
 
-class LogManager(NewLogs):
+class LogManager(LogCreator):
     """The logs of one broker. ``watcher`` is told of truncations and deletions, when there is one.
 
     While `run` runs, ``on_flushed`` is called with a partition when more of its log is on disk, and ``on_offline`` with

@@ -12,10 +12,8 @@ from functools import partial
 from typing import Final
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.leftovers import remove_unfinished
+from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.readable_segment import SegmentRead
-from triokafka.broker_stub.log.segment import LogSegment
 from triokafka.broker_stub.log.segment_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -24,6 +22,8 @@ from triokafka.broker_stub.log.segment_names import (
     is_segment_file,
     offset_file_name,
 )
+from triokafka.broker_stub.log.segment_reader import SegmentRead
+from triokafka.broker_stub.log.swap_recovery import remove_unfinished
 from triokafka.errors import CorruptRecordError, IllegalStateError
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from triokafka.broker_stub.log.checkpoints import replace_unsynced
-from triokafka.broker_stub.log.producers import CorruptSnapshotError, ProducerStates
+from triokafka.broker_stub.log.producer_state import CorruptSnapshotError, ProducerStates
 from triokafka.broker_stub.log.segment_names import is_segment_file, offset_file_name
 from triokafka.world import Storage
 

@@ -16,11 +16,10 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import MAX_JUMP, DamagedLogError, find_valid_batches, keep_file, keep_tail
 from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
-from triokafka.broker_stub.log.leftovers import clear_leftovers
+from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.producers import ProducerStates
-from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.producer_state import ProducerStates
 from triokafka.broker_stub.log.segment_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -28,6 +27,7 @@ from triokafka.broker_stub.log.segment_names import (
     is_segment_file,
     offset_file_name,
 )
+from triokafka.broker_stub.log.swap_recovery import complete_swaps
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import CorruptRecordError
 from triokafka.named_tuple import NamedTuple
@@ -91,7 +91,7 @@ def load_log(
     """
     recovery_point, log_start_offset = known.recovery_point, known.log_start
     storage = files.storage
-    clear_leftovers(storage, directory)
+    complete_swaps(storage, directory)
     segments = _open_segments(files, directory, config, now_ms)
     if _starts_behind(segments, log_start_offset) and not refuse_damage:
         _keep_all(storage, directory, topic_partition, segments, log_start_offset)

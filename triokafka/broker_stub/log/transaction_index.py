@@ -19,7 +19,7 @@ from triokafka.named_tuple import NamedTuple
 from triokafka.world import Storage
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.log.segment import LogSegment
+    from triokafka.broker_stub.log.log_segment import LogSegment
 
 _VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")

@@ -13,7 +13,8 @@ from struct import Struct
 from typing import Final
 
 from triokafka.errors import ProtocolError
-from triokafka.world import Stream, untouched_memory
+from triokafka.world import Stream
+from triokafka.world.process_memory import untouched_memory
 
 BUFFER_BYTES: Final = 4096
 """The buffer of a connection: smaller frames need no memory beside it."""

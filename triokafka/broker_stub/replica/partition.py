@@ -17,9 +17,9 @@ from triokafka.broker_stub.replica.read_result import EpochEnd, LeaderHint, Read
 from triokafka.structs import Buffer, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.log.appendable_log import AppendInfo
-    from triokafka.broker_stub.log.check_ahead import Checked
-    from triokafka.broker_stub.log.log import PartitionLog
+    from triokafka.broker_stub.log.appender import AppendInfo
+    from triokafka.broker_stub.log.partition_log import PartitionLog
+    from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch
 
 UNKNOWN_OFFSET: Final = -1
 NO_LEADER: Final = -1
@@ -156,7 +156,7 @@ class Partition:
         return in_sync >= max(len(self.replicas), 1)
 
     def append(
-        self, batches: Buffer | Checked, *, required_acks: int, now_ms: int, from_client: bool = True
+        self, batches: Buffer | PrevalidatedBatch, *, required_acks: int, now_ms: int, from_client: bool = True
     ) -> AppendInfo:
         """Append as the leader. The caller then calls `advance_high_watermark`.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Buffer
-from triokafka.world_files import FileSlice
+from triokafka.world import FileSlice
 
 
 class EpochEnd(NamedTuple):

@@ -12,21 +12,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
-from triokafka.broker_stub.log.check_ahead import Checked, is_work
-from triokafka.broker_stub.log.resident import ColdReadError
+from triokafka.broker_stub.log.page_cache import ColdReadError
+from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, needs_prevalidation
+from triokafka.broker_stub.metadata.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.purgatory.delayed_operation import monotonic_ms
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions, LeadershipChange
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
-from triokafka.broker_stub.turns import AT_ONCE, Turns
+from triokafka.broker_stub.work_budget import BUDGET, WorkBudget
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.log.config import LogConfig
-    from triokafka.broker_stub.replica.fetch_session import WantedPartition
+    from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 
 __all__ = ["FetchParameters", "LeadershipChange", "ReplicaManager"]
 
@@ -67,22 +67,22 @@ class ReplicaManager(HostedPartitions):
 
     # Writing
 
-    def work_ahead(
-        self, entries: Mapping[TopicPartition, Buffer | Checked]
+    def batches_to_prevalidate(
+        self, entries: Mapping[TopicPartition, Buffer | PrevalidatedBatch]
     ) -> dict[TopicPartition, tuple[Buffer, LogConfig]]:
-        """Those of a client's batches that `check_ahead` should look at before they are appended."""
+        """Those of a client's batches that `prevalidate` should look at before they are appended."""
         found = {}
         for topic_partition, data in entries.items():
-            if isinstance(data, Checked):
+            if isinstance(data, PrevalidatedBatch):
                 continue
             partition = self._partitions.get(topic_partition)
-            if partition is not None and is_work(data, config := partition.log.config):
+            if partition is not None and needs_prevalidation(data, config := partition.log.config):
                 found[topic_partition] = data, config
         return found
 
     def append(
         self,
-        entries: Mapping[TopicPartition, Buffer | Checked],
+        entries: Mapping[TopicPartition, Buffer | PrevalidatedBatch],
         *,
         required_acks: int,
     ) -> dict[TopicPartition, AppendOutcome]:
@@ -100,7 +100,7 @@ class ReplicaManager(HostedPartitions):
         return outcomes
 
     def _append_one(
-        self, topic_partition: TopicPartition, batches: Buffer | Checked, required_acks: int, now_ms: int
+        self, topic_partition: TopicPartition, batches: Buffer | PrevalidatedBatch, required_acks: int, now_ms: int
     ) -> AppendOutcome:
         partition = self._partitions.get(topic_partition)
         try:
@@ -122,7 +122,7 @@ class ReplicaManager(HostedPartitions):
             logger.error("appending to %s failed: %s", topic_partition, error)
             self.traffic.refused()
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
-        size = len(batches.data if isinstance(batches, Checked) else batches)
+        size = len(batches.data if isinstance(batches, PrevalidatedBatch) else batches)
         self.traffic.appended(size, info.last_offset - info.first_offset + 1)
         self.appended(partition)
         return AppendOutcome(
@@ -213,10 +213,10 @@ class ReplicaManager(HostedPartitions):
         failed = 0
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed = parameters.follower, parameters.read_committed
-        turns = Turns() if len(wanted) > AT_ONCE else None
+        work = WorkBudget() if len(wanted) > BUDGET else None
         for topic_partition, request in wanted:
-            if turns is not None:
-                await turns.did()
+            if work is not None:
+                await work.spend()
             try:
                 partition = self._partitions.get(topic_partition) or self.partition(topic_partition)
                 if follower:

@@ -121,7 +121,7 @@ def reset_offsets(
 
 
 def _way(name: str, value: Any, chosen: Chosen) -> _Way:
-    from triokafka.world import RealWorld
+    from triokafka.world.system import RealWorld
 
     match name:
         case "to_offset" | "shift_by":

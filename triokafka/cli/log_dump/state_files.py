@@ -8,7 +8,7 @@ from triokafka.broker_stub.log.checkpoints import (
     read_offsets,
     read_topic_id,
 )
-from triokafka.broker_stub.log.producers import CorruptSnapshotError, ProducerStates
+from triokafka.broker_stub.log.producer_state import CorruptSnapshotError, ProducerStates
 from triokafka.cli.log_dump.report import Report
 from triokafka.structs import format_uuid
 from triokafka.world import Storage

@@ -35,7 +35,8 @@ from triokafka.network.cluster import NetworkClient
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node, TopicPartition
 from triokafka.trio_context import require_trio
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -32,7 +32,8 @@ from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from triokafka.topic_names import check_topic_name
-from triokafka.world import RealWorld, World
+from triokafka.world import World
+from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     import pyarrow as pa

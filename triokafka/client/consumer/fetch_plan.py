@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetch_buffer import FetchBuffer
-from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchTarget
 from triokafka.client.consumer.nearby import NearbyReplicas
 from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.network.fetch_sessions.fetch_session_handler import NO_TOPIC_ID, FetchTarget
 from triokafka.network.snapshot import Cluster
 from triokafka.structs import TopicPartition
 

@@ -16,7 +16,6 @@ import trio
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
 from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
-from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchSession, FetchTarget
 from triokafka.client.consumer.nearby import NearbyReplicas
 from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
@@ -33,6 +32,7 @@ from triokafka.errors import (
 )
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
+from triokafka.network.fetch_sessions.fetch_session_handler import NO_TOPIC_ID, FetchSessionHandler, FetchTarget
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, PartitionData
 from triokafka.records.unpacker import Unpacker
@@ -91,7 +91,7 @@ class Fetcher:
         self._on_reset = on_reset
         self._isolation = ISOLATION_LEVELS[options.isolation_level]
         self._wake = trio.Event()
-        self._served: dict[int, FetchSession] = {}
+        self._served: dict[int, FetchSessionHandler] = {}
         self._nearby = NearbyReplicas()
         self._planner = FetchPlanner(options, subscription, self.buffer, self._nearby, lambda: network.cluster)
         self._stuck: dict[TopicPartition, _Stuck] = {}
@@ -120,7 +120,7 @@ class Fetcher:
                     why = LeaderNotAvailableError(f"{partition} has no leader now")
                     self._stands_still(partition, state, why, leaderless=True)
                 elif node_id not in self._served:
-                    self._served[node_id] = FetchSession()
+                    self._served[node_id] = FetchSessionHandler()
                     self._tasks.start(self._serve, node_id, name=f"kafka fetcher for broker {node_id}")
 
     def _stands_still(
@@ -205,7 +205,7 @@ class Fetcher:
             if failures:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
 
-    async def _fetch(self, node_id: int, session: FetchSession, plan: FetchRound, max_bytes: int) -> bool:
+    async def _fetch(self, node_id: int, session: FetchSessionHandler, plan: FetchRound, max_bytes: int) -> bool:
         """One request and its answer. False when the broker refused it as a whole."""
         sent = session.plan(plan.targets)
         # An id for every topic, or names for all (KIP-516).

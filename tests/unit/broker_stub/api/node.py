@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from triokafka.broker_stub.authorizer import Authorizer
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from triokafka.protocol.api.produce import (
@@ -25,8 +25,9 @@ from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
 from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.records import encode_batch
-from triokafka.world import RealWorld, World
-from triokafka.world_memory import MemoryStorage
+from triokafka.world import World
+from triokafka.world.memory import MemoryStorage
+from triokafka.world.system import RealWorld
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)

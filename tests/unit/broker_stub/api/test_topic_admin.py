@@ -9,14 +9,14 @@ from collections.abc import Collection
 import pytest
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
-from tests.unit.broker_stub.controller.clusters import MemoryWorld
+from tests.unit.broker_stub.clusters import MemoryWorld
 from triokafka import errors
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import DiskFault
+from triokafka.world.memory import DiskFault
 
 NO_ID = uuid.UUID(int=0)
 DENIED = errors.TopicAuthorizationFailedError.code

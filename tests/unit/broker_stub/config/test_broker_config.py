@@ -9,7 +9,7 @@ from tests.support.logged import lines
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, ListenerSpec, Secret, parse_properties
 from triokafka.broker_stub.log import config as log_config
 from triokafka.errors import ConfigurationError
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 
 def test_defaults_are_kafkas() -> None:

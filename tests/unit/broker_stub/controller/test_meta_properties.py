@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import numbered_ids
+from tests.unit.broker_stub.clusters import numbered_ids
 from triokafka.broker_stub.config import parse_properties
 from triokafka.broker_stub.controller.meta_properties import (
     ClusterIdentity,
@@ -14,7 +14,7 @@ from triokafka.broker_stub.controller.meta_properties import (
 )
 from triokafka.errors import ConfigurationError
 from triokafka.structs import format_uuid
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 
 def opened(disk: MemoryStorage, *paths: str, node_id: int = 1, cluster_id: str | None = None) -> ClusterIdentity:

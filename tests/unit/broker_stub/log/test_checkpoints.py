@@ -17,7 +17,7 @@ from triokafka.broker_stub.log.checkpoints import (
     write_topic_id,
 )
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 
 def test_an_offset_checkpoint_is_version_count_and_lines() -> None:

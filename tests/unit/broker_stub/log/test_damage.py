@@ -17,7 +17,7 @@ from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError, fi
 from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.records import iter_batches
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 COUNT = 80
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triokafka.broker_stub.log.index import CorruptIndexError, OffsetIndex, TimeIndex
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 
 def offset_index(storage: MemoryStorage, *, new: bool = True, max_bytes: int = 80) -> OffsetIndex:

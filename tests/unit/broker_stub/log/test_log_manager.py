@@ -22,8 +22,8 @@ from triokafka.broker_stub.log.log_directory import LogDirectory, parse_folder, 
 from triokafka.broker_stub.log.log_manager import LogManagerConfig
 from triokafka.errors import ConfigurationError, IllegalStateError, InvalidConfigurationError, KafkaStorageError
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.system import RealWorld
 
 A0, A1, B0 = TopicPartition("a-b", 0), TopicPartition("a-b", 1), TopicPartition("b", 0)
 TOPIC_ID = uuid.UUID(int=77)

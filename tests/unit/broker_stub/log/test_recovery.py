@@ -21,7 +21,7 @@ from tests.unit.records.test_legacy import message, wrapper
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.errors import KafkaStorageError
 from triokafka.records import encode_batch, iter_batches
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 COUNT = 80  # records: four segments
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.broker_stub.log.builders import DIRECTORY, NOW, batch, config, fill, offsets, open_log
 from triokafka.broker_stub.log import PartitionLog
+from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.segment import LogSegment
 from triokafka.errors import IllegalStateError, KafkaStorageError
 from triokafka.records import iter_batches
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
 
 COUNT = 80  # records: four segments
 COMPACTED = config(cleanup_policy=("compact",))

@@ -19,7 +19,9 @@ from tests.unit.broker_stub.log.test_log_manager import DiskWorld
 from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
 from triokafka.records import encode_batch, patch_batch
 from triokafka.structs import TopicPartition
-from triokafka.world import File, OsStorage, RealWorld
+from triokafka.world import File
+from triokafka.world.os_storage import OsStorage
+from triokafka.world.system import RealWorld
 
 MIB = 1 << 20
 PER_LOG = 24_000  # bytes: a window at the end of the active segment, a stretch between two index entries, small files

@@ -15,7 +15,7 @@ from triokafka.broker_stub.log import AppendInfo, PartitionLog
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
 from triokafka.records import encode_batch
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 ALICE, BOB = 1, 2
 

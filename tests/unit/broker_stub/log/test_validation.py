@@ -26,7 +26,7 @@ from triokafka.errors import (
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.records.batch import HEADER_SIZE
 from triokafka.records.compression import CODEC_IDS, compress
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 
 def new_log(**values: object) -> PartitionLog:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from triokafka.broker_stub.network.limited_log import LINES, SECONDS, LimitedLog
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 SUMMARY = "left out %d in %.0f s"
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation, Expirer, Purgatory
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 
 class Countdown(DelayedOperation):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from uuid import UUID
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition
-from triokafka.world_memory import MemoryStorage
+from triokafka.world.memory import MemoryStorage
 
 NOW_MS = 1_700_000_000_000
 NODE = 1

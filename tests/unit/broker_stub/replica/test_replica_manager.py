@@ -12,19 +12,19 @@ import trio
 
 from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, batch
 from triokafka import errors
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.log.log_manager import LogManager
-from triokafka.broker_stub.log.readable_log import ReadableLog, SlicedResult
-from triokafka.broker_stub.log.resident import ColdReadError
+from triokafka.broker_stub.log.page_cache import ColdReadError
+from triokafka.broker_stub.log.reader import LogReader, SlicedResult
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.delayed import AppendOutcome
-from triokafka.broker_stub.replica.fetch_session import WantedPartition
 from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters, ReplicaManager
+from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld
-from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world.memory import DiskFault, MemoryStorage
+from triokafka.world.system import RealWorld
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 CONSUMER = FetchParameters(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=10**6, read_committed=False)
@@ -323,12 +323,12 @@ async def test_what_is_cold_is_fetched_by_a_thread_for_all_partitions_at_once(mo
     warmed: list[TopicPartition] = []
     pages_stay = True
 
-    def read_to_send(log: ReadableLog, offset: int, max_bytes: int, **options: object) -> SlicedResult:
+    def read_to_send(log: LogReader, offset: int, max_bytes: int, **options: object) -> SlicedResult:
         if not pages_stay or log.topic_partition not in warmed:
             raise ColdReadError(lambda: warmed.append(log.topic_partition))
         return SlicedResult(log.read(offset, max_bytes).records)
 
-    monkeypatch.setattr(ReadableLog, "read_to_send", read_to_send)
+    monkeypatch.setattr(LogReader, "read_to_send", read_to_send)
     waits: list[int] = []
     outcomes, size, _ = await bench.replicas.read(
         [(A, wanted(A, 0)), (B, wanted(B, 0))],

@@ -16,7 +16,7 @@ from triokafka.assignors import Assignment, PartitionAssignor, RangeAssignor
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest
-from triokafka.world import RealWorld
+from triokafka.world.system import RealWorld
 
 MANY = 1_000
 """Partitions, so that they are dealt in a thread."""

@@ -10,7 +10,7 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.log.cleaner.cleaning import CleaningStats
+    from triokafka.broker_stub.log.cleaner.cleaner_pass import CleaningStats
 
 
 class Uncleanable(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.broker_stub.log.builders import NOW, append, config, open_log
 from triokafka.broker_stub.log import LogConfig, PartitionLog
-from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits, Cleaning, CleaningStats, Replacement
+from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerLimits, CleanerPass, CleaningStats, Replacement
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.records.batch import BatchInfo
 from triokafka.world import Storage
@@ -50,7 +50,7 @@ def clean(
 ) -> CleaningStats:
     """Roll the log, and clean all before the new segment."""
     log.roll(now_ms=now_ms)
-    cleaning = Cleaning(
+    cleaning = CleanerPass(
         storage,
         log,
         first_dirty=first_dirty,

@@ -1,0 +1,318 @@
+"""One pass of the cleaner over one log: what is to be cleaned, and the cleaning itself, step by step.
+
+A pass reads the dirty part of the log once and learns the newest offset of every key; then it writes the segments from
+the log's beginning anew, without what is superseded. It may end in the middle of the dirty part, when the keys do not
+fit into memory; the next pass goes on there. The log itself is touched only by whoever drives the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from triokafka.broker_stub.log.cleaner.batch_filter import BatchFilter, FilterCounts, LastOfProducer, marker_kind
+from triokafka.broker_stub.log.cleaner.offset_map import OffsetMap, offset_map
+from triokafka.broker_stub.log.cleaner.transactions import CleanedTransactions
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.log_segment import LogSegment
+from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.segment_names import SEGMENT_SUFFIXES
+from triokafka.named_tuple import NamedTuple
+from triokafka.records import iter_batches
+from triokafka.records.batch import HEADER_SIZE, BatchInfo
+from triokafka.records.compression import CODEC_IDS
+from triokafka.records.partial import OpenedBatch
+from triokafka.world import Storage
+
+_MAX_OFFSET_SPAN: Final = 2**31 - 1  # offsets in an index are relative to the segment's first
+_TIME_ENTRY: Final = 12
+# About a millisecond of work: the threads of a process share an interpreter, and for as long the event loop may stand.
+_STEP_RECORDS: Final = 512
+
+
+class CleanerLimits(NamedTuple):
+    """What one pass may take: bytes for keys and how full they may get, and the bytes of records read per step."""
+
+    map_bytes: int = 128 * 1024 * 1024
+    load_factor: float = 0.9
+    step_bytes: int = 256 * 1024
+
+
+class CleanerProgress(NamedTuple):
+    """A step was done: bytes read and written, for the throttle."""
+
+    read: int
+    written: int
+
+
+class Replacement(NamedTuple):
+    """``new`` is complete and synced: it is to take the place of ``old`` before the next step."""
+
+    old: Sequence[LogSegment]
+    new: LogSegment
+
+
+@dataclass(slots=True)
+class CleaningStats:
+    """What a pass has done so far. ``end_offset``: everything below is clean once the pass is through."""
+
+    first_dirty_offset: int
+    end_offset: int = -1
+    map_utilization: float = 0.0
+    map_bytes_read: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    counts: FilterCounts = field(default_factory=FilterCounts)
+
+    @property
+    def summary(self) -> str:
+        """What was done, in a line for the log."""
+        counts = self.counts
+        return (
+            f"{counts.records_kept} of {counts.records_read} records stay, {self.bytes_written} of {self.bytes_read} "
+            f"bytes, {self.segments_after} of {self.segments_before} segments; {self.map_bytes_read} bytes were dirty, "
+            f"their keys took {100 * self.map_utilization:.0f} % of the memory"
+        )
+
+
+class CleanerPass:
+    """One pass. Made in the log's thread; its `steps` may be driven from another one.
+
+    ``stats`` tells how far it is.
+
+    Args:
+        storage: where the log is; the pass opens its files once more for itself.
+        first_dirty: everything below was cleaned before.
+        end: the base offset of the first segment that must not be cleaned.
+        salt: unpredictable bytes, see `OffsetMap`.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        log: PartitionLog,
+        *,
+        first_dirty: int,
+        end: int,
+        now_ms: int,
+        limits: CleanerLimits | None = None,
+        salt: bytes = b"",
+    ) -> None:
+        self.stats = CleaningStats(first_dirty)
+        self._storage = storage
+        self._log = log
+        self._config = log.config
+        self._now_ms = now_ms
+        self._limits = limits or CleanerLimits()
+        self._salt = salt
+        self._first_dirty = first_dirty
+        self._end = end
+        bases = [segment.base_offset for segment in log.segments]
+        self._ends = dict(pairwise([*bases, log.log_end_offset]))  # where each segment ends
+        self._segments = [segment for segment in log.segments if segment.base_offset < end]
+        self._producers = _last_of_producers(log)
+        first = self._segments[0].base_offset if self._segments else first_dirty
+        self._aborted = log.aborted_transactions(first, end) if self._segments else []
+
+    def steps(self) -> Generator[CleanerProgress | Replacement, None, None]:
+        """Do the pass, as far as it is iterated. Closed early, it takes back what it has written.
+
+        Raises:
+            CorruptRecordError: a batch is damaged; nothing of its segment was replaced.
+            OSError, KafkaStorageError: the disk failed, or the log is gone.
+        """
+        offsets = yield from self._map_keys()
+        self.stats.map_utilization = offsets.utilization
+        if self.stats.end_offset < 0:
+            self.stats.end_offset = max(offsets.latest_offset + 1, self._first_dirty)
+        end = self.stats.end_offset
+        if end <= self._first_dirty or not self.stats.map_bytes_read:
+            return
+        transactions = CleanedTransactions(self._aborted)
+        batch_filter = BatchFilter(
+            offsets,
+            transactions,
+            self._producers,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+            codec=_codec_of(self._config),
+            level=_level_of(self._config),
+        )
+        self.stats.counts = batch_filter.counts
+        sources = [segment for segment in self._segments if segment.base_offset < end]
+        for group in group_segments(sources, self._ends, self._config):
+            yield from self._clean(group, batch_filter, transactions, end)
+
+    def _map_keys(self) -> Generator[CleanerProgress, None, OffsetMap]:
+        """Learn the newest offset of every key from the first dirty offset on, until memory is full."""
+        start = self._first_dirty
+        dirty = [segment for segment in self._segments if self._ends[segment.base_offset] > start]
+        offsets = offset_map(
+            self._limits.map_bytes,
+            self._limits.load_factor,
+            expected=max(0, self._ends[dirty[-1].base_offset] - start) if dirty else 0,
+            salt=self._salt,
+        )
+        # Of what ended before, neither records nor marker are read here.
+        transactions = CleanedTransactions([entry for entry in self._aborted if entry.last_offset >= start])
+        files = OpenFiles(self._storage)
+        try:
+            for segment in dirty:
+                for size, batches in self._read(segment.reopened(files), start):
+                    self.stats.map_bytes_read += size
+                    for info, data in batches:
+                        if not _map_batch(offsets, transactions, info, data, start):
+                            return offsets
+                    yield CleanerProgress(size, 0)
+            # Also where no batch is: else a gap at the end of a segment would count as dirty for ever.
+            self.stats.end_offset = max(self._end, self._first_dirty)
+        finally:
+            files.close_all()
+        return offsets
+
+    def _clean(
+        self, group: list[LogSegment], batch_filter: BatchFilter, transactions: CleanedTransactions, end: int
+    ) -> Generator[CleanerProgress | Replacement, None, None]:
+        """Write a group of segments as one, and hand it out."""
+        files = OpenFiles(self._storage)
+        stats = self.stats
+        target = self._log.new_cleaned_segment(group[0].base_offset, files, now_ms=self._now_ms)
+        transactions.keep_aborted = target.transaction_index.append
+        group_end = min(self._ends[group[-1].base_offset], end)
+        # What has come after the end of a group is found there after a crash by that end.
+        ends = {end, group_end} if len(group) > 1 else {end}
+        changed = len(group) > 1
+        handed_out = False
+        try:
+            for segment in group:
+                for size, batches in self._read(segment.reopened(files), segment.base_offset):
+                    out = bytearray()
+                    for info, data in batches:
+                        kept = batch_filter.filter(info, data, keep_last_offset=info.next_offset in ends)
+                        changed = changed or kept is not data
+                        if kept is not None:
+                            out += kept
+                    if out:
+                        target.append(list(iter_batches(out)), out)
+                    stats.bytes_read += size
+                    stats.bytes_written += len(out)
+                    yield CleanerProgress(size, len(out))
+            stats.segments_before += len(group)
+            stats.segments_after += 1
+            if changed:
+                target.seal()
+                target.keep_age_of(group[-1])
+                target.sync()
+                handed_out = True
+                yield Replacement(group, target)
+        finally:
+            files.close_all()
+            if not handed_out:
+                _remove(self._storage, target)
+
+    def _read(self, segment: LogSegment, from_offset: int) -> Iterator[tuple[int, list[tuple[BatchInfo, memoryview]]]]:
+        """The batches of a segment from ``from_offset`` on, some at a time, each time with their size in bytes."""
+        position = 0
+        if from_offset > segment.base_offset:
+            place = segment.find(from_offset)
+            position = segment.size if place is None else place.position
+        size = records = 0
+        batches: list[tuple[BatchInfo, memoryview]] = []
+        for info, data in segment.batches(position, check_crc=True):
+            batches.append((info._replace(position=0), data))
+            size += len(data)
+            records += info.record_count
+            if size >= self._limits.step_bytes or records >= _STEP_RECORDS:
+                yield size, batches
+                size, records, batches = 0, 0, []
+        if batches:
+            yield size, batches
+
+
+def group_segments(
+    segments: Sequence[LogSegment], ends: Mapping[int, int], config: LogConfig
+) -> list[list[LogSegment]]:
+    """Neighbours that together make one segment: by bytes, by entries of the indexes, and by offsets.
+
+    Args:
+        segments: ascending, sealed.
+        ends: where each segment ends, by base offset.
+    """
+    groups: list[list[LogSegment]] = []
+    size = index_bytes = 0
+    for segment in segments:
+        entries = _index_bytes(segment, config)
+        if (
+            groups
+            and size + segment.size <= config.segment_bytes
+            and index_bytes + entries <= config.segment_index_bytes
+            and (not segment.size or ends[segment.base_offset] - 1 - groups[-1][0].base_offset <= _MAX_OFFSET_SPAN)
+        ):
+            groups[-1].append(segment)
+            size, index_bytes = size + segment.size, index_bytes + entries
+        else:
+            groups.append([segment])
+            size, index_bytes = segment.size, entries
+    return groups
+
+
+def _index_bytes(segment: LogSegment, config: LogConfig) -> int:
+    """At most so many bytes has an index of the segment, by the distance between entries: none needs to be read."""
+    return (segment.size // max(config.index_interval_bytes, HEADER_SIZE) + 1) * _TIME_ENTRY
+
+
+def _map_batch(
+    offsets: OffsetMap, transactions: CleanedTransactions, info: BatchInfo, data: memoryview, start: int
+) -> bool:
+    """Put the keys of a batch into the map; False when it has no room for another one."""
+    if info.is_control:
+        transactions.read_marker(info, marker_kind(OpenedBatch(data, info).records))
+    elif not transactions.read_data(info) and info.record_count:
+        put = offsets.put
+        for record in OpenedBatch(data, info).records:
+            if record.key is not None and record.offset >= start:
+                if not put(record.key, record.offset):
+                    return False
+                # Record by record: even the smallest map comes forward.
+                offsets.latest_offset = record.offset
+    offsets.latest_offset = max(offsets.latest_offset, info.last_offset)
+    return True
+
+
+def _last_of_producers(log: PartitionLog) -> dict[int, LastOfProducer]:
+    return {
+        state.producer_id: LastOfProducer(state.batches[-1].last_offset if state.batches else None, state.epoch)
+        for state in log.producers.all()
+    }
+
+
+def _codec_of(config: LogConfig) -> int | None:
+    """The topic's codec; None when batches are to stay in their own."""
+    if config.compression_type == "producer":
+        return None
+    return 0 if config.compression_type == "uncompressed" else CODEC_IDS[config.compression_type]
+
+
+def _level_of(config: LogConfig) -> int | None:
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    level = levels.get(config.compression_type)
+    return None if level == -1 else level
+
+
+def _remove(storage: Storage, segment: LogSegment) -> None:
+    """Take back a segment that nobody will use. What stays on a bad disk, the next opening of the log drops."""
+    for suffix in SEGMENT_SUFFIXES:
+        try:
+            if storage.exists(segment.path(suffix)):
+                storage.remove(segment.path(suffix))
+        except OSError:
+            continue

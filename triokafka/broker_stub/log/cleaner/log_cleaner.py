@@ -1,0 +1,319 @@
+"""The cleaner of a broker: picks the log that needs it most, drives passes over it, keeps the checkpoints.
+
+The work itself is done in threads, a piece at a time, so that the event loop goes on; a log is changed only here, on
+the loop, when a new segment is complete. A log that cannot be cleaned is left alone from then on, and the others are
+cleaned all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from triokafka.broker_stub.log.checkpoints import (
+    CLEANER_CHECKPOINT,
+    CorruptCheckpointError,
+    read_offsets,
+    write_offsets,
+)
+from triokafka.broker_stub.log.cleaner.cleanable_range import CleanableRange, cleanable_range
+from triokafka.broker_stub.log.cleaner.cleaning_states import CleaningStates
+from triokafka.broker_stub.log.cleaner.metrics import CleanerMetrics, Uncleanable
+from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.throttle import Throttle
+from triokafka.errors import IllegalStateError, KafkaError, KafkaStorageError
+from triokafka.named_tuple import NamedTuple
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerLimits, CleaningStats, Replacement
+
+logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 60  # a failing or full disk may be better by then
+_SHORTEST_REST_SECONDS: Final = 0.01
+_SALT_BYTES: Final = 16
+
+
+class CleanerConfig(NamedTuple):
+    """The broker's options ``log.cleaner.…``, with Kafka's defaults; memory is that of all threads together."""
+
+    threads: int = 1
+    backoff_ms: int = 15_000
+    dedupe_buffer_size: int = 134_217_728
+    io_buffer_size: int = 524_288
+    io_buffer_load_factor: float = 0.9
+    io_max_bytes_per_second: float = float("inf")
+
+    @property
+    def limits(self) -> CleanerLimits:
+        """What one pass may take."""
+        from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerLimits
+
+        threads = max(1, self.threads)
+        return CleanerLimits(
+            map_bytes=self.dedupe_buffer_size // threads,
+            load_factor=self.io_buffer_load_factor,
+            step_bytes=max(1, self.io_buffer_size // threads // 2),
+        )
+
+
+class _Candidate(NamedTuple):
+    topic_partition: TopicPartition
+    log: PartitionLog
+    range: CleanableRange
+
+
+class _StoppedError(Exception):
+    """A pass was told to stop."""
+
+
+class LogCleaner:
+    """Cleans the logs of ``logs``, as long as `run` runs.
+
+    ``config`` may be replaced at any time; it counts from the next step on. ``metrics`` say how it goes.
+
+    It is the ``watcher`` of ``logs``. What is not committed is not cleaned: partitions of which ``logs`` have no high
+    watermark are left alone.
+    """
+
+    def __init__(self, world: World, logs: LogManager, config: CleanerConfig | None = None) -> None:
+        self.config = config or CleanerConfig()
+        self.metrics = CleanerMetrics(world)
+        self._world = world
+        self._logs = logs
+        self._states = CleaningStates()
+        self._throttle = Throttle()
+        self._cleaned: dict[str, dict[TopicPartition, int]] = {}  # by data directory: offsets that were cleaned up to
+        self._not_before: dict[TopicPartition, float] = {}  # after an error of the disk
+        self._uncleanable: dict[TopicPartition, str] = {}
+        self._wake = trio.Event()
+        logs.watcher = self
+
+    # -- what others tell it
+
+    def in_progress(self, topic_partition: TopicPartition) -> bool:
+        """Whether a log is being cleaned: its segments should be dropped by nobody else then."""
+        return self._states.in_progress(topic_partition)
+
+    def pause(self, topic_partition: TopicPartition) -> None:
+        """Stop cleaning a log, until `resume` was called as often."""
+        self._states.pause(topic_partition)
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Take back one `pause`. Raises `IllegalStateError` when there was none."""
+        self._states.resume(topic_partition)
+        self._wake.set()
+
+    def log_truncated(self, topic_partition: TopicPartition, directory: str, offset: int) -> None:
+        """Records at and after ``offset`` are being given up: what comes there next is not clean."""
+        self._states.abort(topic_partition)
+        self._uncleanable.pop(topic_partition, None)
+        cleaned = self._cleaned_in(directory)
+        if cleaned.get(topic_partition, -1) > offset:
+            cleaned[topic_partition] = offset
+            self._write_checkpoint(directory)
+
+    def log_deleted(self, topic_partition: TopicPartition, directory: str) -> None:
+        """A log is gone from ``directory``."""
+        self._states.abort(topic_partition)
+        self._uncleanable.pop(topic_partition, None)
+        self._not_before.pop(topic_partition, None)
+        if self._cleaned_in(directory).pop(topic_partition, None) is not None:
+            self._write_checkpoint(directory)
+
+    def cleaned_up_to(self, topic_partition: TopicPartition) -> int | None:
+        """The offset below which a hosted log is clean; None when it was never cleaned."""
+        return self._cleaned_in(self._logs.directory_of(topic_partition)).get(topic_partition)
+
+    def uncleanable(self) -> list[Uncleanable]:
+        """The logs that are left alone because they could not be cleaned, and why."""
+        found = []
+        for topic_partition, reason in self._uncleanable.items():
+            log = self._logs.get(topic_partition)
+            if log is not None:
+                directory = self._logs.directory_of(topic_partition)
+                found.append(Uncleanable(topic_partition, directory, log.size, reason))
+        return found
+
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: look at once for what is due now."""
+        self._wake.set()
+
+    # -- work
+
+    async def run(self) -> None:
+        """Clean what is due, then rest for ``log.cleaner.backoff.ms``, until cancelled. Errors are logged."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                while len(self._states.all_in_progress()) < self.config.threads:
+                    candidate = self._pick()
+                    if candidate is None:
+                        break
+                    directory = self._logs.directory_of(candidate.topic_partition)  # it may be deleted any time now
+                    self._states.begin(candidate.topic_partition)
+                    nursery.start_soon(self._clean, candidate, directory)
+                self._wake = trio.Event()
+                with trio.move_on_after(max(self.config.backoff_ms / 1000, _SHORTEST_REST_SECONDS)):
+                    await self._wake.wait()
+
+    def _pick(self) -> _Candidate | None:
+        """The log that needs to be cleaned most: the dirtiest of those that are dirty enough, or overdue."""
+        now_ms, now = self._world.wall_ms(), self._world.now()
+        best: _Candidate | None = None
+        dirtiest, longest = 0.0, 0
+        for topic_partition, log in self._logs.all().items():
+            if (
+                not log.config.compacts
+                or not self._states.is_idle(topic_partition)
+                or topic_partition in self._uncleanable
+                or self._not_before.get(topic_partition, now) > now
+            ):
+                continue
+            try:
+                committed = self._committed(topic_partition, log)
+                cleaned = self.cleaned_up_to(topic_partition)
+                found = cleanable_range(log, cleaned, committed=committed, now_ms=now_ms)
+            except (KafkaError, OSError) as error:
+                self._failed(topic_partition, error)
+                continue
+            if found.checkpoint_was_wrong:
+                # Where retention deletes, too, what was cleaned is gone in the course of nature.
+                if not (log.config.deletes and cleaned is not None and cleaned < log.log_start_offset):
+                    logger.warning(
+                        "%s is cleaned from its beginning: it has not what was cleaned before", topic_partition
+                    )
+                self._cleaned_in(self._logs.directory_of(topic_partition)).pop(topic_partition, None)
+            dirtiest, longest = max(dirtiest, found.dirty_ratio), max(longest, found.overdue_ms)
+            is_due = found.is_due(log.config.min_cleanable_dirty_ratio)
+            if is_due and (best is None or found.dirty_ratio > best.range.dirty_ratio):
+                best = _Candidate(topic_partition, log, found)
+        self.metrics.max_dirty_ratio, self.metrics.max_compaction_delay_ms = dirtiest, longest
+        return best
+
+    def _committed(self, topic_partition: TopicPartition, log: PartitionLog) -> int:
+        """The last stable offset."""
+        high_watermark = log.log_end_offset
+        if self._logs.high_watermark_of is not None:
+            known = self._logs.high_watermark_of(topic_partition)
+            high_watermark = log.log_start_offset if known is None else known
+        return log.last_stable_offset(high_watermark)
+
+    async def _clean(self, candidate: _Candidate, directory: str) -> None:
+        topic_partition, log = candidate.topic_partition, candidate.log
+        started = self._world.now()
+        stats: CleaningStats | None = None
+        failure: Exception | None = None
+        try:
+            # What takes the place of records is on disk before; so these must be, too, and recovery know it.
+            await self._logs.flush_sealed_of(topic_partition)
+            if log.recovery_point < candidate.range.end_offset:
+                raise KafkaStorageError(f"{topic_partition} could not be synced before")
+            stats = await self._pass(candidate)
+        except (_StoppedError, IllegalStateError) as error:
+            logger.info("the cleaning of %s was given up: %s", topic_partition, error)
+        except Exception as error:
+            failure = error
+        finally:
+            stopped = self._states.end(topic_partition)
+            self._wake.set()
+        if stopped or self._logs.get(topic_partition) is not log:
+            return
+        if failure is not None:
+            self._failed(topic_partition, failure)
+        elif stats is not None:
+            self._cleaned_in(directory)[topic_partition] = stats.end_offset
+            self._write_checkpoint(directory)
+            self.metrics.cleaned(stats, seconds=self._world.now() - started, threads=self.config.threads)
+            logger.info("cleaned %s up to offset %d: %s", topic_partition, stats.end_offset, stats.summary)
+            if log.config.deletes:
+                self._logs.apply_retention_to(topic_partition)
+
+    async def _pass(self, candidate: _Candidate) -> CleaningStats:
+        from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerPass, CleanerProgress, Replacement
+
+        topic_partition, log = candidate.topic_partition, candidate.log
+        self._check_wanted(candidate)
+        cleaning = CleanerPass(
+            self._world.storage,
+            log,
+            first_dirty=candidate.range.first_dirty,
+            end=candidate.range.end_offset,
+            now_ms=self._world.wall_ms(),
+            limits=self.config.limits,
+            salt=self._world.random_bytes(_SALT_BYTES),
+        )
+        steps = cleaning.steps()
+        try:
+            while (step := await self._world.run_in_thread(next, steps, None)) is not None:
+                self._check_wanted(candidate)
+                match step:
+                    case CleanerProgress(read, written):
+                        rest = self._throttle.wait_for(
+                            read + written, max(self.config.io_max_bytes_per_second, 1.0), self._world.now()
+                        )
+                        if rest > 0:
+                            await trio.sleep(rest)
+                    case Replacement():
+                        await self._replace(log, step)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._world.run_in_thread(steps.close)
+        logger.debug("%s is clean up to %d", topic_partition, cleaning.stats.end_offset)
+        return cleaning.stats
+
+    async def _replace(self, log: PartitionLog, replacement: Replacement) -> None:
+        """Swap segments. Not cancelled: half of it is for recovery to finish."""
+        steps = log.replacing(replacement.old, [replacement.new], now_ms=self._world.wall_ms())
+        with trio.CancelScope(shield=True):
+            for sync in steps:
+                try:
+                    await self._world.run_in_thread(sync)
+                except OSError as error:
+                    steps.throw(error)
+
+    def _check_wanted(self, candidate: _Candidate) -> None:
+        """Whether the pass is to go on."""
+        topic_partition, log = candidate.topic_partition, candidate.log
+        if self._states.is_aborted(topic_partition) or self._logs.get(topic_partition) is not log:
+            raise _StoppedError("the log was truncated or deleted, or its cleaning paused")
+        if not log.config.compacts:
+            raise _StoppedError("its cleanup.policy is not compact any more")
+
+    def _failed(self, topic_partition: TopicPartition, error: Exception) -> None:
+        if isinstance(error, (OSError, KafkaStorageError)):
+            logger.error("%s cannot be cleaned now: %s", topic_partition, error)
+            self._not_before[topic_partition] = self._world.now() + _RETRY_SECONDS
+        else:
+            # Not tried again, or it would keep the others from being cleaned.
+            logger.error("%s cannot be cleaned, and is left as it is: %s", topic_partition, error, exc_info=error)
+            self._uncleanable[topic_partition] = str(error) or type(error).__name__
+
+    # -- checkpoints
+
+    def _cleaned_in(self, directory: str) -> dict[TopicPartition, int]:
+        known = self._cleaned.get(directory)
+        if known is None:
+            path = f"{directory}/{CLEANER_CHECKPOINT}"
+            try:
+                known = read_offsets(self._world.storage, path)
+            except (CorruptCheckpointError, OSError) as error:
+                logger.warning("%s; all logs there count as not cleaned", error)
+                known = {}
+            self._cleaned[directory] = known
+        return known
+
+    def _write_checkpoint(self, directory: str) -> None:
+        cleaned = self._cleaned_in(directory)
+        for topic_partition in list(cleaned):
+            if self._logs.get(topic_partition) is None or self._logs.directory_of(topic_partition) != directory:
+                del cleaned[topic_partition]
+        try:
+            write_offsets(self._world.storage, f"{directory}/{CLEANER_CHECKPOINT}", cleaned)
+        except OSError as error:
+            # What is not written is cleaned once more after a restart.
+            logger.error("%s in %s cannot be written: %s", CLEANER_CHECKPOINT, directory, error)

@@ -1,0 +1,300 @@
+"""Moving logs from one data directory to another while they are in use (KIP-113).
+
+A copy grows in the other directory, in a folder whose name ends with ``-future``; threads read, write and sync it. When
+nearly all that the log has is in the copy, and on the disk, the rest follows on the event loop, and the copy takes the
+log's place between two requests. `triokafka.broker_stub.log.move_recovery` says what a crash leaves of that, and
+what the next start makes of it: a move that had not come to its end begins again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+from uuid import UUID
+
+import trio
+
+from triokafka.broker_stub.log.checkpoints import PARTITION_METADATA, write_topic_id
+from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.log_directory import FUTURE_SUFFIX, LogDirectory, renamed_folder
+from triokafka.broker_stub.log.page_cache import ColdReadError
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.throttle import Throttle
+from triokafka.errors import KafkaError, KafkaStorageError, LogDirNotFoundError, ReplicaNotAvailableError
+from triokafka.named_tuple import NamedTuple
+from triokafka.records import iter_batches
+from triokafka.structs import Buffer, TopicPartition
+from triokafka.world import FileSlice, World
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES: Final = 1 << 20
+_LAST_BYTES: Final = 1 << 19
+"""What may be missing from a copy when its turn comes: it is copied, and synced, while everybody waits."""
+_NEVER: Final = 2**63 - 1
+
+
+class Place(NamedTuple):
+    """A log, the data directory that it is in, and the topic that it was made for."""
+
+    log: PartitionLog
+    directory: LogDirectory
+    topic_id: UUID | None
+
+
+class Hosting(Protocol):
+    """What `LogMover` needs of the logs of a broker."""
+
+    def place_of(self, topic_partition: TopicPartition) -> Place | None:
+        """Where the log of a partition is; None when there is none that can be used."""
+
+    def data_directory(self, path: str) -> LogDirectory | None:
+        """The data directory of that path; None when there is none."""
+
+    def put_in_place(self, topic_partition: TopicPartition, copy: PartitionLog, target: LogDirectory) -> None:
+        """Let a closed copy take the place of the log. Raises `KafkaStorageError`; the log goes on then."""
+
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """The disk of a data directory has failed."""
+
+
+class FutureLog(NamedTuple):
+    """A copy on its way: the data directory that it is in, its bytes, and by how many offsets it is behind."""
+
+    topic_partition: TopicPartition
+    directory: str
+    size: int
+    behind: int
+
+
+@dataclass(slots=True, eq=False)
+class _Move:
+    topic_partition: TopicPartition
+    target: LogDirectory
+    folder: str
+    begun: bool = False
+    copy: PartitionLog | None = None
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
+class UnclearMoveError(KafkaStorageError):
+    """Whether a log or its copy counts shows at the next start."""
+
+
+class _LogGoneError(Exception):
+    """There is no such log any more, or it is another one by now."""
+
+
+class LogMover:
+    """Moves logs, as long as `run` runs.
+
+    Args:
+        moves_at_once: the others wait (``num.replica.alter.log.dirs.threads``).
+    """
+
+    def __init__(self, world: World, logs: Hosting, *, moves_at_once: int) -> None:
+        self.bytes_per_second = float("inf")
+        """Of all moves together (``replica.alter.log.dirs.io.max.bytes.per.second``); may be changed."""
+        self._world = world
+        self._logs = logs
+        self._moves_at_once = moves_at_once
+        self._moves: dict[TopicPartition, _Move] = {}
+        self._active = 0
+        self._throttle = Throttle()
+        self._wake = trio.Event()
+
+    # -- what others ask for
+
+    def move(self, topic_partition: TopicPartition, path: str) -> None:
+        """Have a log moved to the data directory ``path``; one that is there already stays.
+
+        A move of that log to anywhere else is given up.
+
+        Raises:
+            LogDirNotFoundError: there is no such data directory.
+            KafkaStorageError: the data directory is offline.
+            ReplicaNotAvailableError: there is no log of that partition.
+        """
+        target = self._logs.data_directory(path)
+        if target is None:
+            raise LogDirNotFoundError(f"{path} is not in log.dirs")
+        if target.failure:
+            raise KafkaStorageError(target.failure)
+        place = self._logs.place_of(topic_partition)
+        if place is None:
+            raise ReplicaNotAvailableError(f"there is no log of {topic_partition} here")
+        move = self._moves.get(topic_partition)
+        if move is not None and move.target is target:
+            return
+        self.give_up(topic_partition)
+        if place.directory is not target:
+            name = renamed_folder(topic_partition, self._world.uuid().hex, FUTURE_SUFFIX)
+            self._moves[topic_partition] = _Move(topic_partition, target, f"{target.path}/{name}")
+            self._wake.set()
+
+    def give_up(self, topic_partition: TopicPartition) -> None:
+        """End the move of a log, if there is one; the copy is removed."""
+        move = self._moves.pop(topic_partition, None)
+        if move is not None:
+            move.scope.cancel()
+
+    def moved(self, topic_partition: TopicPartition) -> None:
+        """The log is where it was to go."""
+        self._moves.pop(topic_partition, None)
+
+    def give_up_all_to(self, target: LogDirectory) -> None:
+        """End all moves to a data directory."""
+        for move in [move for move in self._moves.values() if move.target is target]:
+            self.give_up(move.topic_partition)
+
+    def future_logs(self) -> Iterator[FutureLog]:
+        """The copies that there are now."""
+        for move in self._moves.values():
+            place = self._logs.place_of(move.topic_partition)
+            if place is not None:
+                start, end = place.log.log_start_offset, place.log.log_end_offset
+                size, copied = (0, start) if move.copy is None else (move.copy.size, move.copy.log_end_offset)
+                yield FutureLog(move.topic_partition, move.target.path, size, max(end - copied, 0))
+
+    # -- the work
+
+    async def run(self) -> None:
+        """Do what `move` asks for, until cancelled. A move that fails is logged and given up."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._wake = trio.Event()
+                for move in self._moves.values():
+                    if not move.begun and self._active < self._moves_at_once:
+                        move.begun = True
+                        self._active += 1
+                        nursery.start_soon(self._carry_out, move)
+                await self._wake.wait()
+
+    async def _carry_out(self, move: _Move) -> None:
+        done = stays = False
+        try:
+            with move.scope:
+                await self._copy(move)
+                done = True
+        except (_LogGoneError, KafkaError, OSError) as error:
+            stays = isinstance(error, UnclearMoveError)
+            logger.error("%s was not moved to %s: %s", move.topic_partition, move.target.path, error)
+        except trio.Cancelled:
+            stays = True  # the broker stops: the folder says that the move is to begin again
+            raise
+        finally:
+            if move.copy is not None:
+                move.copy.abandon()
+            if done:
+                logger.info("%s was moved to %s", move.topic_partition, move.target.path)
+            elif not stays:
+                with trio.CancelScope(shield=True):
+                    await self._remove(move.folder)
+            if self._moves.get(move.topic_partition) is move:
+                del self._moves[move.topic_partition]
+            self._active -= 1
+            self._wake.set()
+
+    async def _remove(self, folder: str) -> None:
+        try:
+            await self._world.run_in_thread(self._world.storage.remove_tree, folder)
+        except OSError as error:
+            logger.error("%s cannot be removed: %s", folder, error)
+
+    async def _copy(self, move: _Move) -> None:
+        run = self._world.run_in_thread
+        place = self._place_of(move)
+        source = place.log
+        with self._on_disk_of(move.target):
+            copy = move.copy = await run(self._make, move, place)
+        cuts = -1  # those of the source when the copy had its beginning
+        while True:
+            self._place_of(move, source)
+            afresh = source.cuts != cuts or copy.log_end_offset < source.log_start_offset
+            cuts = source.cuts
+            at = source.log_start_offset if afresh else copy.log_end_offset
+            data = await self._read(source, at)
+            if source.cuts != cuts:
+                cuts = -1  # what was read may have been given up
+            elif len(data) or afresh:
+                with self._on_disk_of(move.target):
+                    await run(_append, copy, data, at if afresh else None)
+                rate = max(self.bytes_per_second, 1.0)
+                await trio.sleep(self._throttle.wait_for(len(data), rate, self._world.now()))
+            else:
+                with self._on_disk_of(move.target):
+                    job = copy.begin_flush()
+                    if job is not None:
+                        await run(job.run)
+                        copy.flushed(job)
+                self._place_of(move, source)
+                start, end, copied = source.log_start_offset, source.log_end_offset, copy.log_end_offset
+                whole = source.cuts == cuts and start <= copied
+                if whole and source.bytes_between(copied, end, _LAST_BYTES + 1) <= _LAST_BYTES:
+                    self._finish(move, source, copy)
+                    return
+
+    def _make(self, move: _Move, place: Place) -> PartitionLog:
+        """An empty copy. Nobody syncs it but who fills it."""
+        storage = self._world.storage
+        config = place.log.config._replace(flush_messages=_NEVER, flush_ms=_NEVER)
+        copy = PartitionLog.open(storage, move.folder, move.topic_partition, config, now_ms=self._world.wall_ms())
+        if place.topic_id is not None:
+            write_topic_id(storage, f"{move.folder}/{PARTITION_METADATA}", place.topic_id)
+        return copy
+
+    def _place_of(self, move: _Move, known: PartitionLog | None = None) -> Place:
+        """Where the log is that is to be moved. Raises `_LogGoneError` when there is none, or not the one ``known``."""
+        place = self._logs.place_of(move.topic_partition)
+        if place is None or (known is not None and place.log is not known):
+            raise _LogGoneError("the log is gone")
+        return place
+
+    async def _read(self, source: PartitionLog, offset: int) -> Buffer:
+        """Batches of a log from ``offset`` on; nothing at its end."""
+        while source.log_start_offset <= offset < source.log_end_offset:
+            try:
+                found = source.read_to_send(offset, _CHUNK_BYTES, up_to_offset=source.log_end_offset).records
+            except ColdReadError as cold:
+                await self._world.run_in_thread(cold.warm)
+                continue
+            return await self._world.run_in_thread(found.read) if isinstance(found, FileSlice) else found
+        return b""
+
+    def _finish(self, move: _Move, source: PartitionLog, copy: PartitionLog) -> None:
+        """Copy the rest, and let the copy take the log's place. Nobody else has a turn in between."""
+        while copy.log_end_offset < source.log_end_offset:
+            data = source.read(copy.log_end_offset, _CHUNK_BYTES).records
+            with self._on_disk_of(move.target):
+                if len(data):
+                    copy.append_as_follower(data)
+                else:  # no more records, but offsets
+                    copy.skip_to(source.log_end_offset, now_ms=self._world.wall_ms())
+        with self._on_disk_of(move.target):
+            copy.advance_log_start_offset(source.log_start_offset)
+            copy.close()
+        self._logs.put_in_place(move.topic_partition, copy, move.target)
+
+    @contextmanager
+    def _on_disk_of(self, target: LogDirectory) -> Iterator[None]:
+        """What fails within is the fault of that disk."""
+        try:
+            yield
+        except (KafkaStorageError, OSError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if isinstance(cause, OSError) and not gets_better(cause):
+                self._logs.directory_failed(target, cause)
+            raise
+
+
+def _append(copy: PartitionLog, data: Buffer, start_offset: int | None) -> None:
+    """Append batches to a copy; with ``start_offset`` as the first ones of a log that starts there."""
+    if start_offset is not None:
+        first = next(iter_batches(data), None)
+        # In the middle of a batch, or before the first one: compaction leaves offsets without records there, too.
+        copy.truncate_fully_and_start_at(start_offset if first is None else min(start_offset, first.base_offset))
+    if len(data):
+        copy.append_as_follower(data)

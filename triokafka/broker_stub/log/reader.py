@@ -1,0 +1,201 @@
+"""Reading the log of a partition: by offset, by time, and what readers of committed records must skip."""
+
+from __future__ import annotations
+
+import logging
+
+from triokafka.broker_stub.log import timestamp_lookup
+from triokafka.broker_stub.log.disk_guard import DiskGuard
+from triokafka.broker_stub.log.index import CorruptIndexError
+from triokafka.broker_stub.log.log_segment import LogSegment
+from triokafka.broker_stub.log.log_segments import LogSegments
+from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
+from triokafka.broker_stub.log.producer_state import ProducerStates
+from triokafka.broker_stub.log.recovery import rebuild_transaction_index
+from triokafka.broker_stub.log.segment_reader import SegmentRead
+from triokafka.broker_stub.log.transaction_index import AbortedTransaction, aborted_between
+from triokafka.errors import OffsetOutOfRangeError
+from triokafka.named_tuple import NamedTuple
+from triokafka.structs import Buffer, TopicPartition
+from triokafka.world import FileSlice
+
+logger = logging.getLogger(__name__)
+
+
+class ReadResult(NamedTuple):
+    """Whole batches, the first of which contains the offset that was asked for.
+
+    ``position`` is the byte in the segment ``segment_base_offset`` where they start; both -1 when there is nothing.
+    All records are below ``end_offset``.
+    """
+
+    records: Buffer
+    segment_base_offset: int = -1
+    position: int = -1
+    end_offset: int = -1
+
+
+class SlicedResult(NamedTuple):
+    """As `ReadResult`, for records that are only to be sent."""
+
+    records: Buffer | FileSlice
+    end_offset: int = -1
+
+
+class LogReader:
+    """What `PartitionLog` has for readers. Nothing here changes records."""
+
+    topic_partition: TopicPartition
+    log_start_offset: int
+    producers: ProducerStates
+    _segments: LogSegments
+    _snapshots: ProducerSnapshots
+    _guard: DiskGuard
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._segments.end_offset
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """All segments, ascending; the last one is written to."""
+        return tuple(self._segments)
+
+    @property
+    def active_segment(self) -> LogSegment:
+        """The segment that is written to."""
+        return self._segments.active
+
+    @property
+    def size(self) -> int:
+        """Bytes of records on disk."""
+        return self._segments.size
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
+    ) -> ReadResult:
+        """Whole batches from the one that contains ``offset``, out of one segment.
+
+        Args:
+            max_bytes: their total size; with ``min_one_batch`` the first batch may be larger.
+            up_to_offset: read only batches below it; the end of the log when None.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is before the log's start or after its end.
+            KafkaStorageError: the disk failed.
+        """
+        found, bound = self._find(offset, max_bytes, up_to_offset, min_one_batch=min_one_batch, to_send=False)
+        if found is None:
+            return ReadResult(b"")
+        base_offset, part = found
+        end_offset = bound if part.next_offset is None else part.next_offset
+        return ReadResult(part.data, base_offset, part.position, end_offset)  # type: ignore[arg-type]  # no slice
+
+    def read_to_send(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True
+    ) -> SlicedResult:
+        """`read` for records that are only to be sent: no copy of them is made, and the disk is not waited for.
+
+        Raises:
+            ColdReadError: a part of what is needed to find them is not in memory.
+            OffsetOutOfRangeError, KafkaStorageError: as `read`.
+        """
+        found, bound = self._find(offset, max_bytes, up_to_offset, min_one_batch=min_one_batch, to_send=True)
+        if found is None:
+            return SlicedResult(b"")
+        _, part = found
+        return SlicedResult(part.data, bound if part.next_offset is None else part.next_offset)
+
+    def _find(
+        self, offset: int, max_bytes: int, up_to_offset: int | None, *, min_one_batch: bool, to_send: bool
+    ) -> tuple[tuple[int, SegmentRead] | None, int]:
+        self._guard.check()
+        end = self._segments.end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition} has offsets {self.log_start_offset} to {end}, not {offset}"
+            )
+        bound = end if up_to_offset is None else min(up_to_offset, end)
+        try:
+            found = self._segments.read(
+                offset, max_bytes, up_to_offset=bound, at_least_one=min_one_batch, to_send=to_send
+            )
+        except OSError as error:
+            raise self._guard.error("read", error) from error
+        return found, bound
+
+    def in_one_segment(self, start_offset: int, end_offset: int) -> bool:
+        """Whether one read may reach from one offset to the other."""
+        return self._segments.in_one(start_offset, end_offset)
+
+    def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
+        """About how many bytes a read from ``start_offset`` up to ``end_offset`` would find, at most ``limit``.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        if start_offset < self.log_start_offset:
+            return 0
+        with self._guard.during("read"):
+            return self._segments.bytes_between(start_offset, min(end_offset, self.log_end_offset), limit)
+
+    def offset_for_timestamp(self, timestamp: int, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
+        """The first record at or after ``timestamp`` (ms): its offset, timestamp and leader epoch; None if none.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+            CorruptRecordError: the batch with that record is damaged.
+        """
+        self._guard.check()
+        end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
+        with self._guard.during("look-up by time"):
+            return timestamp_lookup.first_at_or_after(self.segments, timestamp, self.log_start_offset, end)
+
+    def offset_of_max_timestamp(self, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
+        """The first record with the largest timestamp: its offset, timestamp and leader epoch; None if none.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+            CorruptRecordError: the batch with that record is damaged.
+        """
+        self._guard.check()
+        end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
+        with self._guard.during("look-up by time"):
+            return timestamp_lookup.first_with_largest(self.segments, self.log_start_offset, end)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed records stop: at the high watermark, or before it at the first record whose
+        transaction is open, or ended by a marker that is not committed yet."""
+        producers = self.producers
+        if producers.all_decided:
+            return high_watermark
+        producers.committed(high_watermark)
+        first = producers.first_unstable_offset
+        # What is deleted of a transaction is before the start, where nobody can go on reading.
+        return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start, end), where ``end`` is at most the last stable offset.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+            CorruptRecordError: an index was damaged, and cannot be made anew because a batch is, too.
+        """
+        self._guard.check()
+        with self._guard.during("look-up of transactions"):
+            while True:
+                try:
+                    return aborted_between(self._segments.from_offset(start_offset), start_offset, end_offset)
+                except CorruptIndexError as error:
+                    logger.warning("%s; it is made anew", error)
+                    broken = next(s for s in self._segments if error.path == s.transaction_index.path)
+                    rebuild_transaction_index(broken, self._snapshots, self.segments)
+
+    def _load_transaction_index(self, segment: LogSegment) -> None:
+        """Have the index in memory; it is made anew when it is damaged. Raises `OSError`, `CorruptRecordError`."""
+        try:
+            len(segment.transaction_index)
+        except CorruptIndexError as error:
+            logger.warning("%s; it is made anew", error)
+            rebuild_transaction_index(segment, self._snapshots, self.segments)

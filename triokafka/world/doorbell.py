@@ -1,0 +1,30 @@
+"""A bell that a thread can ring for a task without the interpreter."""
+
+from __future__ import annotations
+
+import os
+from typing import Self
+
+import trio
+
+
+class Doorbell:
+    """Rung by writing a byte to ``descriptor``, heard by one task. Leaving its block closes it."""
+
+    def __init__(self) -> None:
+        self._heard, self.descriptor = os.pipe()
+        os.set_blocking(self._heard, False)
+        os.set_blocking(self.descriptor, False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        trio.lowlevel.notify_closing(self._heard)
+        os.close(self._heard)
+        os.close(self.descriptor)
+
+    async def wait(self) -> None:
+        """Wait until it was rung, however often. Cancelling loses no ring."""
+        await trio.lowlevel.wait_readable(self._heard)
+        os.read(self._heard, 4096)

@@ -1,0 +1,285 @@
+"""TCP sockets of the operating system: a connection and a listening endpoint."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import sys
+import termios
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from triokafka.structs import Buffer
+from triokafka.world.file_slice import FileSlice
+from triokafka.world.listener import Listener
+from triokafka.world.stream import Stream
+from triokafka.world.threads import in_thread
+
+_MAX_VECTORS: Final = 512  # below every platform's IOV_MAX
+
+
+def wakes_when_full(system: str, release: str) -> bool:
+    """Whether that kernel wakes who waits for more bytes than it has room for, or memory. Others may never.
+
+    Linux does since 5.12: before, packets with few bytes in them could fill its buffer, and memory could be short.
+    """
+    major, minor, *_ = [*release.split(".", 2), ""]
+    return system == "Linux" and major.isdecimal() and minor.isdecimal() and (int(major), int(minor)) >= (5, 12)
+
+
+WAKES_WHEN_FULL: Final = wakes_when_full(os.uname().sysname, os.uname().release)
+"""Here: only then is the kernel told how many bytes are waited for."""
+_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # more follows at once: no packet for this alone
+
+
+_KEEPALIVE_PROBES: Final = 3
+
+
+def silence_options(seconds: float) -> list[tuple[int, int]]:
+    """Return TCP options and their values that end a connection whose peer has been gone for about ``seconds``.
+
+    Only those that this system has: Linux has all; macOS calls the idle time TCP_KEEPALIVE and has no user timeout.
+    """
+    interval = max(1, int(seconds / 6))
+    idle = max(1, int(seconds) - _KEEPALIVE_PROBES * interval)
+    wanted = {
+        "TCP_KEEPIDLE": idle,
+        "TCP_KEEPALIVE": idle,
+        "TCP_KEEPINTVL": interval,
+        "TCP_KEEPCNT": _KEEPALIVE_PROBES,
+        "TCP_USER_TIMEOUT": max(1_000, round(seconds * 1000)),
+    }
+    return [(option, value) for name, value in wanted.items() if (option := getattr(socket, name, None)) is not None]
+
+
+class _Scratch(threading.local):
+    """A buffer for pieces of files, one per event loop, as large as stays in a processor's cache."""
+
+    def __init__(self) -> None:
+        self.buffer: Final = memoryview(bytearray(262_144))
+
+
+_scratch: Final = _Scratch()
+
+
+class SocketStream(Stream):
+    """A non-blocking TCP socket: try first, wait for readiness only when the kernel says so."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._closed = False
+        self._drained = False
+        self._in_thread = False
+        self._expected = self._at_once = 0
+        self._sent_in_parts = 0
+        self._low_water = 1  # the kernel wakes who waits when so many bytes are there, or there will be no more
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._peer: tuple[str, int] = sock.getpeername()[:2]
+            self._local: tuple[str, int] = sock.getsockname()[:2]
+        except OSError:
+            # The peer is gone already; the descriptor must not wait for the garbage collector.
+            sock.close()
+            raise
+
+    async def send(self, *buffers: Buffer) -> None:
+        await self._send(buffers, 0)
+
+    async def _send(self, buffers: Sequence[Buffer], flags: int) -> None:
+        sock = self._sock
+        parts = [memoryview(b).cast("B") for b in buffers]
+        first = 0
+        while first < len(parts):
+            try:
+                sent = sock.sendmsg(parts[first : first + _MAX_VECTORS], [], flags)
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_writable(sock)
+                continue
+            except OSError:
+                self._check_open()
+                raise
+            while first < len(parts) and sent >= len(parts[first]):
+                sent -= len(parts[first])
+                first += 1
+            if sent:
+                parts[first] = parts[first][sent:]
+                self._sent_in_parts += sent
+
+    async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            # Most answers are small and in one piece, and the kernel takes them whole.
+            try:
+                sent = self._sock.send(parts[0])
+            except OSError:  # or it would wait: found out again below
+                sent = 0
+            if sent == len(parts[0]):
+                return
+            parts = (memoryview(parts[0])[sent:],)
+        buffers: list[Buffer] = []
+        for part in parts:
+            if not isinstance(part, FileSlice):
+                buffers.append(part)
+                continue
+            if buffers:
+                await self._send(buffers, _MORE)
+                buffers = []
+            await self._send_slice(part)
+        if buffers:
+            await self._send(buffers, 0)
+
+    async def _send_slice(self, part: FileSlice) -> None:
+        sock = self._sock
+        start = 0
+        while start < len(part):
+            scratch = _scratch.buffer
+            got = part.copy_resident(start, scratch)
+            try:
+                sent = sock.send(scratch[:got]) if got else await self._send_in_thread(part, start)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:
+                self._check_open()
+                raise
+            start += sent
+            if not sent:
+                self._check_open()
+                # Nothing is kept of the piece meanwhile: readers that are slow cost no memory.
+                await trio.lowlevel.wait_writable(sock)
+
+    async def _send_in_thread(self, part: FileSlice, start: int) -> int:
+        self._in_thread = True
+        try:
+            return await in_thread(None, part.send, self._sock.fileno(), start)
+        finally:
+            self._in_thread = False
+            if self._closed:
+                self._sock.close()
+
+    def try_send(self, *buffers: Buffer) -> int:
+        try:
+            return self._sock.sendmsg(buffers[:_MAX_VECTORS])
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            self._check_open()
+            raise
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        while True:
+            if self._drained:
+                self._check_open()
+                # The last call got less than there was room for: another one now would find nothing.
+                if self._expected or self._low_water > 1:
+                    self._set_low_water()
+                self.waits += 1
+                await trio.lowlevel.wait_readable(self._sock)
+                self._drained = False
+            try:
+                got = self._sock.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                self._drained = True
+            except OSError:
+                self._check_open()
+                raise
+            else:
+                self._drained = got < len(buffer)
+                if self._expected:
+                    self._expected = max(self._expected - got, 0)
+                return got
+
+    def expect(self, size: int, *, at_once: int) -> None:
+        self._expected, self._at_once = size, at_once
+
+    def _set_low_water(self) -> None:
+        """Not above what is expected: behind a large answer, a small one must not be waited for."""
+        wanted = min(self._expected, self._at_once) or 1
+        if wanted != self._low_water and WAKES_WHEN_FULL:
+            # The kernel takes less when its buffer is smaller, so nothing waits for what has no room. Some that take
+            # themselves for Linux do not have it; without it nothing is lost but speed.
+            with suppress(OSError):
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            self._low_water = wanted
+
+    def limit_silence(self, seconds: float) -> None:
+        # Keepalive asks an idle peer; with unacknowledged bytes under way only the user timeout counts (RFC 5482).
+        for option, value in silence_options(seconds):
+            with suppress(OSError):
+                self._sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    def bytes_drained(self) -> int:
+        if self._closed:
+            return 0
+        queued = bytearray(4)
+        with suppress(OSError):
+            fcntl.ioctl(self._sock.fileno(), termios.TIOCOUTQ, queued)
+        return self._sent_in_parts - int.from_bytes(queued, sys.byteorder)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("this connection was closed here")
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            trio.lowlevel.notify_closing(self._sock)
+            if self._in_thread:
+                # The thread must not find another connection under the number of this one: it ends, and then it closes.
+                with suppress(OSError):
+                    self._sock.shutdown(socket.SHUT_RDWR)
+            else:
+                self._sock.close()
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        return self._peer
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        return self._local
+
+
+_GONE_AT_ONCE: Final = 32
+"""Connections whose peer has left already that a listener passes over before other tasks have their turn."""
+
+
+class SocketListener(Listener):
+    """A non-blocking listening TCP socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._address: tuple[str, int] = sock.getsockname()[:2]
+
+    async def accept(self) -> Stream:
+        gone = 0
+        while True:
+            if self._sock.fileno() == -1:
+                raise trio.ClosedResourceError("this listener was closed here")
+            try:
+                sock, _ = self._sock.accept()
+                return SocketStream(sock)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._sock)
+            except OSError as error:
+                # The peer went away between connecting and being accepted, or while its options were set.
+                if error.errno not in (errno.ECONNABORTED, errno.EPROTO, errno.ENOTCONN, errno.EINVAL):
+                    raise
+                gone += 1
+                if not gone % _GONE_AT_ONCE:
+                    await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        if self._sock.fileno() != -1:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._address
