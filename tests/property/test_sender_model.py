@@ -402,4 +402,4 @@ TestSenderModel = SenderMachine.TestCase
 def test_sender_model_for_long() -> None:
     """More examples, and longer ones."""
     longer = settings(max_examples=3_000, stateful_step_count=60, deadline=None)
-    run_state_machine_as_test(SenderMachine, settings=longer)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(SenderMachine, settings=longer)
