@@ -33,19 +33,20 @@ from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
-from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
+from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.topic_creation import TopicCreation
 from triokafka.errors import IllegalStateError, KafkaError
+from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 from triokafka.structs import address_text
 from triokafka.world import World
 from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.metrics.catalogue import Sample
-    from triokafka.coordinator.service import GroupCoordinator
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,9 @@ class Broker:
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
             shares_logs=self._backend.shared,
         )
-        self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots, self.world)
+        self.fetch_sessions: FetchSessionCache[ReadOutcome] = FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots, self.world
+        )
         self.quotas = ClientQuotas(
             config.quota_window_num,
             config.quota_window_size_seconds,

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.faults.faults import Faults
     from triokafka.broker_stub.metadata import MetadataImage
     from triokafka.broker_stub.network.socket_server import SocketServer
-    from triokafka.coordinator.known_members import KnownMember
-    from triokafka.coordinator.service import GroupCoordinator
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.group.members import KnownMember
 
 logger = logging.getLogger(__name__)
 

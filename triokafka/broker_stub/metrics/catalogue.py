@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from triokafka.coordinator.shard_context import ShardState
+from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import ERRORS
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _groups(broker: Broker) -> Iterator[Sample]:
     loads = runtime.load_times.lately(broker.world.now()) or [0.0]
     yield Sample(f"{prefix}partition-load-time-max", {}, max(loads) * 1000)
     yield Sample(f"{prefix}partition-load-time-avg", {}, sum(loads) / len(loads) * 1000)
-    yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_turns())
+    yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_answers())
 
 
 def _error_name(code: int) -> str:

@@ -19,7 +19,7 @@ from triokafka.client.consumer.listener import intercept_commit
 from triokafka.client.consumer.membership.membership import GroupMembership
 from triokafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError, StaleMemberEpochError
 from triokafka.hooks import HookChain
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.world import World
 

@@ -11,8 +11,8 @@ from triokafka.client.consumer.subscription import Mode, SubscriptionState
 from triokafka.errors import (
     KafkaError,
 )
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 
 logger = logging.getLogger(__name__)
 
