@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from triokafka.client.consumer.subscription import SubscriptionPattern
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
     from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
+    from triokafka.client.producer.partition_stream import PartitionStream
     from triokafka.client.producer.partitioner import Partitioner
     from triokafka.client.producer.producer import Producer
-    from triokafka.client.producer.stream import PartitionStream
     from triokafka.client.reader import RangeReader, read_topic
     from triokafka.client.serializers import (
         BooleanDeserializer,
@@ -91,7 +91,7 @@ _HOMES: Final[dict[str, str]] = {
     "OffsetAndTimestamp": "triokafka.structs",
     "OffsetRange": "triokafka.client.deliveries",
     "PartitionAssignor": "triokafka.assignors",
-    "PartitionStream": "triokafka.client.producer.stream",
+    "PartitionStream": "triokafka.client.producer.partition_stream",
     "Partitioner": "triokafka.client.producer.partitioner",
     "Producer": "triokafka.client.producer.producer",
     "ProducerInterceptor": "triokafka.client.producer.interceptors",

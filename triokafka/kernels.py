@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Final, Literal
 
 TWINS: Final[dict[str, str]] = {
-    "triokafka.client.producer._append": "triokafka.client.producer.plain_append",
+    "triokafka.client.producer._fast_path": "triokafka.client.producer.plain_fast_path",
     "triokafka.client.producer._lz4_worker": "triokafka.client.producer.plain_lz4_worker",
     "triokafka.records._appender": "triokafka.records.plain_appender",
     "triokafka.records._arrow_buffers": "triokafka.records.plain_arrow_buffers",

@@ -12,7 +12,7 @@ import trio
 import triokafka
 from tests.support.scripted_producing import memory_is_whole
 from triokafka import kernels
-from triokafka.client.producer.lz4_beside import Lz4Beside, can_serve
+from triokafka.client.producer.lz4_compressor import Lz4Compressor, can_serve
 from triokafka.errors import KafkaTimeoutError
 from triokafka.world.system import RealWorld
 
@@ -42,14 +42,14 @@ def _read(bootstrap: str, topic: str, count: int) -> dict[int, list[bytes]]:
 def through_threads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The batches that a thread has compressed."""
     found: list[Any] = []
-    let_go = Lz4Beside._let_go
+    let_go = Lz4Compressor._let_go
 
-    def noting(self: Lz4Beside, batch: Any) -> None:
+    def noting(self: Lz4Compressor, batch: Any) -> None:
         if batch.compressed:
             found.append(batch)
         let_go(self, batch)
 
-    monkeypatch.setattr(Lz4Beside, "_let_go", noting)
+    monkeypatch.setattr(Lz4Compressor, "_let_go", noting)
     return found
 
 

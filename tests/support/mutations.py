@@ -27,8 +27,8 @@ class Mutation(NamedTuple):
 _PRODUCER = "triokafka/client/producer/"
 _UNIT = "tests/unit/client/producer/"
 _ACCUMULATOR = _PRODUCER + "accumulator.py"
-_ANSWERS = _PRODUCER + "answers.py"
-_LEDGER = _PRODUCER + "batch_ledger.py"
+_ANSWERS = _PRODUCER + "response_handler.py"
+_LEDGER = _PRODUCER + "incomplete_batches.py"
 _BATCH = _PRODUCER + "batch.py"
 _INTAKE = _PRODUCER + "intake.py"
 _POOL = _PRODUCER + "buffer_pool.py"
@@ -129,7 +129,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "small record does not slip into a batch that refused a larger one",
-        _PRODUCER + "long_way.py",
+        _PRODUCER + "slow_path.py",
         "            queue.close_open()\n"
         "            queue = self._intake.choose(known, record.partition, key, value)\n",
         "            return queue, None\n",
@@ -414,14 +414,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ACCUMULATOR,
         "            if compressor.hand_over() or head.in_thread:\n",
         "            if compressor.hand_over():\n",
-        _UNIT + "test_lz4_beside.py::test_batch_that_the_thread_gets_at_the_last_moment_is_not_compressed_twice",
+        _UNIT + "test_lz4_compressor.py::test_batch_that_the_thread_gets_at_the_last_moment_is_not_compressed_twice",
     ),
     Mutation(
         "what the thread did not do comes back",
-        _PRODUCER + "lz4_beside.py",
+        _PRODUCER + "lz4_compressor.py",
         "                self._let_go(self._given.popleft()[0])\n",
         "                self._given.popleft()\n",
-        _UNIT + "test_lz4_beside.py::test_cancelled_it_takes_back_what_it_gave",
+        _UNIT + "test_lz4_compressor.py::test_cancelled_it_takes_back_what_it_gave",
     ),
     Mutation(
         "others get their turn",
@@ -456,7 +456,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         _ANSWERS,
         "retry=self._acks != 0 and self._attempts_left(batch)",
         "retry=self._attempts_left(batch)",
-        _UNIT + "test_answers.py::test_unanswered_batch_is_sent_again_unless_nobody_would_know_it_for_a_repeat",
+        _UNIT
+        + "test_response_handler.py::test_unanswered_batch_is_sent_again_unless_nobody_would_know_it_for_a_repeat",
     ),
     Mutation(
         "connection that takes nothing costs no attempt",

@@ -15,7 +15,7 @@ import trio
 import triokafka
 from tests.support.producer_ledger import Call, Ledger
 from triokafka.client.deliveries import Delivery
-from triokafka.client.producer.stream import PartitionStream
+from triokafka.client.producer.partition_stream import PartitionStream
 from triokafka.errors import KafkaError
 
 

@@ -25,9 +25,9 @@ from triokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 from triokafka.trio_context import require_trio
 from triokafka.world import World

@@ -15,7 +15,7 @@ from uuid import UUID
 from triokafka.client.consumer.fetch_buffer import FetchBuffer
 from triokafka.client.consumer.log_offsets import EpochEnd
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
 from triokafka.structs import TopicPartition
 
 _UNKNOWN = -1

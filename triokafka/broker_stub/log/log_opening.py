@@ -19,7 +19,7 @@ from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.recovery import KnownOffsets, load_log
 from triokafka.broker_stub.log.truncation import LogTruncation
 from triokafka.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchInfo
-from triokafka.records.partial import empty_batch
+from triokafka.records.rewritable_batch import empty_batch
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from triokafka.client.consumer.reconcile import Reconciler
 from triokafka.client.consumer.solo import SoloAssigner
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.network_client import NetworkClient
 
 _FIRST_INTERVAL = 5.0
 """Seconds between heartbeats until the coordinator has said what it wants."""

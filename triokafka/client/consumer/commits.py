@@ -19,7 +19,7 @@ from triokafka.client.consumer.membership.group import GroupMembership
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError, StaleMemberEpochError
 from triokafka.hooks import HookChain
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.world import World
 

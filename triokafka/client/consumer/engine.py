@@ -24,9 +24,9 @@ from triokafka.client.consumer.topics import TopicLists, TopicWatch
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.client.consumer.visit import Visit, Visitors
 from triokafka.errors import ClosedError, IllegalStateError, KafkaError, WakeupError
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 from triokafka.trio_context import require_trio
 from triokafka.world import World

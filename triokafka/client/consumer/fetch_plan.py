@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetch_buffer import FetchBuffer
-from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchTarget
 from triokafka.client.consumer.nearby import NearbyReplicas
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
+from triokafka.network.fetch_sessions.fetch_session_handler import NO_TOPIC_ID, FetchTarget
 from triokafka.structs import TopicPartition
 
 _NEVER: Final = float("inf")

@@ -16,7 +16,6 @@ import trio
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
 from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
-from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchSession, FetchTarget
 from triokafka.client.consumer.nearby import NearbyReplicas
 from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
@@ -31,11 +30,12 @@ from triokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.fetch_sessions.fetch_session_handler import NO_TOPIC_ID, FetchSessionHandler, FetchTarget
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, PartitionData
-from triokafka.records.unpacker import Unpacker
+from triokafka.records.decompressor import Decompressor
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -91,12 +91,12 @@ class Fetcher:
         self._on_reset = on_reset
         self._isolation = ISOLATION_LEVELS[options.isolation_level]
         self._wake = trio.Event()
-        self._served: dict[int, FetchSession] = {}
+        self._served: dict[int, FetchSessionHandler] = {}
         self._nearby = NearbyReplicas()
         self._planner = FetchPlanner(options, subscription, self.buffer, self._nearby, lambda: network.cluster)
         self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
-        self._unpacker = Unpacker()
+        self._decompressor = Decompressor()
         self.by_name = False
         """Whether some broker was asked by the names of topics (before Fetch 13, KIP-516). It gives what the topic of
         that name has, which may have been made anew since the metadata were asked for."""
@@ -120,7 +120,7 @@ class Fetcher:
                     why = LeaderNotAvailableError(f"{partition} has no leader now")
                     self._stands_still(partition, state, why, leaderless=True)
                 elif node_id not in self._served:
-                    self._served[node_id] = FetchSession()
+                    self._served[node_id] = FetchSessionHandler()
                     self._tasks.start(self._serve, node_id, name=f"kafka fetcher for broker {node_id}")
 
     def _stands_still(
@@ -205,7 +205,7 @@ class Fetcher:
             if failures:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
 
-    async def _fetch(self, node_id: int, session: FetchSession, plan: FetchRound, max_bytes: int) -> bool:
+    async def _fetch(self, node_id: int, session: FetchSessionHandler, plan: FetchRound, max_bytes: int) -> bool:
         """One request and its answer. False when the broker refused it as a whole."""
         sent = session.plan(plan.targets)
         # An id for every topic, or names for all (KIP-516).
@@ -322,7 +322,7 @@ class Fetcher:
             records,
             aborted=aborted,
             check_crcs=self._options.check_crcs,
-            unpacker=self._unpacker,
+            decompressor=self._decompressor,
             max_decompressed=self._options.max_decompressed_batch_bytes,
         )
         if data.end is None and len(records) >= target.max_bytes:

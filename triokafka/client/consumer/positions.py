@@ -23,7 +23,7 @@ from triokafka.errors import (
     UnsupportedVersionError,
 )
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from triokafka.client.consumer.listener import PendingCallbacks
 from triokafka.client.consumer.membership.classic import NO_GENERATION
 from triokafka.client.consumer.membership.classic_tasks import ClassicMembership
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)

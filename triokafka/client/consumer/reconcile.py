@@ -18,7 +18,7 @@ from triokafka.client.consumer.membership.consumer_protocol import State, Wants
 from triokafka.client.consumer.membership.consumer_protocol_tasks import ConsumerProtocolMembership
 from triokafka.client.consumer.membership.topic_names import TopicNames
 from triokafka.client.consumer.subscription import Mode, SubscriptionState
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from triokafka.client.consumer.listener import PendingCallbacks
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 
 

@@ -20,8 +20,8 @@ from triokafka.errors import (
     for_code,
 )
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 
 logger = logging.getLogger(__name__)

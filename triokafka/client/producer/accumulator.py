@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from triokafka.client.producer.accumulator_settings import BATCH_HEADER, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.batch_ledger import BatchLedger
-from triokafka.client.producer.batch_settings import BATCH_HEADER, AccumulatorSettings
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.compressor import Compressor
-from triokafka.client.producer.lz4_beside import Lz4Beside
+from triokafka.client.producer.incomplete_batches import IncompleteBatches
+from triokafka.client.producer.lz4_compressor import Lz4Compressor
 from triokafka.client.producer.partition_queue import CompressionRatio, PartitionQueue, QueueRegister
 from triokafka.client.producer.sequences import ProducerIdentity
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
 
@@ -38,10 +38,11 @@ class Ready(NamedTuple):
     leaderless: bool
 
 
-class Accumulator(BatchLedger):
+class Accumulator(IncompleteBatches):
     """All partition queues, and the rules for when a batch goes out.
 
-    ``slow_nodes`` are those that have not taken their batches for long (KIP-794). The rest is as in `BatchLedger`.
+    ``slow_nodes`` are those that have not taken their batches for long (KIP-794). The rest is as in
+    `IncompleteBatches`.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Accumulator(BatchLedger):
 
     # ---------------------------------------------------------------- what is ready
 
-    def use_compressor(self, compressor: Compressor | Lz4Beside) -> None:
+    def use_compressor(self, compressor: Compressor | Lz4Compressor) -> None:
         """Have threads compress. To be called before there are queues."""
         self.queues.compressor = compressor
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.lz4_beside import Lz4Beside, can_serve
+from triokafka.client.producer.lz4_compressor import Lz4Compressor, can_serve
 from triokafka.records import BatchBuilder
 from triokafka.world import World
 
@@ -146,13 +146,13 @@ def compressor_for(
     start_task: Callable[[Callable[[], Awaitable[None]]], None],
     on_done: Callable[[ProducerBatch, Exception | None], None],
     wake: Callable[[], None],
-) -> Compressor | Lz4Beside:
+) -> Compressor | Lz4Compressor:
     """What compresses beside the event loop with this codec, in this world.
 
     ``on_done`` is told of each batch that a thread lets go of, and ``wake`` is called then.
     """
     if codec == "lz4" and level in (None, _FAST_LZ4) and can_serve(world):
-        return Lz4Beside(world=world, start_task=start_task, on_done=on_done, wake=wake)
+        return Lz4Compressor(world=world, start_task=start_task, on_done=on_done, wake=wake)
 
     def done(batch: ProducerBatch, error: Exception | None) -> None:
         on_done(batch, error)

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 from triokafka import kernels
 
 if TYPE_CHECKING:
-    from triokafka.client.producer.plain_append import (
+    from triokafka.client.producer.plain_fast_path import (
         CHEAP_TO_AWAIT,
-        BoundWay,
+        BoundFastPath,
         Delivery,
-        QueueEnd,
-        QueueEnds,
-        ShortWay,
+        FastPath,
+        QueueTail,
+        TopicQueues,
     )
     from triokafka.client.producer.plain_lz4_worker import Lz4Worker
 else:
-    _append = kernels.load("triokafka.client.producer._append")
-    CHEAP_TO_AWAIT = _append.CHEAP_TO_AWAIT
-    BoundWay = _append.BoundWay
-    Delivery = _append.Delivery
-    QueueEnd = _append.QueueEnd
-    QueueEnds = _append.QueueEnds
-    ShortWay = _append.ShortWay
+    _fast_path = kernels.load("triokafka.client.producer._fast_path")
+    CHEAP_TO_AWAIT = _fast_path.CHEAP_TO_AWAIT
+    BoundFastPath = _fast_path.BoundFastPath
+    Delivery = _fast_path.Delivery
+    QueueTail = _fast_path.QueueTail
+    TopicQueues = _fast_path.TopicQueues
+    FastPath = _fast_path.FastPath
     Lz4Worker = kernels.load("triokafka.client.producer._lz4_worker").Lz4Worker
 
-__all__ = ["CHEAP_TO_AWAIT", "BoundWay", "Delivery", "Lz4Worker", "QueueEnd", "QueueEnds", "ShortWay"]
+__all__ = ["CHEAP_TO_AWAIT", "BoundFastPath", "Delivery", "FastPath", "Lz4Worker", "QueueTail", "TopicQueues"]

@@ -10,9 +10,9 @@ import trio
 
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.compressor import Compressor
-from triokafka.client.producer.kernel import QueueEnd
-from triokafka.client.producer.lz4_beside import Lz4Beside
-from triokafka.client.producer.requests import Route
+from triokafka.client.producer.kernel import QueueTail
+from triokafka.client.producer.lz4_compressor import Lz4Compressor
+from triokafka.client.producer.request_sender import Route
 from triokafka.client.producer.sequences import PartitionSequences
 from triokafka.structs import TopicPartition
 
@@ -45,7 +45,7 @@ class CompressionRatio:
         self._observed = 1.0
 
 
-class PartitionQueue(QueueEnd):
+class PartitionQueue(QueueTail):
     """The batches of one partition that are to be sent, the oldest first; the last may still be open.
 
     ``on_wire`` counts batches in unanswered requests; ``filled`` the bytes of all batches that were closed. ``ratio``
@@ -68,7 +68,10 @@ class PartitionQueue(QueueEnd):
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, ratio: CompressionRatio, compressor: Compressor | Lz4Beside | None = None
+        self,
+        topic_partition: TopicPartition,
+        ratio: CompressionRatio,
+        compressor: Compressor | Lz4Compressor | None = None,
     ) -> None:
         super().__init__()
         self.compressor = compressor
@@ -138,7 +141,7 @@ class QueueRegister:
         self._queues: dict[TopicPartition, _QueueReference] = {}
         self._ratios: weakref.WeakValueDictionary[str, CompressionRatio] = weakref.WeakValueDictionary()
         self._numbers_lost = False
-        self.compressor: Compressor | Lz4Beside | None = None
+        self.compressor: Compressor | Lz4Compressor | None = None
 
     def __len__(self) -> int:
         return len(self._queues)

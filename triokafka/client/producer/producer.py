@@ -24,19 +24,19 @@ from triokafka.client.producer.compressor import compressor_for
 from triokafka.client.producer.health import ProducerHealth, take_health
 from triokafka.client.producer.intake import Headers, Intake
 from triokafka.client.producer.interceptors import InterceptorChain
-from triokafka.client.producer.kernel import CHEAP_TO_AWAIT, BoundWay, ShortWay
-from triokafka.client.producer.long_way import LongWay
-from triokafka.client.producer.many import send_many
+from triokafka.client.producer.kernel import CHEAP_TO_AWAIT, BoundFastPath, FastPath
 from triokafka.client.producer.metrics import take_metrics
+from triokafka.client.producer.partition_stream import PartitionStream
 from triokafka.client.producer.plugins import install_plugins
+from triokafka.client.producer.send_many import send_many
 from triokafka.client.producer.sender import Sender
-from triokafka.client.producer.stream import PartitionStream
-from triokafka.client.producer.unseen import UnseenFailures
+from triokafka.client.producer.slow_path import SlowPath
+from triokafka.client.producer.unhandled_failures import UnhandledFailures
 from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import PartitionMetadata
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.cluster import PartitionMetadata
+from triokafka.network.network_client import NetworkClient
 from triokafka.records import BatchBuilder
 from triokafka.trio_context import require_trio
 from triokafka.world import World
@@ -79,7 +79,7 @@ class Producer:
             availability_timeout=opts.partitioner_availability_timeout_ms / 1000,
         )
         BatchBuilder(settings.batch_limit, compression=opts.compression_type, level=opts.compression_level)  # refuses
-        self._unseen = UnseenFailures()
+        self._unseen = UnhandledFailures()
         self._accumulator = Accumulator(
             settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._unseen.note
         )
@@ -120,7 +120,7 @@ class Producer:
             wake_by=self._sender.wake_by,
         )
         self._client.add_listener(self._sender.wake)
-        self._long_way = LongWay(
+        self._slow_path = SlowPath(
             self._intake,
             InterceptorChain(opts.interceptors),
             now=self._world.now,
@@ -138,22 +138,22 @@ class Producer:
         )
         self._wall_ms = self._world.wall_ms
         self._topics = self._intake.topics
-        self._short_way = ShortWay(
+        self._fast_path = FastPath(
             self._topics,
             self._world.wall_ms,
             self._world.now,
             type(self._world) is RealWorld,
             self._plain,
             self._intake.next_queue,
-            self._long_way.send,
-            self._long_way.send_now,
+            self._slow_path.send,
+            self._slow_path.send_now,
         )
-        self._append = self._short_way.append
+        self._append = self._fast_path.append
         # The same as the methods of these names, and found sooner. Subclasses that override them are let be.
         if CHEAP_TO_AWAIT and type(self).send is _SEND:
-            self.send = self._short_way.send  # type: ignore[method-assign]
+            self.send = self._fast_path.send  # type: ignore[method-assign]
         if type(self).send_nowait is _SEND_NOWAIT:
-            self.send_nowait = self._short_way.send_nowait  # type: ignore[method-assign]
+            self.send_nowait = self._fast_path.send_nowait  # type: ignore[method-assign]
         self._state = "new"
         self._failure: Exception | None = None
 
@@ -286,7 +286,7 @@ class Producer:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
-        return await self._long_way.send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return await self._slow_path.send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     def send_nowait(
         self,
@@ -309,7 +309,7 @@ class Producer:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
-        return self._long_way.send_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return self._slow_path.send_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     async def send_many(
         self,
@@ -359,7 +359,7 @@ class Producer:
         """
         self._check_usable()
         known = await self._intake.learn(topic, partition, self._intake.give_up_at())
-        return PartitionStream(BoundWay(self._short_way, known.queues[partition]))
+        return PartitionStream(BoundFastPath(self._fast_path, known.queues[partition]))
 
     async def flush(self) -> None:
         """Send everything accepted so far at once, and return when all of it is settled, acknowledged or failed.

@@ -13,16 +13,16 @@ from typing import Final
 import trio
 
 from triokafka.client.producer.accumulator import Accumulator
-from triokafka.client.producer.answers import AnswerHandler
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.counters import new_counters
-from triokafka.client.producer.requests import Requests
+from triokafka.client.producer.request_sender import RequestSender
+from triokafka.client.producer.response_handler import ResponseHandler
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError, for_code
 from triokafka.hooks import NO_HOOKS, HookChain
-from triokafka.network.channel import BrokerChannel
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
+from triokafka.network.broker_channel import BrokerChannel
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
 from triokafka.world import World
 
@@ -54,7 +54,7 @@ class Sender:
     ) -> None:
         self.identity = ProducerIdentity()
         self.counters = new_counters()
-        self._answers = AnswerHandler(
+        self._answers = ResponseHandler(
             accumulator,
             client,
             world=world,
@@ -66,7 +66,7 @@ class Sender:
             on_fatal=on_fatal,
         )
         self._counts_refusals = accumulator.settings.availability_timeout > 0
-        self._requests = Requests(
+        self._requests = RequestSender(
             accumulator,
             client,
             self._answers,

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from triokafka.client.producer.accumulator import Accumulator
-from triokafka.client.producer.kernel import QueueEnds
+from triokafka.client.producer.kernel import TopicQueues
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.partitioner import Partitioner, choose_sticky
-from triokafka.network.snapshot import TopicMetadata
+from triokafka.network.cluster import TopicMetadata
 from triokafka.structs import Buffer, TopicPartition
 
 
-class TopicState(QueueEnds):
+class TopicState(TopicQueues):
     """The queues of a topic's partitions by number, and the partition for records without key.
 
     ``sticky`` stays until a batch's worth of bytes went to it, in however many batches (KIP-794); `switch_if_due`

@@ -13,17 +13,17 @@ import trio
 
 from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, batch
 from triokafka import errors
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.reader import SlicedResult
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.delayed import AppendOutcome
-from triokafka.broker_stub.replica.fetch_session import WantedPartition
 from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters, ReplicaManager
+from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
 from triokafka.world.system import RealWorld

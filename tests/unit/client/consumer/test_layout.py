@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from triokafka.assignors import NO_RACKS
 from triokafka.client.consumer.membership.layout import Layout, LayoutOfLast, layout_of
-from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.structs import Node
 
 A, B = frozenset("a"), frozenset("b")

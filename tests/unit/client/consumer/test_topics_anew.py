@@ -13,13 +13,13 @@ from tests.support.simulated import current_simulation, simulated
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.consumer.topics import TopicWatch
 from triokafka.client.consumer.trouble import Troubles
-from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker
 from triokafka.testing.world import SimulatedWorld
 
 if TYPE_CHECKING:
-    from triokafka.network.cluster import NetworkClient
+    from triokafka.network.network_client import NetworkClient
 
 T0 = TopicPartition("t", 0)
 

@@ -31,8 +31,8 @@ from triokafka.errors import (
     UnknownMemberIdError,
     for_code,
 )
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.join_group import JoinGroupRequest
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest

@@ -34,8 +34,8 @@ from triokafka.errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import Node, TopicPartition
 
 logger = logging.getLogger(__name__)

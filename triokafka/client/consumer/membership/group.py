@@ -20,9 +20,9 @@ from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
 from triokafka.client.consumer.membership.watch import RebalanceWatch
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError, MaxPollIntervalExceededError
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from triokafka.assignors.assignor import NO_RACKS, PartitionRacks
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
 
 
 class Layout(NamedTuple):

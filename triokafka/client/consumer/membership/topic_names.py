@@ -11,9 +11,9 @@ import trio
 
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import KafkaError, UnknownTopicIdError, for_code
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,140 @@
+"""What the ends of requests mean for their batches, without a network: see ``test_sender`` for the rest."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.client.producer.test_accumulator import Bench
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.counters import new_counters
+from triokafka.client.producer.produce_request import ProduceAnswer
+from triokafka.client.producer.response_handler import FATAL, ResponseHandler
+from triokafka.errors import ERRORS, KafkaConnectionError
+from triokafka.hooks import NO_HOOKS
+from triokafka.structs import TopicPartition
+
+
+class Desk:
+    """An answer handler over a bench, and a batch that is on the wire."""
+
+    def __init__(self, *, acks: int = -1, retries: int = 5, **settings: Any) -> None:
+        self.bench = Bench(**settings)
+        self.fatal: list[Exception] = []
+        self.identities_lost = 0
+        self.counters = new_counters()
+        self.refreshes = 0
+        self.handler = ResponseHandler(
+            self.bench.accumulator,
+            SimpleNamespace(
+                metadata=SimpleNamespace(update_leader=lambda *args: False),
+                request_metadata_update=self._note_refresh,
+            ),  # type: ignore[arg-type]
+            world=SimpleNamespace(random=SimpleNamespace(random=lambda: 0.5)),  # type: ignore[arg-type]
+            acks=acks,
+            retries=retries,
+            counters=self.counters,
+            hooks=NO_HOOKS,
+            on_identity_lost=self._lose_identity,
+            on_fatal=self.fatal.append,
+        )
+
+    def _note_refresh(self) -> None:
+        self.refreshes += 1
+
+    def _lose_identity(self) -> None:
+        self.identities_lost += 1
+
+    def sent(self) -> ProducerBatch:
+        """A batch on the wire."""
+        self.bench.batch()
+        [[batch]] = self.bench.drain(5.0).values()
+        return batch
+
+    @property
+    def queued(self) -> list[ProducerBatch]:
+        """The batches that wait in the queue."""
+        return [batch for queue in self.bench.accumulator.active.values() for batch in queue.batches]
+
+    def refuse(self, batch: ProducerBatch, code: int) -> None:
+        """The broker's answer is this code."""
+        answer = ProduceAnswer(code, -1, -1, None, {}, -1, -1, None)
+        self.handler.answered([batch], {TopicPartition("t", 0): answer}, 10.0)
+
+
+@pytest.mark.parametrize(("acks", "again"), [(0, False), (1, True), (-1, True)])
+def test_unanswered_batch_is_sent_again_unless_nobody_would_know_it_for_a_repeat(acks: int, again: bool) -> None:
+    """With ``acks=0`` a gap is allowed, a repeat is not."""
+    desk = Desk(acks=acks)
+    batch = desk.sent()
+    desk.handler.unanswered([batch], KafkaConnectionError("cut"), 10.0)
+    assert desk.queued == ([batch] if again else [])
+    assert batch.done == (not again)
+    assert desk.refreshes == 1
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_unsent_batch_is_queued_again_as_if_nothing_had_been(acks: int) -> None:
+    desk = Desk(acks=acks, retries=0)
+    batch = desk.sent()
+    desk.handler.unsent([batch], KafkaConnectionError("just ended"), 10.0)
+    assert desk.queued == [batch]
+    assert batch.attempts == 0
+    assert desk.counters["record_retry_total"] == 0
+
+
+def test_partition_that_the_answer_leaves_out_is_tried_again() -> None:
+    desk = Desk()
+    batch = desk.sent()
+    desk.handler.answered([batch], {}, 10.0)
+    assert desk.queued == [batch]
+
+
+@pytest.mark.parametrize("code", sorted(code for code in ERRORS if code))
+def test_every_error_code_ends_or_queues_its_batch_and_gives_back_what_it_should(code: int) -> None:
+    """Also those that no broker should ever answer with."""
+    desk = Desk(idempotent=True)
+    batch = desk.sent()
+    desk.refuse(batch, code)
+    pool = desk.bench.accumulator.pool
+    error = ERRORS[code]
+    if batch.done:
+        assert desk.queued == []
+        assert pool.in_use == 0
+        assert code == 46 or not error.retriable
+    else:
+        assert desk.queued == [batch]
+        assert pool.in_use == 200
+        assert error.retriable or code in (45, 59)
+    assert bool(desk.fatal) == (error in FATAL)
+    assert desk.identities_lost == (code == 47)
+    if error.invalid_metadata:
+        assert desk.refreshes == 1
+
+
+@pytest.mark.parametrize(("code", "attempts", "known"), [(18, 1, True), (18, 2, False), (-1, 1, False)])
+def test_fate_of_a_refused_batch_is_known_only_if_nothing_else_can_have_written_it(
+    code: int, attempts: int, known: bool
+) -> None:
+    """Else what was sent behind it is not numbered anew before it is answered."""
+    desk = Desk(idempotent=True)
+    queue = desk.bench.accumulator.queue(TopicPartition("t", 0))
+    batch = desk.sent()
+    batch.attempts = attempts
+    desk.refuse(batch, code)
+    assert batch.failed
+    assert queue.sequences.bump_wanted == known
+    assert queue.sequences.unresolved == (not known)
+
+
+def test_duplicate_is_success_without_an_offset() -> None:
+    """The broker has it, and forgot where."""
+    desk = Desk(idempotent=True)
+    batch = desk.sent()
+    desk.refuse(batch, 46)
+    assert batch.done
+    assert not batch.failed
+    assert batch.base_offset == -1
+    assert desk.counters["duplicate_batch_total"] == 1

@@ -1,0 +1,68 @@
+"""Failures that nobody has seen are told when the block is left, however many there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.unhandled_failures import UnhandledFailures
+from triokafka.errors import KafkaTimeoutError
+from triokafka.records import BatchBuilder
+from triokafka.structs import TopicPartition
+
+REMEMBERED = 1_000
+
+
+def failed(records: int = 2, *, seen: int = 0) -> ProducerBatch:
+    """A batch that was given up, of which the first ``seen`` records' failures were told."""
+    batch = ProducerBatch(TopicPartition("t", 0), (1,), BatchBuilder(1000), reserved=0, created_at=0.0)
+    for _ in range(records):
+        batch.append(0, None, b"value")
+    batch.settle(error=KafkaTimeoutError("too late"))
+    for index in range(seen):
+        batch.note_observed(index)
+    return batch
+
+
+def noted(*batches: ProducerBatch) -> UnhandledFailures:
+    failures = UnhandledFailures()
+    for batch in batches:
+        failures.note(batch)
+    return failures
+
+
+def test_all_failures_are_counted_also_beyond_what_is_remembered() -> None:
+    failures = noted(*[failed() for _ in range(REMEMBERED + 500)])
+    with pytest.raises(ExceptionGroup, match=r"^3000 records were not delivered"):
+        failures.report(None)
+
+
+def test_failures_beyond_what_is_remembered_are_told_when_all_others_were_seen() -> None:
+    batches = [failed() for _ in range(REMEMBERED + 500)]
+    failures = noted(*batches)
+    for batch in batches[:REMEMBERED]:
+        batch.note_observed(0)
+        batch.note_observed(1)
+    with pytest.raises(ExceptionGroup, match=r"^1000 records were not delivered") as raised:
+        failures.report(None)
+    assert isinstance(raised.value.exceptions[0], KafkaTimeoutError)
+
+
+def test_failures_beyond_what_is_remembered_that_were_seen_are_not_told_again() -> None:
+    batches = [failed() for _ in range(REMEMBERED + 500)]
+    failures = noted(*batches)
+    for batch in batches[1:]:
+        for index in (0, 1, 1):
+            batch.note_observed(index)
+    with pytest.raises(ExceptionGroup, match=r"^2 records were not delivered"):
+        failures.report(None)
+
+
+def test_failures_that_callbacks_were_told_of_take_no_place() -> None:
+    failures = noted(*[failed() for _ in range(REMEMBERED)], *[failed(seen=2) for _ in range(500)], failed(seen=1))
+    with pytest.raises(ExceptionGroup, match=r"^2001 records were not delivered"):
+        failures.report(None)
+
+
+def test_nothing_is_told_when_all_was_seen() -> None:
+    noted(*[failed(seen=2) for _ in range(REMEMBERED + 500)]).report(None)

@@ -1,0 +1,154 @@
+"""Compression with lz4 beside the event loop, by a thread that never waits for the interpreter.
+
+lz4 is so fast that handing batches over one by one, and waiting for the interpreter after each, takes as long as it
+does to compress them. Here one thread serves as long as there is something to do: it is given a batch the moment that
+it is closed, goes on to the next by itself, and rings a bell that the event loop hears. Where that is not possible,
+and for small batches, the event loop compresses.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from triokafka import kernels
+from triokafka.client.producer.kernel import Lz4Worker
+from triokafka.records import batch as batch_format
+from triokafka.records.lz4_library import addresses
+
+if TYPE_CHECKING:
+    from triokafka.client.producer.batch import ProducerBatch
+    from triokafka.records import BatchBuilder
+    from triokafka.world import Doorbell, World
+
+WORTH_GIVING_BYTES: Final = 96 << 10
+"""Smaller batches are compressed where they are: to wake the thread, and then the event loop, would take as long."""
+MOST_BYTES: Final = 4 << 20
+"""Larger batches are not given either: while it serves, the thread keeps as much memory as its largest needed."""
+MOST_GIVEN: Final = 4
+"""When so many are with the thread, it is behind, and the event loop compresses the next one itself. So both are busy,
+whichever of sending and compressing takes longer."""
+IDLE_SECONDS: Final = 0.2
+"""How long the thread waits for another batch before it ends."""
+
+_FUNCTIONS: Final = ("LZ4F_compressFrame", "LZ4F_compressFrameBound")
+
+
+@cache
+def functions() -> tuple[int, int] | None:
+    """The addresses of the functions of liblz4 that the package ``lz4`` has, or None where they cannot be found."""
+    found = addresses(*_FUNCTIONS)
+    return (found[0], found[1]) if found is not None else None
+
+
+def can_serve(world: World) -> bool:
+    """Whether it is possible here, and pays: with the plain twins the interpreter is what everybody waits for."""
+    return world.cpus > 1 and world.has_doorbells and kernels.implementation() == "compiled" and functions() is not None
+
+
+class Lz4Compressor:
+    """The batches that are with the thread, in their order. The same interface as `Compressor`.
+
+    ``start_task`` starts a task of the producer. ``on_done`` is told when the thread has let go of a batch; ``wake`` is
+    called after that when nobody had asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        world: World,
+        start_task: Callable[[Callable[[], Awaitable[None]]], None],
+        on_done: Callable[[ProducerBatch, Exception | None], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._world = world
+        self._start_task = start_task
+        self._on_done = on_done
+        self._wake = wake
+        self._worker: Lz4Worker | None = None
+        self._is_starting = False
+        self._is_of_no_use = False
+        self._given: deque[tuple[ProducerBatch, BatchBuilder]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Number of batches that are with the thread."""
+        return len(self._given)
+
+    def enqueue(self, batch: ProducerBatch) -> None:
+        """A closed batch: the thread gets it, if it is large enough and there is room."""
+        builder = batch.builder
+        if builder is None or batch.in_thread or builder.compressed:
+            return
+        size = builder.size
+        if not WORTH_GIVING_BYTES <= size <= MOST_BYTES:
+            return
+        if len(self._given) >= MOST_GIVEN:
+            self.hand_over()
+        if self._worker is None or not self._worker.serving:
+            self._begin()
+        elif len(self._given) >= MOST_GIVEN:
+            with suppress(Exception):  # it is tried again when it is sent, and that says what is wrong
+                builder.compress()
+        elif self._worker.push(builder.buffer, batch_format.HEADER_SIZE, size):
+            batch.in_thread = True
+            self._given.append((batch, builder))
+
+    def withdraw(self, batch: ProducerBatch) -> None:
+        """Nothing to be done: what the thread has, it keeps until it is done with it."""
+
+    def hand_over(self) -> bool:
+        """Take back what is done. False: what the thread does not have, whoever needs it does."""
+        if self._given and self._worker is not None:
+            for packed in self._worker.finished():
+                batch, builder = self._given.popleft()
+                if packed >= 0:
+                    builder.take_packed(packed)
+                self._let_go(batch)
+        return False
+
+    def _let_go(self, batch: ProducerBatch) -> None:
+        batch.in_thread = False
+        self._on_done(batch, None)
+
+    def _begin(self) -> None:
+        if not self._is_starting and not self._is_of_no_use:
+            self._is_starting = True
+            self._start_task(self._serve)
+
+    async def _serve(self) -> None:
+        try:
+            found = functions()
+            assert found is not None, "asked by `can_serve`"
+            with self._world.doorbell() as bell:
+                worker = self._worker = Lz4Worker(*found, bell.descriptor)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._listen, bell, worker)
+                    await self._world.run_in_thread(worker.serve, IDLE_SECONDS)
+                    nursery.cancel_scope.cancel()
+        except* (OSError, RuntimeError):
+            self._is_of_no_use = True  # no thread or no descriptors are to be had; the event loop can do without
+        finally:
+            self._is_starting = False
+            self.hand_over()
+            self._worker = None
+            while self._given:  # as they were: whoever needs them compresses them
+                self._let_go(self._given.popleft()[0])
+            self._wake()
+
+    async def _listen(self, bell: Doorbell, worker: Lz4Worker) -> None:
+        try:
+            while True:
+                await bell.wait()
+                self.hand_over()
+                self._wake()
+        finally:
+            worker.stop()  # a thread is not cancelled
+
+
+__all__ = ["IDLE_SECONDS", "MOST_BYTES", "MOST_GIVEN", "WORTH_GIVING_BYTES", "Lz4Compressor", "can_serve", "functions"]

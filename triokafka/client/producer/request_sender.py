@@ -1,0 +1,216 @@
+"""Batches become produce requests, and the ends of requests become the business of the `ResponseHandler`.
+
+Nothing here waits: requests are handed to a connection, which calls back. Most requests carry one batch; those go by a
+`Route` of their partition, which knows already what does not change from one to the next.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from triokafka.client.producer.produce_request import (
+    FIRST_VERSION_WITH_IDS,
+    build_request,
+    read_response,
+    template_for,
+)
+from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError
+from triokafka.protocol.api.produce import ProduceRequest, ProduceResponse
+from triokafka.protocol.templates import FilledRequest, RequestTemplate
+
+if TYPE_CHECKING:
+    from triokafka.client.producer.accumulator import Accumulator
+    from triokafka.client.producer.batch import ProducerBatch
+    from triokafka.client.producer.partition_queue import PartitionQueue
+    from triokafka.client.producer.response_handler import ResponseHandler
+    from triokafka.hooks import HookChain
+    from triokafka.network.broker_channel import BrokerChannel
+    from triokafka.network.cluster import Cluster
+    from triokafka.network.network_client import NetworkClient
+    from triokafka.world import World
+
+_FIRST_ZSTD_VERSION: Final = 7
+_BATCHES_BEFORE_A_ROUTE: Final = 4
+"""A partition that gets only a few records now and then is not worth a route."""
+
+
+class Route:
+    """How single batches of one partition are sent, as long as neither the metadata nor what the broker speaks
+    change."""
+
+    __slots__ = ("api_versions", "cluster", "ids", "template")
+
+    def __init__(self, template: RequestTemplate, ids: Mapping[str, uuid.UUID]) -> None:
+        self.template = template
+        self.ids = ids
+        self.cluster: Cluster | None = None
+        self.api_versions: object = None
+
+
+class RequestSender:
+    """The requests of one producer.
+
+    ``counters`` and ``hooks`` are the sender's. When a request has ended and left something to do, ``go_on`` is called
+    with the time after the usual answer, once the others that came with it are dealt with, and may send more at once;
+    after anything else it is ``wake``, which may not, because other requests of the connection are about to end as
+    well. ``on_bug`` is called when dealing with an answer has failed, which must not remain unnoticed.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        client: NetworkClient,
+        answers: ResponseHandler,
+        *,
+        world: World,
+        acks: int,
+        counters: dict[str, float],
+        hooks: HookChain,
+        wake: Callable[[], None],
+        go_on: Callable[[float], None],
+        on_bug: Callable[[Exception], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._answers = answers
+        self._world = world
+        self._acks = acks
+        self._counters = counters
+        self._hooks = hooks or None  # asked with every batch whether anybody listens
+        self._wake = wake
+        self._go_on = go_on
+        self._on_bug = on_bug
+        self._min_version = _FIRST_ZSTD_VERSION if accumulator.settings.compression_type == "zstd" else None
+        self._timeout_ms = int(client.config.request_timeout_ms)
+        self._client_id = client.config.client_id
+
+    def send(self, channel: BrokerChannel, cluster: Cluster, batches: list[ProducerBatch], now: float) -> None:
+        """Hand over one request with the first of several partitions' batches, each of another partition."""
+        try:
+            if len(batches) == 1 and batches[0].number[0] > _BATCHES_BEFORE_A_ROUTE:
+                route = self._route(self._accumulator.queue_of(batches[0]), channel, cluster)
+                template = route.template
+                filled = FilledRequest(template, batches[0].build())
+                self._submit(channel, filled, template.version, batches, route.ids, now)
+            else:
+                # An answer names topics as its request did, whatever metadata says by then.
+                ids, all_have_ids = cluster.ids_of(batch.topic_partition.topic for batch in batches)
+                version = self._version(channel, all_have_ids)
+                request = build_request(batches, version, acks=self._acks, timeout_ms=self._timeout_ms, ids=ids)
+                self._submit(channel, request, version, batches, ids, now)
+        except (UnsupportedVersionError, ProtocolError) as error:
+            self._answers.impossible(batches, error)
+        except KafkaError as error:
+            self._answers.unsent(batches, error, now)
+        else:
+            self._counters["request_total"] += 1
+            self._counters["requests_in_flight"] += 1
+            for batch in batches:
+                self._note_sent(batch, now)
+
+    def _version(self, channel: BrokerChannel, all_have_ids: bool) -> int:
+        return channel.version_for(
+            ProduceRequest, self._min_version, None if all_have_ids else FIRST_VERSION_WITH_IDS - 1
+        )
+
+    def _route(self, queue: PartitionQueue, channel: BrokerChannel, cluster: Cluster) -> Route:
+        route = queue.route
+        api_versions = channel.api_versions
+        if route is not None and route.cluster is cluster and route.api_versions is api_versions:
+            return route
+        topic = queue.topic_partition.topic
+        ids, all_have_ids = cluster.ids_of((topic,))
+        version = self._version(channel, all_have_ids)
+        if route is None or route.template.version != version or route.ids != ids:
+            topic_id = ids[topic] if version >= FIRST_VERSION_WITH_IDS else uuid.UUID(int=0)
+            template = template_for(
+                queue.topic_partition,
+                topic_id,
+                version,
+                acks=self._acks,
+                timeout_ms=self._timeout_ms,
+                client_id=self._client_id,
+            )
+            route = queue.route = Route(template, ids)
+        route.cluster = cluster
+        route.api_versions = api_versions
+        return route
+
+    def _submit(
+        self,
+        channel: BrokerChannel,
+        request: ProduceRequest | FilledRequest,
+        version: int,
+        batches: list[ProducerBatch],
+        ids: Mapping[str, uuid.UUID],
+        now: float,
+    ) -> None:
+        def done(response: Any, error: Exception | None) -> None:
+            is_usual = type(response) is tuple  # numbers of a template, and when they came
+            ended_at = response[-1] if is_usual else self._world.now()
+            counters = self._counters
+            counters["requests_in_flight"] -= 1
+            counters["request_seconds_total"] += ended_at - now
+            if ended_at - now > counters["request_seconds_max"]:
+                counters["request_seconds_max"] = ended_at - now
+            try:
+                if is_usual:
+                    self._answers.acknowledged(batches[0], response[0], response[1], ended_at)
+                    if self._accumulator.has_work:
+                        channel.call_after_answers(self._go_on)
+                    return
+                self._ended(batches, response, error, ids, ended_at)
+            except Exception as bug:
+                # The connection would only log it, and the records would hang until they expire.
+                self._on_bug(bug)
+            if self._accumulator.has_work:
+                self._wake()
+
+        # Without sequence numbers the broker would append a second time what it is still busy with.
+        may_wait = 0.0 if self._accumulator.settings.idempotent else self._timeout_ms / 1000
+        channel.submit(request, version, done, expect_response=self._acks != 0, now=now, may_wait=may_wait)
+
+    def _ended(
+        self,
+        batches: list[ProducerBatch],
+        response: ProduceResponse | None,
+        error: Exception | None,
+        ids: Mapping[str, uuid.UUID],
+        now: float,
+    ) -> None:
+        if response is not None:
+            if response.throttle_time_ms:
+                self._note_time("throttle_seconds", response.throttle_time_ms / 1000)
+            self._answers.answered(batches, read_response(response, ids), now)
+        elif error is not None:
+            self._counters["request_error_total"] += 1
+            self._answers.unanswered(batches, error, now)
+        else:
+            self._answers.written(batches, now)
+
+    def _note_sent(self, batch: ProducerBatch, now: float) -> None:
+        counters = self._counters
+        size = len(batch.build())
+        counters["byte_total"] += size
+        builder = batch.builder
+        if batch.attempts > 1 or builder is None:
+            return
+        counters["batch_total"] += 1
+        counters["record_byte_total"] += builder.size
+        counters["compressed_byte_total"] += size
+        waited = now - batch.created_at
+        counters["queue_seconds_total"] += waited
+        if waited > counters["queue_seconds_max"]:
+            counters["queue_seconds_max"] = waited
+        if self._hooks:
+            self._hooks.on_batch_sealed(batch.topic_partition, batch.count, builder.size, size)
+
+    def _note_time(self, name: str, seconds: float) -> None:
+        counters = self._counters
+        counters[name + "_total"] += seconds
+        if seconds > counters[name + "_max"]:
+            counters[name + "_max"] = seconds
+
+
+__all__ = ["RequestSender", "Route"]

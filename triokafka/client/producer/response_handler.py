@@ -1,0 +1,274 @@
+"""What the end of a produce request means for each of its batches: acknowledged, sent again, split or given up.
+
+No waiting and no I/O: the sender calls, and what follows for the queues is the accumulator's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from triokafka.client.producer.accumulator import Accumulator
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.produce_request import ProduceAnswer
+from triokafka.client.producer.splitting import split_records
+from triokafka.errors import (
+    ERRORS,
+    BrokerResponseError,
+    ClusterAuthorizationFailedError,
+    DuplicateSequenceNumberError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidRecordError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    NetworkExceptionError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+    UnsupportedVersionError,
+    for_code,
+)
+from triokafka.hooks import HookChain
+from triokafka.network.network_client import NetworkClient
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+_UNKNOWN_SERVER_ERROR: Final = -1
+FATAL: Final = (
+    ClusterAuthorizationFailedError,
+    InvalidProducerIdMappingError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+"""Errors after which a producer with an id cannot go on at all; any other ends the batch that it is about."""
+
+
+class ResponseHandler:
+    """Applies answers to one producer's batches.
+
+    ``on_fatal`` is told once all batches of a request are dealt with, ``on_identity_lost`` when the producer id is of
+    no use any more. ``counters`` and ``hooks`` are the sender's.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        client: NetworkClient,
+        *,
+        world: World,
+        acks: int,
+        retries: int,
+        counters: dict[str, float],
+        hooks: HookChain,
+        on_identity_lost: Callable[[], None],
+        on_fatal: Callable[[Exception], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._client = client
+        self._world = world
+        self._acks = acks
+        self._retries = retries
+        self._counters = counters
+        self._hooks = hooks or None
+        self._on_identity_lost = on_identity_lost
+        self._on_fatal = on_fatal
+        self._fatal: Exception | None = None
+        accumulator.add_failure_listener(self._count_failure)
+
+    # ---------------------------------------------------------------- how a request can end
+
+    def answered(
+        self, batches: Sequence[ProducerBatch], answers: Mapping[TopicPartition, ProduceAnswer], now: float
+    ) -> None:
+        """The broker answered: partitions succeed and fail by themselves."""
+        for batch in self._off_wire(batches):
+            answer = answers.get(batch.topic_partition)
+            if answer is None:
+                error = NetworkExceptionError(f"the broker's answer says nothing sure about {batch.topic_partition}")
+                self._failed(batch, error, None, now, retry=self._attempts_left(batch))
+            elif answer.error_code:
+                self._refused(batch, answer, now)
+            else:
+                self._written(batch, answer.base_offset, answer.log_append_time, now)
+        self._tell_fatal()
+
+    def acknowledged(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
+        """The broker answered a request with a single batch, and has it."""
+        self._accumulator.off_wire(batch)
+        self._written(batch, base_offset, log_append_time, now)
+
+    def written(self, batches: Sequence[ProducerBatch], now: float) -> None:
+        """The request was written, and no answer is due: ``acks=0``."""
+        for batch in self._off_wire(batches):
+            self._written(batch, -1, -1, now)
+
+    def unanswered(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
+        """The connection ended first, or the answer was none: whether the broker has the batches is unknown.
+
+        With ``acks=0`` none is sent again: part of the request may be on its way, and a gap is allowed, a repeat not.
+        """
+        for batch in self._off_wire(batches):
+            self._failed(batch, error, None, now, retry=self._acks != 0 and self._attempts_left(batch))
+
+    def unsent(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
+        """The connection took nothing: no attempt was made, so none is counted, and nothing can be repeated."""
+        logger.debug("nothing was sent, trying again: %s", error)
+        for batch in self._off_wire(batches):
+            batch.attempts -= 1
+            batch.last_error = error
+            self._accumulator.retry(batch, now, chance=self._world.random.random())
+
+    def impossible(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
+        """There is no request to this broker that could carry the batches; nothing was sent."""
+        for batch in self._off_wire(batches):
+            self._give_up(batch, error, fate_known=batch.attempts == 1)
+        self._tell_fatal()
+
+    def _off_wire(self, batches: Sequence[ProducerBatch]) -> Sequence[ProducerBatch]:
+        for batch in batches:
+            self._accumulator.off_wire(batch)
+        return batches
+
+    # ---------------------------------------------------------------- one batch
+
+    def _written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
+        accumulator = self._accumulator
+        if batch.done:
+            accumulator.late_answer(batch, written=True)
+            return
+        records, size = batch.count, batch.size
+        self._counters["record_send_total"] += records
+        accumulator.acknowledge(batch, base_offset, log_append_time, now)
+        if self._hooks:
+            age = now - batch.created_at
+            self._hooks.on_batch_acknowledged(batch.topic_partition, records, size, base_offset, batch.attempts, age)
+
+    def _refused(self, batch: ProducerBatch, answer: ProduceAnswer, now: float) -> None:
+        error = _refusal(batch, answer)
+        if isinstance(error, DuplicateSequenceNumberError):
+            self._counters["duplicate_batch_total"] += 1
+            self._written(batch, -1, -1, now)  # the broker has it, but forgot where
+            return
+        if isinstance(error, MessageSizeTooLargeError) and batch.count > 1 and not batch.done:
+            self._split(batch, error)
+            return
+        self._client.metadata.update_leader(batch.topic_partition, answer.leader_id, answer.leader_epoch, answer.leader)
+        self._failed(batch, error, answer, now, retry=not batch.done and self._should_retry(batch, error, answer))
+
+    def _failed(
+        self, batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None, now: float, *, retry: bool
+    ) -> None:
+        """An attempt has failed: try again or give up."""
+        accumulator = self._accumulator
+        if isinstance(error, KafkaError) and error.invalid_metadata:
+            self._client.request_metadata_update()
+        if batch.done:
+            accumulator.late_answer(batch, written=False)
+        elif retry:
+            self._counters["record_retry_total"] += batch.count
+            self._counters["batch_retry_total"] += 1
+            logger.debug("%s: attempt %d failed, trying again: %s", batch.topic_partition, batch.attempts, error)
+            batch.last_error = error
+            accumulator.retry(batch, now, chance=self._world.random.random())
+            self._tell_retried(batch, error)
+        else:
+            # Refused now, it may still have been written by an attempt before (or by a broker that then failed in a way
+            # it has no name for), and so may what was sent behind it: to number that anew would repeat it.
+            fate_known = answer is not None and batch.attempts == 1 and answer.error_code != _UNKNOWN_SERVER_ERROR
+            self._give_up(batch, error, fate_known=fate_known, record_errors=_record_errors(batch, error, answer))
+
+    def _attempts_left(self, batch: ProducerBatch) -> bool:
+        return batch.attempts <= self._retries
+
+    def _should_retry(self, batch: ProducerBatch, error: BrokerResponseError, answer: ProduceAnswer) -> bool:
+        if not self._attempts_left(batch):
+            return False
+        accumulator = self._accumulator
+        if not accumulator.settings.idempotent:
+            return error.retriable
+        queue = accumulator.queue(batch.topic_partition)
+        retry = queue.sequences.should_retry(batch, error, log_start_offset=answer.log_start_offset)
+        if queue.sequences.bump_wanted:
+            accumulator.note_trouble(queue)
+        return retry
+
+    def _give_up(
+        self,
+        batch: ProducerBatch,
+        error: Exception,
+        *,
+        fate_known: bool,
+        record_errors: dict[int, Exception] | None = None,
+    ) -> None:
+        if batch.done:
+            self._accumulator.late_answer(batch, written=False)
+            return
+        if self._accumulator.settings.idempotent:
+            if isinstance(error, FATAL):
+                self._fatal = error
+            elif isinstance(error, InvalidProducerEpochError):
+                # Somebody else writes under this id: counting on would never catch up, a new id does.
+                self._on_identity_lost()
+        self._accumulator.fail(batch, error, fate_known=fate_known, record_errors=record_errors)
+
+    def _split(self, batch: ProducerBatch, error: Exception) -> None:
+        """Halve a batch that the broker finds too large, as often as it takes (KIP-126); no attempt is used up."""
+        accumulator = self._accumulator
+        pieces, starts = split_records(batch, accumulator.settings)
+        self._counters["batch_split_total"] += 1
+        logger.debug("%s: too large a batch is sent as %d smaller ones", batch.topic_partition, len(pieces))
+        self._tell_retried(batch, error)
+        accumulator.split(batch, pieces, starts)
+
+    # ---------------------------------------------------------------- telling
+
+    def _tell_retried(self, batch: ProducerBatch, error: Exception) -> None:
+        if self._hooks:
+            self._hooks.on_batch_retried(batch.topic_partition, batch.count, batch.attempts, error)
+
+    def _count_failure(self, batch: ProducerBatch) -> None:
+        self._counters["record_error_total"] += batch.count
+        self._counters["batch_error_total"] += 1
+        if self._hooks and batch.error is not None:
+            self._hooks.on_batch_failed(batch.topic_partition, batch.count, batch.error)
+
+    def _tell_fatal(self) -> None:
+        # Not before the other batches of the request have got their answers, which stand whatever becomes of us.
+        if self._fatal is not None:
+            fatal, self._fatal = self._fatal, None
+            self._on_fatal(fatal)
+
+
+def _refusal(batch: ProducerBatch, answer: ProduceAnswer) -> BrokerResponseError:
+    """What the broker said, as an error that says what it is about and what to do."""
+    kind = for_code(answer.error_code)
+    code = f" with the unknown error code {answer.error_code}" if answer.error_code not in ERRORS else ""
+    attempt = f" at attempt {batch.attempts}" if batch.attempts > 1 else ""
+    said = f" The broker says: {answer.message}" if answer.message else ""
+    return kind(
+        f"{batch.count} records for {batch.topic_partition} were refused{code}{attempt}. {kind.advice}{said}".rstrip()
+    )
+
+
+def _record_errors(batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None) -> dict[int, Exception] | None:
+    """The errors of single records, where the broker named them (KIP-467); the others are told that they were not
+    written because of those, and may be sent again."""
+    if answer is None or not answer.record_errors:
+        return None
+    bad = {index: message for index, message in answer.record_errors.items() if 0 <= index < batch.count}
+    if not bad:
+        return None
+    innocent = type(error)(
+        f"not written, because {len(bad)} other records of the same batch of {batch.count} for"
+        f" {batch.topic_partition} were refused; send it again. The broker says: {answer.message or error}"
+    )
+    errors: dict[int, Exception] = dict.fromkeys(range(batch.count), innocent)
+    # The code is the batch's: with several bad records nobody knows which of them it is about.
+    kind = type(error) if len(bad) == 1 else InvalidRecordError
+    where = f"a record for {batch.topic_partition} was refused"
+    errors.update((index, kind(f"{where}: {message or error}")) for index, message in bad.items())
+    return errors

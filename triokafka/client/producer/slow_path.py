@@ -1,0 +1,161 @@
+"""The long way of a record: whatever the short one does not put into an open batch.
+
+Interceptors, serializers and partitioners, topics that are not known yet, and batches that must be begun first. What a
+record waits for on this way, it waits for in `Intake`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from triokafka.client.deliveries import Delivery, DeliveryCallback, FilteredDelivery
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.intake import Headers, Intake
+from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
+from triokafka.client.producer.partition_queue import PartitionQueue
+from triokafka.client.producer.topic_state import TopicState
+from triokafka.structs import Buffer, TopicPartition
+
+
+class SlowPath:
+    """One producer's; what `send` and `send_now` take is given by position.
+
+    ``now`` is the world's monotonic clock, in seconds; ``check_usable`` raises when the producer is closed or has
+    failed; ``on_delivery`` is for records without a callback of their own.
+    """
+
+    def __init__(
+        self,
+        intake: Intake,
+        interceptors: InterceptorChain,
+        *,
+        now: Callable[[], float],
+        check_usable: Callable[[], None],
+        on_delivery: DeliveryCallback | None,
+    ) -> None:
+        self._intake = intake
+        self._interceptors = interceptors
+        self._now = now
+        self._check_usable = check_usable
+        self._on_delivery = on_delivery
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
+        """`Producer.send`."""
+        record = self._begin(ProducerRecord(topic, value, key, partition, timestamp_ms, headers), on_delivery)
+        if record is None:
+            return FilteredDelivery(topic)
+        chosen: TopicPartition | None = None
+        try:
+            intake = self._intake
+            give_up_at = intake.give_up_at()
+            known = await intake.learn(record.topic, record.partition, give_up_at)
+            record = intake.prepared(record)
+            timestamp, key, value = intake.serialize(record)
+            queue = intake.choose(known, record.partition, key, value)
+            chosen = queue.topic_partition
+            queue, place = self._append(known, queue, record, timestamp, key, value)
+            while place is None:
+                size = intake.record_bytes(queue, key, value, record.headers)
+                await intake.open_batch(queue, size, give_up_at)
+                queue, place = self._append(known, queue, record, timestamp, key, value)
+        except Exception as error:
+            self._interceptors.on_send_error(record, error, chosen)
+            raise
+        return self._new_delivery(*place, timestamp, key, value, on_delivery)
+
+    def send_now(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
+        """`Producer.send_nowait`."""
+        record = self._begin(ProducerRecord(topic, value, key, partition, timestamp_ms, headers), on_delivery)
+        if record is None:
+            return FilteredDelivery(topic)
+        chosen: TopicPartition | None = None
+        try:
+            intake = self._intake
+            known = intake.known_now(record.topic, record.partition)
+            record = intake.prepared(record)
+            timestamp, key, value = intake.serialize(record)
+            queue = intake.choose(known, record.partition, key, value)
+            chosen = queue.topic_partition
+            queue, place = self._append(known, queue, record, timestamp, key, value)
+            while place is None:
+                intake.open_batch_nowait(queue, intake.record_bytes(queue, key, value, record.headers))
+                queue, place = self._append(known, queue, record, timestamp, key, value)
+        except Exception as error:
+            self._interceptors.on_send_error(record, error, chosen)
+            raise
+        return self._new_delivery(*place, timestamp, key, value, on_delivery)
+
+    def _begin(self, record: ProducerRecord, on_delivery: DeliveryCallback | None) -> ProducerRecord | None:
+        """The record after all interceptors, or None when one dropped it."""
+        self._check_usable()
+        _check_callback(on_delivery)
+        return self._interceptors.on_send(record)
+
+    def _append(
+        self,
+        known: TopicState,
+        queue: PartitionQueue,
+        record: ProducerRecord,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+    ) -> tuple[PartitionQueue, tuple[ProducerBatch, int] | None]:
+        """Put the record into the queue's open batch, or into that of the partition whose turn comes when it is full.
+
+        Returns the queue and the record's place: None when the queue has no open batch.
+        """
+        while (batch := queue.open) is not None:
+            index = batch.append(timestamp, key, value, record.headers)
+            if index >= 0:
+                return queue, (batch, index)
+            queue.close_open()
+            queue = self._intake.choose(known, record.partition, key, value)
+        return queue, None
+
+    def _new_delivery(
+        self,
+        batch: ProducerBatch,
+        index: int,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
+        delivery = Delivery(
+            batch,
+            index,
+            timestamp,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+            self._now() - batch.created_at,
+        )
+        if self._interceptors.listens:
+            batch.add_callback(delivery, index, self._interceptors.acknowledgement_for(batch.topic_partition))
+        callback = on_delivery if on_delivery is not None else self._on_delivery
+        if callback is not None:
+            batch.add_callback(delivery, index, callback)
+        return delivery
+
+
+def _check_callback(callback: object) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"on_delivery={callback!r} is not a function")

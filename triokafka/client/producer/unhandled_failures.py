@@ -1,0 +1,54 @@
+"""Failures that nobody has seen yet: they are raised when the producer's block is left."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from triokafka.client.producer.batch import ProducerBatch
+
+logger = logging.getLogger(__name__)
+
+_MOST_REMEMBERED: Final = 1_000
+
+
+class UnhandledFailures:
+    """Remembers the batches that were given up, up to a bound; beyond it, only how many records nobody has asked for,
+    and one error."""
+
+    def __init__(self) -> None:
+        self._batches: list[ProducerBatch] = []
+        self._beyond = 0
+        self._error_beyond: Exception | None = None
+
+    def note(self, batch: ProducerBatch) -> None:
+        """A batch was given up; whether somebody sees it will turn out later."""
+        if not batch.unobserved_failures:
+            return  # callbacks were told
+        if len(self._batches) >= _MOST_REMEMBERED:
+            self._batches = [known for known in self._batches if known.unobserved_failures]
+        if len(self._batches) < _MOST_REMEMBERED:
+            self._batches.append(batch)
+            return
+        self._beyond += batch.unobserved_failures
+        self._error_beyond = batch.error
+        batch.on_observed = self._observed_beyond
+
+    def _observed_beyond(self) -> None:
+        self._beyond -= 1
+
+    def report(self, error: BaseException | None) -> None:
+        """Raise what nobody has seen, as an `ExceptionGroup`; or add a note to the ``error`` that ends the block."""
+        unseen = [batch for batch in self._batches if batch.unobserved_failures]
+        self._batches.clear()
+        count = sum(batch.unobserved_failures for batch in unseen) + self._beyond
+        if not count:
+            return
+        text = f"{count} records were not delivered, and nobody awaited their deliveries"
+        errors = [batch.error for batch in unseen if batch.error is not None]
+        if self._beyond and self._error_beyond is not None:
+            errors.append(self._error_beyond)
+        if error is None:
+            raise ExceptionGroup(text, errors)
+        error.add_note(f"{text}: {errors[0]}")
+        logger.error("%s: %s", text, errors[0])
