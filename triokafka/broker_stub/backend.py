@@ -15,18 +15,19 @@ from uuid import UUID
 import trio
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage
+from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.metadata_log import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.server import Broker
+    from triokafka.broker_stub.broker import Broker
 
 logger = logging.getLogger(__name__)
 

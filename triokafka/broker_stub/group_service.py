@@ -7,13 +7,13 @@ from uuid import UUID
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.options import ASSIGNORS
-from triokafka.broker_stub.controller import MetadataImage, ResourceType
-from triokafka.broker_stub.controller.image import EMPTY_CONFIGS
-from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+from triokafka.broker_stub.metadata import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.image import EMPTY_CONFIGS
+from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
-from triokafka.coordinator.config import GroupCoordinatorConfig
-from triokafka.coordinator.service import GroupCoordinator
+from triokafka.coordinator.group.config import GroupCoordinatorConfig
+from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 from triokafka.world import World
 
 

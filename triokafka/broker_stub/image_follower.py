@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.backend import cleaner_config, move_rate
-from triokafka.broker_stub.controller import MetadataDelta, MetadataImage, ResourceType
-from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
 from triokafka.broker_stub.replica.hosted_partitions import LeadershipChange
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.server import Broker
+    from triokafka.broker_stub.broker import Broker
 
 _LOAD_AT_ONCE_BYTES: Final = 65_536
 """Groups and offsets in so few bytes are read at once when this broker becomes their coordinator."""

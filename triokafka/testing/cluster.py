@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from triokafka.broker_stub.config import BrokerConfig
-    from triokafka.broker_stub.controller import MetadataImage
-    from triokafka.coordinator.known_members import KnownMember
+    from triokafka.broker_stub.metadata import MetadataImage
+    from triokafka.coordinator.group.members import KnownMember
 
 
 class RunningCluster(FaultCalls):
@@ -154,7 +154,7 @@ class RunningCluster(FaultCalls):
 
     def coordinator(self, group: str) -> int:
         """The id of the broker that coordinates a group; -1 when none does yet."""
-        from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 
         return self.leader(GROUP_METADATA_TOPIC, self._any().group_coordinator.partition_for(group))
 

@@ -23,13 +23,14 @@ from triokafka.testing.faulty_world import FaultyWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.backend import Backend
+    from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.config import BrokerConfig
-    from triokafka.broker_stub.controller import Controller, MetadataImage
-    from triokafka.broker_stub.faults import Faults
+    from triokafka.broker_stub.controller import Controller
+    from triokafka.broker_stub.faults.faults import Faults
+    from triokafka.broker_stub.metadata import MetadataImage
     from triokafka.broker_stub.network.socket_server import SocketServer
-    from triokafka.broker_stub.server import Broker
-    from triokafka.coordinator.known_members import KnownMember
-    from triokafka.coordinator.service import GroupCoordinator
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.group.members import KnownMember
 
 logger = logging.getLogger(__name__)
 
@@ -161,8 +162,8 @@ class RunningBroker(FaultCalls):
         await self.start()
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
-        from triokafka.broker_stub.late_imports import import_everything
-        from triokafka.broker_stub.server import Broker
+        from triokafka.broker_stub.broker import Broker
+        from triokafka.broker_stub.deferred_imports import import_everything
 
         import_everything()
         self._leave, self._gone = trio.Event(), trio.Event()
@@ -305,7 +306,7 @@ class RunningBroker(FaultCalls):
         Raises:
             NotCoordinatorError: this broker does not coordinate the group.
         """
-        from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 
         if GROUP_METADATA_TOPIC not in self.image.topics:
             return []  # the first that asks for a coordinator has it made
@@ -351,7 +352,7 @@ class RunningBroker(FaultCalls):
 
         The group's members and positions go with it. Arguments, result and errors are those of `move_leader`.
         """
-        from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 
         broker = self.broker
         await broker.topic_creation.ensure(GROUP_METADATA_TOPIC)

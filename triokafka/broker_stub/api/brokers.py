@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triokafka.broker_stub.controller.image import BrokerImage
+from triokafka.broker_stub.metadata.image import BrokerImage
 
 
 def endpoint_of(broker: BrokerImage, listener: str) -> list[tuple[str, int]]:

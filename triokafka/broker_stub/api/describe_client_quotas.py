@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Operation, cluster
 from triokafka.broker_stub.controller.client_quotas import describe_client_quotas as describe
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 
 

@@ -9,8 +9,9 @@ from typing import Final
 
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
-from triokafka.broker_stub.handlers import RequestContext, handles
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -47,9 +48,9 @@ async def describe_configs(request: DescribeConfigsRequest, context: RequestCont
     broker = context.broker
     denied = denied_resources(request.resources, Operation.DESCRIBE_CONFIGS, context)
     response = DescribeConfigsResponse()
-    turns = Turns()
+    budget = WorkBudget()
     for result in broker.controller.describe_configs(request, denied=denied, by=broker.configuration):
         response.results.append(result)
         context.items += len(result.configs)
-        await turns.did(_WORK)
+        await budget.spend(_WORK)
     return response

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Operation, cluster
 from triokafka.broker_stub.controller.quorum import describe_quorum as describe
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 

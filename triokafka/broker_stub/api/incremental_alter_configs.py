@@ -12,11 +12,12 @@ from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
-from triokafka.broker_stub.controller import ResourceType as ConfigResourceType
 from triokafka.broker_stub.controller.configuration import AlterOperation, check_broker_name, check_repeats
-from triokafka.broker_stub.controller.outcome import NO_ERROR, ItemError
-from triokafka.broker_stub.handlers import RequestContext, handles
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
+from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -64,7 +65,7 @@ async def incremental_alter_configs(
     response = await context.broker.controller.incremental_alter_configs(
         rest, denied=denied, by=context.broker.configuration
     )
-    others, turns = iter(response.responses), Turns()
+    others, budget = iter(response.responses), WorkBudget()
     times = Counter(resource.resource_name for resource in request.resources if _is_logger(resource))
     response.responses = []
     for resource in request.resources:
@@ -72,7 +73,7 @@ async def incremental_alter_configs(
             response.responses.append(
                 _alter_loggers(resource, times[resource.resource_name], request.validate_only, denied, context)
             )
-            await turns.did()
+            await budget.spend()
         else:
             response.responses.append(next(others))
     return response

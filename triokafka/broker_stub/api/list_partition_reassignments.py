@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Operation, cluster
 from triokafka.broker_stub.controller.reassignments import list_reassignments
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

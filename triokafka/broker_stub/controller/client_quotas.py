@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
-from triokafka.broker_stub.controller.image import MetadataImage, QuotaEntity
-from triokafka.broker_stub.controller.outcome import ItemError, Outcome, Steps, check_size
+from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
+from triokafka.broker_stub.metadata.image import CLIENT_ID, IP, USER, MetadataImage, QuotaEntity
+from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.errors import BrokerResponseError, InvalidRequestError, UnsupportedVersionError
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ClientQuotaEntityData, ClientQuotaRecord
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
         DescribeClientQuotasRequest,
         DescribeClientQuotasResponse,
     )
-
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
 
 # Whether the value is a whole number, and its limit.
 _USER_KEYS: Final[Mapping[str, tuple[bool, float]]] = {

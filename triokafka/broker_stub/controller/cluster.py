@@ -7,19 +7,18 @@ Pure: time is an argument, in seconds on the monotonic clock.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller import elections
-from triokafka.broker_stub.controller.image import BrokerImage, EndpointImage, MetadataImage
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import NOBODY
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.named_tuple import NamedTuple
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerEndpoint,
@@ -35,36 +34,6 @@ if TYPE_CHECKING:
 
 _FENCE: Final = 1
 _UNFENCE: Final = -1
-
-
-class BrokerRegistration(NamedTuple):
-    """What a starting broker says of itself. ``incarnation_id`` is new with every start of its process."""
-
-    broker_id: int
-    incarnation_id: uuid.UUID
-    cluster_id: str
-    endpoints: tuple[EndpointImage, ...]
-    features: Mapping[str, tuple[int, int]] = MappingProxyType({})
-    rack: str | None = None
-    directories: tuple[uuid.UUID, ...] = ()
-
-
-class BrokerHeartbeat(NamedTuple):
-    """A broker's sign of life: the offset up to which it knows the metadata, and what it wants."""
-
-    broker_id: int
-    broker_epoch: int
-    metadata_offset: int
-    want_fence: bool = False
-    want_shut_down: bool = False
-
-
-class HeartbeatReply(NamedTuple):
-    """What the broker is told: whether it has all metadata, whether it is fenced, whether it may stop now."""
-
-    is_caught_up: bool
-    is_fenced: bool
-    should_shut_down: bool = False
 
 
 @dataclass(slots=True)

@@ -17,18 +17,20 @@ from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import is_listener_limit, is_secret, is_unused
 from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
 from triokafka.broker_stub.config.known_names import UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
-from triokafka.broker_stub.controller import features, resource_configs, topic_names
+from triokafka.broker_stub.controller import resource_configs
 from triokafka.broker_stub.controller.config_entries import (
     ConfigEntry,
     broker_entries,
     inherited_entries,
     topic_entries,
 )
-from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
-from triokafka.broker_stub.controller.outcome import ItemError, Outcome, Steps, check_size
+from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
+from triokafka.broker_stub.metadata import features, topic_names
+from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionChangeRecord
 

@@ -15,18 +15,19 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import features
+from triokafka.broker_stub.controller import feature_updates
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.event_queue import EventQueue, Follower, encode_batch_at
-from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.controller.metadata_log import KEEP_ALL, MetadataLog
 from triokafka.broker_stub.controller.operations import Operations
-from triokafka.broker_stub.controller.records import encode_leader_change
-from triokafka.broker_stub.controller.replay import LogReplay
-from triokafka.broker_stub.controller.snapshots import Quorum, SnapshotSchedule
 from triokafka.broker_stub.controller.state import ControllerState
+from triokafka.broker_stub.metadata import features
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.records import encode_leader_change
+from triokafka.broker_stub.metadata.replay import LogReplay
+from triokafka.broker_stub.metadata.snapshots import Quorum, SnapshotSchedule
 from triokafka.world import World
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ class Controller(Operations):
             start = log.end_offset
             log.append(opening, now_ms=now_ms)
             if first:
-                records = features.initial_records(self._config.text(features.MIN_INSYNC_REPLICAS) or "1")
+                records = feature_updates.initial_records(self._config.text(features.MIN_INSYNC_REPLICAS) or "1")
                 log.append(
                     encode_batch_at(records, log.end_offset, epoch, now_ms, features.INITIAL_LEVELS), now_ms=now_ms
                 )

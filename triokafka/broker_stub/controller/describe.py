@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from triokafka import errors
 from triokafka.broker_stub import loggers
-from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.controller.config_entries import (
     ConfigEntry,
     inherited_entries,
@@ -15,8 +14,9 @@ from triokafka.broker_stub.controller.config_entries import (
     topic_entries,
 )
 from triokafka.broker_stub.controller.configuration import ConfigurationControl, check_broker_name, not_configurable
-from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
-from triokafka.broker_stub.controller.outcome import ItemError
+from triokafka.broker_stub.metadata import topic_names
+from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

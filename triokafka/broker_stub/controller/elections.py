@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller.image import NO_LEADER, MetadataImage, PartitionImage
-from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, NO_ERROR, ItemError, Outcome, Steps
+from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome, Steps
 from triokafka.broker_stub.controller.partition_change import Election, LivenessChange, TopicConfig, partition_change
+from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.protocol.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from triokafka import errors
-from triokafka.broker_stub.controller.image import UNASSIGNED_DIRECTORY, MetadataImage, PartitionImage
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.metadata.image import UNASSIGNED_DIRECTORY, MetadataImage, PartitionImage
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 
 

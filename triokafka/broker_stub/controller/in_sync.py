@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import (
     RECOVERED,
@@ -19,6 +18,7 @@ from triokafka.broker_stub.controller.partition_change import (
     Wanted,
     partition_change,
 )
+from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 from triokafka.protocol.api.alter_partition import (
     AlteredPartition,
     AlteredTopic,

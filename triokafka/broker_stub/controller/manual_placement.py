@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller.image import MetadataImage
+from triokafka.broker_stub.metadata.image import MetadataImage
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.create_topics import CreatableTopic

@@ -12,13 +12,13 @@ import uuid
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from triokafka.broker_stub.controller import topic_names
-from triokafka.broker_stub.controller.records import LogBatch, decode_batches
-from triokafka.broker_stub.controller.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
 from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.metadata import topic_names
+from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
+from triokafka.broker_stub.metadata.snapshots import SnapshotFiles, SnapshotId
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import Buffer, TopicPartition, format_uuid
 from triokafka.world import Storage

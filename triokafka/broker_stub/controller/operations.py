@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import elections, features
-from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.controller import elections, feature_updates
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.event_queue import EventQueue
 from triokafka.broker_stub.controller.hand_over import hand_over
-from triokafka.broker_stub.controller.image import MetadataImage
-from triokafka.broker_stub.controller.outcome import Charge, ItemError, Outcome, free_of_charge
+from triokafka.broker_stub.controller.outcome import Charge, Outcome, free_of_charge
 from triokafka.broker_stub.controller.partition_change import TopicConfig
-from triokafka.broker_stub.controller.producer_ids import ProducerIdBlock
 from triokafka.broker_stub.controller.state import ControllerState
+from triokafka.broker_stub.metadata import features
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.item_error import ItemError
+from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.world import World
 
 if TYPE_CHECKING:
@@ -208,10 +210,10 @@ class Operations:
     # The cluster
 
     async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
-        """Change levels of features; see `features.update_features`. As in Kafka, the time limit means nothing."""
+        """Change feature levels; see `feature_updates.update_features`. As in Kafka, the time limit is ignored."""
         return await self._running().submit(
             "UpdateFeatures",
-            lambda image: features.update_features(
+            lambda image: feature_updates.update_features(
                 image,
                 request,
                 self._kraft_version,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, Generic, TypeVar
 
-from triokafka.errors import BrokerResponseError, PolicyViolationError, UnknownError
+from triokafka.errors import PolicyViolationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct
 
@@ -43,23 +43,3 @@ def check_size(records: Sequence[Struct], more: int = 0) -> None:
         raise PolicyViolationError(
             f"This would take more than {MAX_RECORDS_PER_OPERATION} metadata records; ask for less at once."
         )
-
-
-class ItemError(NamedTuple):
-    """The error of one item of a request: its code (0: none) and words for a person (None: none)."""
-
-    code: int = 0
-    message: str | None = None
-
-    @classmethod
-    def of(cls, error: Exception) -> ItemError:
-        """The code and words for an exception; one that is not of the protocol is an unknown server error."""
-        if isinstance(error, BrokerResponseError):
-            return cls(error.code, str(error) or type(error).__doc__)
-        return cls(UnknownError.code, f"{type(error).__name__}: {error}")
-
-    def __bool__(self) -> bool:
-        return self.code != 0
-
-
-NO_ERROR: Final = ItemError()

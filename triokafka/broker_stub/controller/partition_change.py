@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from triokafka.broker_stub.controller import features
-from triokafka.broker_stub.controller.image import (
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.metadata import features
+from triokafka.broker_stub.metadata.image import (
     NO_LEADER,
     UNASSIGNED_DIRECTORY,
     MetadataImage,
     PartitionImage,
     TopicImage,
 )
-from triokafka.broker_stub.log.config import LogConfig
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 

@@ -5,25 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.outcome import Outcome
-from triokafka.named_tuple import NamedTuple
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.producer_id_block import BLOCK_SIZE, ProducerIdBlock
 from triokafka.protocol.stored.cluster_metadata import ProducerIdsRecord
 
-BLOCK_SIZE: Final = 1000
 _LAST: Final = 2**63 - 1
-
-
-class ProducerIdBlock(NamedTuple):
-    """The producer ids ``first`` to ``first + size - 1``, which belong to one broker."""
-
-    first: int
-    size: int = BLOCK_SIZE
-
-    @property
-    def ids(self) -> range:
-        """Every id of the block."""
-        return range(self.first, self.first + self.size)
 
 
 class ProducerIdControl:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller import topic_names
+from triokafka.broker_stub.metadata import topic_names
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.describe_quorum import (
     DescribedPartition,

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from triokafka import errors
-from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.controller.manual_placement import check_replicas
-from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, NO_ERROR, ItemError, Outcome, Steps
+from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome, Steps
 from triokafka.broker_stub.controller.partition_change import Election, TopicConfig, Wanted, partition_change
+from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, TopicImage
+from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

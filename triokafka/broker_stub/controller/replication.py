@@ -13,23 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import placement, topic_names
+from triokafka.broker_stub.controller import placement
 from triokafka.broker_stub.controller.configuration import ConfigurationControl, TopicEntries
-from triokafka.broker_stub.controller.image import (
-    MetadataImage,
-    ResourceType,
-    TopicImage,
-)
 from triokafka.broker_stub.controller.manual_placement import check_manual, manual_assignments
-from triokafka.broker_stub.controller.outcome import (
-    Charge,
-    ItemError,
-    Outcome,
-    Steps,
-    check_size,
-    free_of_charge,
-)
+from triokafka.broker_stub.controller.outcome import Charge, Outcome, Steps, check_size, free_of_charge
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
+from triokafka.broker_stub.metadata import topic_names
+from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType, TopicImage
+from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 

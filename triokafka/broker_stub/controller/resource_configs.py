@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from triokafka.broker_stub.controller.image import ResourceType
 from triokafka.broker_stub.log.config import ConfigDefinition, ConfigType
 from triokafka.broker_stub.log.config_definition import between, one_of
+from triokafka.broker_stub.metadata.image import ResourceType
 from triokafka.errors import InvalidConfigurationError, InvalidRequestError
 
 _T = ConfigType

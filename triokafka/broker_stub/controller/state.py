@@ -15,11 +15,11 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.client_quotas import ClientQuotaControl
 from triokafka.broker_stub.controller.cluster import ClusterControl
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage
 from triokafka.broker_stub.controller.policies import Policies
 from triokafka.broker_stub.controller.producer_ids import ProducerIdControl
 from triokafka.broker_stub.controller.replication import ReplicationControl
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
 from triokafka.errors import IllegalStateError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.client_quotas import IP
-from triokafka.broker_stub.controller.image import QuotaEntity
+from triokafka.broker_stub.metadata.image import IP, QuotaEntity
 from triokafka.broker_stub.network.limits import ConnectionConfig
 from triokafka.broker_stub.network.socket_server import SocketConfig
 

@@ -22,7 +22,7 @@ from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.topics import TopicAdmin
 from triokafka.client.config import AdminOptions
 from triokafka.client.keywords import AdminKeywords
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.trio_context import require_trio
 from triokafka.world import World
 from triokafka.world.system import RealWorld

@@ -27,8 +27,8 @@ from triokafka.errors import (
     in_words,
 )
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node, TopicPartition
 from triokafka.world import World

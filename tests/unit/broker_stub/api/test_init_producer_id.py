@@ -9,7 +9,7 @@ import pytest
 from tests.unit.broker_stub.api.node import Node, memory_world, running_node
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
-from triokafka.broker_stub.controller.producer_ids import BLOCK_SIZE
+from triokafka.broker_stub.metadata.producer_id_block import BLOCK_SIZE
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 

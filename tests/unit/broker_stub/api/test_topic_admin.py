@@ -9,7 +9,7 @@ from collections.abc import Collection
 import pytest
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
-from tests.unit.broker_stub.controller.clusters import MemoryWorld
+from tests.unit.broker_stub.clusters import MemoryWorld
 from triokafka import errors
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

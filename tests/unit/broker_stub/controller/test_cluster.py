@@ -4,13 +4,14 @@ import uuid
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import cluster, replayed, topic
+from tests.unit.broker_stub.clusters import cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller import EndpointImage, MetadataImage
-from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, ClusterControl
-from triokafka.broker_stub.controller.features import SUPPORTED
+from triokafka.broker_stub.controller.cluster import ClusterControl
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
+from triokafka.broker_stub.metadata.features import SUPPORTED
 from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.stored.cluster_metadata import BrokerRegistrationChangeRecord
 

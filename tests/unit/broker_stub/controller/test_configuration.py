@@ -6,12 +6,12 @@ from collections.abc import Mapping
 import pytest
 
 from tests.support.in_steps import done
-from tests.unit.broker_stub.controller.clusters import CONFIG, cluster, replayed, topic
+from tests.unit.broker_stub.clusters import CONFIG, cluster, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import MetadataImage
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.controller.outcome import ItemError
+from triokafka.broker_stub.metadata import MetadataImage
+from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.protocol.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from triokafka.protocol.api.incremental_alter_configs import AlterableConfig as Change
 from triokafka.protocol.api.incremental_alter_configs import (

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.unit.broker_stub.controller.clusters import (
+from tests.unit.broker_stub.clusters import (
     CONFIG,
     DATA,
     ENDPOINT,
@@ -24,11 +24,13 @@ from tests.unit.broker_stub.controller.clusters import (
 )
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage, ProducerIdBlock
+from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER, MAX_WAITING
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import cluster, topic
+from tests.unit.broker_stub.clusters import cluster, topic
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import MetadataImage
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.describe import describe_configs
-from triokafka.broker_stub.controller.outcome import ItemError
+from triokafka.broker_stub.metadata import MetadataImage
+from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.unit.broker_stub.controller.clusters import broker, cluster, replayed, topic
-from triokafka.broker_stub.controller import MetadataImage, PartitionImage
+from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka.broker_stub.controller.elections import broker_fenced, broker_unfenced
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.metadata import MetadataImage, PartitionImage
 from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord, PartitionRecord
 
 TopicConfig = Callable[[str], LogConfig]

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import cluster, replayed
-from triokafka.broker_stub.controller import features
+from tests.unit.broker_stub.clusters import cluster, replayed
+from triokafka.broker_stub.controller import feature_updates
+from triokafka.broker_stub.metadata import features
 from triokafka.errors import UnsupportedVersionError
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, FeatureLevelRecord
@@ -31,14 +32,14 @@ def test_features_of_kafkas_own_format_are_accepted_and_unknown_ones_are_not() -
 
 
 def test_levels_of_a_new_cluster_are_supported() -> None:
-    features.check(cluster(*features.initial_records()))
+    features.check(cluster(*feature_updates.initial_records()))
     for name, (low, high) in features.SERVED.items():
         assert features.SUPPORTED[name][0] <= low <= high <= features.SUPPORTED[name][1]
 
 
 def test_eligible_leader_replicas_come_with_one_min_insync_replicas_for_the_whole_cluster() -> None:
     """As a controller of Kafka 4.1 and later does it: for a new cluster, and when the feature is switched on."""
-    new = replayed(features.initial_records("2"))
+    new = replayed(feature_updates.initial_records("2"))
     assert new.broker_configs(None) == {"min.insync.replicas": "2"}
     assert features.has_eligible_leader_replicas(new)
 
@@ -49,13 +50,13 @@ def test_eligible_leader_replicas_come_with_one_min_insync_replicas_for_the_whol
             FeatureUpdateKey(feature=features.ELIGIBLE_LEADER_REPLICAS, max_version_level=1, upgrade_type=1)
         ]
     )
-    outcome = features.update_features(image, request, 1, min_insync_replicas="2")
+    outcome = feature_updates.update_features(image, request, 1, min_insync_replicas="2")
     assert outcome.response.error_code == 0
     switched_on = replayed(outcome.records, image)
     assert switched_on.broker_configs(None) == {"min.insync.replicas": "2"}
     assert not switched_on.broker_configs(1), "no broker has another"
 
     request.feature_updates[0].max_version_level, request.feature_updates[0].upgrade_type = 0, 2
-    outcome = features.update_features(switched_on, request, 1)
+    outcome = feature_updates.update_features(switched_on, request, 1)
     assert outcome.response.error_code == 0
     assert not features.has_eligible_leader_replicas(replayed(outcome.records, switched_on))

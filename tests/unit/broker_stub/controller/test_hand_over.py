@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import broker, replayed, topic
+from tests.unit.broker_stub.clusters import broker, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.controller.hand_over import hand_over
-from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage
 from triokafka.broker_stub.controller.in_sync import everybody_in_sync
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 
 
 def cluster(*replicas: int, isr: list[int] | None = None, leader: int | None = None, gone: int = 0) -> MetadataImage:

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import numbered_ids
+from tests.unit.broker_stub.clusters import numbered_ids
 from triokafka.broker_stub.config import parse_properties
 from triokafka.broker_stub.controller.meta_properties import (
     ClusterIdentity,

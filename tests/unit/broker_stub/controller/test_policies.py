@@ -8,7 +8,7 @@ import pytest
 
 import triokafka
 from tests.support.in_steps import done
-from tests.unit.broker_stub.controller.clusters import cluster, codes, creation, replication, topic, wanted
+from tests.unit.broker_stub.clusters import cluster, codes, creation, replication, topic, wanted
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.configuration import ConfigurationControl

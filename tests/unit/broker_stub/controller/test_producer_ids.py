@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import cluster, replayed
+from tests.unit.broker_stub.clusters import cluster, replayed
 from triokafka import errors
 from triokafka.broker_stub.controller.producer_ids import ProducerIdControl
 from triokafka.protocol.stored.cluster_metadata import ProducerIdsRecord

@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Sequence
 
 from tests.support.in_steps import done
-from tests.unit.broker_stub.controller.clusters import broker, cluster, replayed, topic
+from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller import MetadataImage, PartitionImage
 from triokafka.broker_stub.controller.elections import MAX_ELECTIONS_AT_ONCE, elect_leaders, preferred_leaders
 from triokafka.broker_stub.controller.reassignments import alter_reassignments, list_reassignments
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.metadata import MetadataImage, PartitionImage
 from triokafka.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

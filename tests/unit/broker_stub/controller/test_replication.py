@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.in_steps import done
-from tests.unit.broker_stub.controller.clusters import (
+from tests.unit.broker_stub.clusters import (
     CONFIG,
     broker,
     cluster,
@@ -19,7 +19,7 @@ from tests.unit.broker_stub.controller.clusters import (
 )
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import MetadataImage
+from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.protocol.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.in_steps import done
-from tests.unit.broker_stub.controller.clusters import CONFIG, creation, wanted
-from triokafka.broker_stub.controller import EndpointImage, MetadataImage
-from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration
-from triokafka.broker_stub.controller.features import SUPPORTED, initial_records
-from triokafka.broker_stub.controller.image import ResourceType
+from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
+from triokafka.broker_stub.controller.feature_updates import initial_records
 from triokafka.broker_stub.controller.outcome import Outcome
-from triokafka.broker_stub.controller.records import LogBatch, decode_batches, encode_records
-from triokafka.broker_stub.controller.replay import LogReplay
 from triokafka.broker_stub.controller.state import ControllerState, StagedChange
+from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
+from triokafka.broker_stub.metadata.features import SUPPORTED
+from triokafka.broker_stub.metadata.image import ResourceType
+from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
+from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.incremental_alter_configs import (

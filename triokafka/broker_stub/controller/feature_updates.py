@@ -1,0 +1,125 @@
+"""Changes of feature levels: the first records of a cluster, and UpdateFeatures (KIP-584, KIP-1022)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    INITIAL_LEVELS,
+    KRAFT_VERSION,
+    MIN_INSYNC_REPLICAS,
+    SERVED,
+)
+from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
+from triokafka.errors import BrokerResponseError, InvalidRequestError, InvalidUpdateVersionError
+from triokafka.protocol.message import Struct
+from triokafka.protocol.stored.cluster_metadata import ConfigRecord, FeatureLevelRecord
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+_UPGRADE: Final = 1
+_SAFE_DOWNGRADE: Final = 2
+_UNSAFE_DOWNGRADE: Final = 3
+
+
+def initial_records(min_insync_replicas: str = "1") -> list[Struct]:
+    """Return the first records of a new metadata log: the levels, and what eligible leader replicas need with them."""
+    levels = [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
+    return [*levels, _cluster_min_insync_replicas(min_insync_replicas)]
+
+
+def _cluster_min_insync_replicas(value: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_INSYNC_REPLICAS, value=value)
+
+
+def _eligible_leader_replicas_begin(image: MetadataImage, min_insync_replicas: str) -> list[Struct]:
+    """The records that make min.insync.replicas the cluster's alone: all brokers must count with the same number."""
+    records: list[Struct] = []
+    if MIN_INSYNC_REPLICAS not in image.broker_configs(None):
+        records.append(_cluster_min_insync_replicas(min_insync_replicas))
+    for (kind, name), configs in image.configs.items():
+        if kind == ResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
+            records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC_REPLICAS, value=None))
+    return records
+
+
+def update_features(
+    image: MetadataImage,
+    request: UpdateFeaturesRequest,
+    kraft_version: int,
+    *,
+    version: int = 2,
+    min_insync_replicas: str = "1",
+) -> Outcome[UpdateFeaturesResponse]:
+    """Change levels of features: all that the request names, or none (KIP-584, KIP-1022).
+
+    ``min_insync_replicas`` is what the brokers were started with; the cluster keeps it with eligible leader replicas.
+    """
+    from triokafka.protocol.api.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+
+    records: list[Struct] = []
+    failure = NO_ERROR
+    try:
+        if len({update.feature for update in request.feature_updates}) < len(request.feature_updates):
+            raise InvalidRequestError("A feature is there twice.")
+        for update in request.feature_updates:
+            kind = update.upgrade_type if version >= 1 else _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
+            try:
+                current = kraft_version if update.feature == KRAFT_VERSION else image.features.get(update.feature, 0)
+                _check_update(update.feature, current, update.max_version_level, kind)
+            except BrokerResponseError as error:
+                raise type(error)(
+                    f"The update failed for all features since the following feature had an error: {error}"
+                ) from None
+            if update.max_version_level != current:
+                records.append(FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level))
+                if update.feature == ELIGIBLE_LEADER_REPLICAS and update.max_version_level:
+                    records += _eligible_leader_replicas_begin(image, min_insync_replicas)
+    except BrokerResponseError as error:
+        failure, records = ItemError.of(error), []
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_code=failure.code, error_message=failure.message)
+        for update in request.feature_updates
+    ]
+    return Outcome(
+        [] if request.validate_only else records,
+        UpdateFeaturesResponse(
+            error_code=failure.code, error_message=failure.message, results=results if version < 2 else []
+        ),
+    )
+
+
+def _check_update(name: str, current: int, level: int, kind: int) -> None:
+    low, high = SERVED.get(name, (0, 0))
+    if name not in SERVED:
+        raise InvalidUpdateVersionError(
+            f"Invalid update version {level} for feature {name}. Controller does not support this feature."
+        )
+    if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+        raise InvalidRequestError(f"Invalid upgrade type {kind} for feature {name}.")
+    if level < 0:
+        raise InvalidUpdateVersionError(f"Invalid update version {level} for feature {name}. It is below 0.")
+    if level == current:
+        return
+    if not low <= level <= high:
+        raise InvalidUpdateVersionError(
+            f"Invalid update version {level} for feature {name}. Controllers support versions {low}-{high}."
+        )
+    if level > current and kind != _UPGRADE:
+        raise InvalidUpdateVersionError(
+            f"Invalid update version {level} for feature {name}. Can't downgrade to a newer version."
+        )
+    if level < current and not (name == ELIGIBLE_LEADER_REPLICAS and kind != _UPGRADE):
+        if kind == _UPGRADE:
+            raise InvalidUpdateVersionError(
+                f"Invalid update version {level} for feature {name}. Can't downgrade the version of this feature "
+                "without setting the upgrade type to either safe or unsafe downgrade."
+            )
+        raise InvalidUpdateVersionError(
+            f"Invalid update version {level} for feature {name}. Refusing to perform the requested downgrade because "
+            "it might delete metadata information."
+        )

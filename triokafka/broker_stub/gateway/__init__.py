@@ -1,0 +1,1 @@
+"""How a broker reaches the active controller: registration, heartbeats, and every change of the cluster."""

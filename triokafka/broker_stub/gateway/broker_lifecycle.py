@@ -1,0 +1,225 @@
+"""The life of a broker in its cluster: registration, heartbeats, and the way out (KRaft's broker lifecycle).
+
+`LifecycleState` and `Lifecycle` are pure: they are told what the controller answered, and say what to ask next and
+when. `BrokerLifecycle` is the task that does it. The controller is in the same process here; with another one behind
+a connection only `ControllerChannel` changes.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import trio
+
+from triokafka import errors
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+_EAGER_SECONDS: Final = 0.010
+"""Between heartbeats while the broker starts: it serves as soon as it may."""
+_LEAVING_SECONDS: Final = 0.050
+"""Before the first heartbeat after a stop was asked for and not granted at once."""
+_FIRST_BACKOFF: Final = 0.100
+
+
+class LifecycleState(enum.Enum):
+    """How far a broker is."""
+
+    NOT_RUNNING = "not running"
+    STARTING = "starting"
+    RECOVERY = "recovery"
+    RUNNING = "running"
+    PENDING_CONTROLLED_SHUTDOWN = "pending controlled shutdown"
+    SHUTTING_DOWN = "shutting down"
+
+
+class ControllerChannel(Protocol):
+    """The controller, as a broker reaches it."""
+
+    async def register_broker(self, registration: BrokerRegistration) -> int:
+        """Register; returns the broker epoch."""
+        ...
+
+    async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
+        """Tell that the broker is alive."""
+        ...
+
+
+class Lifecycle:
+    """What a broker knows of its standing. Times are seconds; every answer gives the wait until the next request.
+
+    Args:
+        heartbeat_interval: ``broker.heartbeat.interval.ms``, in seconds.
+        max_backoff: the longest wait after failures: the session timeout.
+    """
+
+    def __init__(self, *, heartbeat_interval: float, max_backoff: float) -> None:
+        self.state = LifecycleState.NOT_RUNNING
+        self.broker_epoch = -1
+        self._interval = heartbeat_interval
+        self._max_backoff = max_backoff
+        self._failures = 0
+        self._asked_to_leave = False
+
+    @property
+    def registered(self) -> bool:
+        """Whether the controller knows this process."""
+        return self.broker_epoch >= 0
+
+    @property
+    def wants_shut_down(self) -> bool:
+        """Whether the next heartbeat asks to be let go."""
+        return self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN
+
+    def start(self) -> None:
+        """The broker begins."""
+        self.state = LifecycleState.STARTING
+
+    def registration_answered(self, broker_epoch: int) -> float:
+        """The controller has registered the broker; a heartbeat follows at once."""
+        self._failures = 0
+        self.broker_epoch = broker_epoch
+        return 0.0
+
+    def heartbeat_answered(self, reply: HeartbeatReply) -> float:
+        """The controller has answered a heartbeat."""
+        self._failures = 0
+        match self.state:
+            case LifecycleState.STARTING:
+                if reply.is_caught_up:
+                    self.state = LifecycleState.RECOVERY if reply.is_fenced else LifecycleState.RUNNING
+                return _EAGER_SECONDS if reply.is_fenced else self._interval
+            case LifecycleState.RECOVERY:
+                if not reply.is_fenced:
+                    self.state = LifecycleState.RUNNING
+                return _EAGER_SECONDS if reply.is_fenced else self._interval
+            case LifecycleState.PENDING_CONTROLLED_SHUTDOWN:
+                if reply.should_shut_down:
+                    self.state = LifecycleState.SHUTTING_DOWN
+                    return 0.0
+                first, self._asked_to_leave = not self._asked_to_leave, True
+                return _LEAVING_SECONDS if first else self._interval
+            case _:
+                return self._interval
+
+    def failed(self, error: errors.KafkaError) -> float:
+        """A request failed: wait, longer each time. Who is not known any more registers anew."""
+        if isinstance(error, errors.BrokerIdNotRegisteredError) and self.state is not LifecycleState.SHUTTING_DOWN:
+            self.broker_epoch = -1
+        self._failures += 1
+        return float(min(_FIRST_BACKOFF * 2 ** min(self._failures - 1, 16), self._max_backoff))
+
+    def leave(self) -> None:
+        """The broker wants to stop; one that never ran may do so at once."""
+        running = self.state in (LifecycleState.RECOVERY, LifecycleState.RUNNING) and self.registered
+        self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN if running else LifecycleState.SHUTTING_DOWN
+
+
+class BrokerLifecycle:
+    """Keeps a broker registered.
+
+    Use: `start`, then `run` in a nursery, `leave` at the end.
+
+    Args:
+        metadata_offset: gives the offset up to which this broker has applied the metadata.
+        registered: told of every broker epoch that the controller gives.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        channel: ControllerChannel,
+        *,
+        heartbeat_interval_ms: int,
+        session_timeout_ms: int,
+        metadata_offset: Callable[[], int],
+        registered: Callable[[int], None],
+    ) -> None:
+        self._world = world
+        self._channel = channel
+        self._metadata_offset = metadata_offset
+        self._registered = registered
+        self._core = Lifecycle(heartbeat_interval=heartbeat_interval_ms / 1000, max_backoff=session_timeout_ms / 1000)
+        self._registration: BrokerRegistration | None = None
+        self._wait = 0.0
+        self._one_at_a_time = trio.Lock()
+
+    @property
+    def state(self) -> LifecycleState:
+        """How far the broker is."""
+        return self._core.state
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of the broker's registration; -1 while it has none."""
+        return self._core.broker_epoch
+
+    async def start(self, registration: BrokerRegistration, *, timeout_ms: int) -> None:
+        """Register, and wait until the controller lets the broker in.
+
+        Tries again after errors, at most ``timeout_ms`` (``initial.broker.registration.timeout.ms``).
+
+        Raises:
+            KafkaError: the last reason why the broker was not let in.
+        """
+        self._registration = registration
+        self._core.start()
+        give_up_at = self._world.now() + timeout_ms / 1000
+        while True:
+            failure = await self._communicate()
+            if self._core.state is LifecycleState.RUNNING:
+                return
+            if self._wait and self._world.now() + self._wait >= give_up_at:
+                raise failure or errors.KafkaTimeoutError(f"the broker was not let in for {timeout_ms} ms")
+            await trio.sleep(self._wait)
+
+    async def run(self) -> None:
+        """Tell the controller that the broker is alive, until cancelled; what fails is logged and repeated."""
+        while True:
+            await trio.sleep(self._wait)
+            failure = await self._communicate()
+            if failure is not None:
+                logger.warning("no heartbeat to the controller: %s", failure)
+
+    async def leave(self) -> None:
+        """Hand leaderships over and be fenced; returns when the controller lets the broker go.
+
+        Raises:
+            KafkaError: the controller cannot be reached, or failed.
+        """
+        self._core.leave()
+        while self._core.wants_shut_down:
+            failure = await self._communicate()
+            if failure is not None:
+                raise failure
+            if self._core.wants_shut_down:
+                await trio.sleep(self._wait)
+
+    async def _communicate(self) -> errors.KafkaError | None:
+        """One request: the registration, or else a heartbeat. Returns why it failed."""
+        registration, core = self._registration, self._core
+        if registration is None:
+            raise errors.IllegalStateError("the broker was not started")
+        async with self._one_at_a_time:
+            try:
+                if not core.registered:
+                    epoch = await self._channel.register_broker(registration)
+                    self._registered(epoch)
+                    self._wait = core.registration_answered(epoch)
+                else:
+                    beat = BrokerHeartbeat(
+                        registration.broker_id,
+                        core.broker_epoch,
+                        self._metadata_offset(),
+                        want_shut_down=core.wants_shut_down,
+                    )
+                    self._wait = core.heartbeat_answered(await self._channel.broker_heartbeat(beat))
+            except errors.KafkaError as error:
+                self._wait = core.failed(error)
+                return error
+        return None

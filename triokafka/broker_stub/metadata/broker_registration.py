@@ -1,0 +1,40 @@
+"""How a broker registers with the controller and shows that it is alive (BrokerRegistration, BrokerHeartbeat)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from triokafka.broker_stub.metadata.image import EndpointImage
+from triokafka.named_tuple import NamedTuple
+
+
+class BrokerRegistration(NamedTuple):
+    """What a starting broker says of itself. ``incarnation_id`` is new with every start of its process."""
+
+    broker_id: int
+    incarnation_id: uuid.UUID
+    cluster_id: str
+    endpoints: tuple[EndpointImage, ...]
+    features: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    rack: str | None = None
+    directories: tuple[uuid.UUID, ...] = ()
+
+
+class BrokerHeartbeat(NamedTuple):
+    """A broker's sign of life: the offset up to which it knows the metadata, and what it wants."""
+
+    broker_id: int
+    broker_epoch: int
+    metadata_offset: int
+    want_fence: bool = False
+    want_shut_down: bool = False
+
+
+class HeartbeatReply(NamedTuple):
+    """What the broker is told: whether it has all metadata, whether it is fenced, whether it may stop now."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool = False

@@ -1,0 +1,73 @@
+"""The features of the cluster: what this software can do, and what new clusters are set to.
+
+A level is part of the metadata (``FeatureLevelRecord``), except for ``kraft.version``, which the metadata log itself
+carries in a control record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.errors import UnsupportedVersionError
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+GROUP_VERSION: Final = "group.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, 31),
+    KRAFT_VERSION: (0, 1),
+    GROUP_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
+    # Set by Kafka when it formats a directory; without an effect here.
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+}
+"""Levels at which a metadata log can be opened, whoever wrote it."""
+
+SERVED: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, 25),
+    KRAFT_VERSION: (0, 1),
+    GROUP_VERSION: (0, 1),
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
+}
+"""What clients are told. ``transaction.version`` comes with the APIs behind it (KIP-890)."""
+
+INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25, GROUP_VERSION: 1, ELIGIBLE_LEADER_REPLICAS: 1}
+"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, both group protocols, and eligible
+leader replicas, as in a new cluster of Kafka 4.1 and later (KIP-966)."""
+
+INITIAL_KRAFT_VERSION: Final = 1
+
+
+def has_eligible_leader_replicas(image: MetadataImage) -> bool:
+    """Whether replicas that left the in-sync set without missing anything may still lead (KIP-966)."""
+    return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
+
+def check(image: MetadataImage) -> None:
+    """Refuse a metadata log whose features are beyond this software.
+
+    Raises:
+        UnsupportedVersionError: a level, or a feature, that nobody here knows.
+    """
+    for name, level in image.features.items():
+        low, high = SUPPORTED.get(name, (0, 0))
+        if not low <= level <= high:
+            raise UnsupportedVersionError(
+                f"the metadata log has {name} at level {level}; levels {low} to {high} are supported"
+            )
+
+
+def finalized(image: MetadataImage, kraft_version: int) -> dict[str, int]:
+    """The levels that ApiVersions tells clients: those of the image that this broker serves, and the quorum's own."""
+    levels = {name: min(level, SERVED[name][1]) for name, level in image.features.items() if name in SERVED}
+    if kraft_version:
+        levels[KRAFT_VERSION] = kraft_version
+    return levels

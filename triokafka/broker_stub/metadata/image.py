@@ -1,0 +1,195 @@
+"""The metadata image: everything the cluster knows, as one immutable value.
+
+An image is what replaying the committed metadata records up to ``offset`` gives. Readers take one reference and use it
+for a whole operation; nobody changes it. The next image shares every topic, broker and configuration that stayed as it
+was (`MetadataDelta` builds it), so a change costs a shallow copy of the tables it touches.
+"""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord, RegisterControllerRecord
+from triokafka.structs import TopicPartition
+
+NO_LEADER: Final = -1
+"""The leader of a partition that has none."""
+
+_LEADER_UNCHANGED: Final = -2
+_STATE_UNCHANGED: Final = -1
+
+UNASSIGNED_DIRECTORY: Final = uuid.UUID(int=0)
+"""The directory of a replica whose broker has not said yet where it keeps it."""
+
+
+class ResourceType(enum.IntEnum):
+    """What a configuration belongs to, as the protocol numbers it."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+ConfigResource = tuple[int, str]
+"""A `ResourceType` value and a name; the name of the cluster-wide broker default is the empty string."""
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Who a quota is for: pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default; sorted."""
+
+EMPTY_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class PartitionImage(NamedTuple):
+    """One partition: who holds it, who leads it, and since which change.
+
+    ``leader_epoch`` grows whenever the leader is named anew, ``partition_epoch`` with every change.
+    """
+
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[uuid.UUID, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def preferred_leader(self) -> int:
+        """The first assigned replica."""
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @property
+    def reassigning(self) -> bool:
+        """Whether the partition is on its way to other brokers."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def after(self, record: PartitionChangeRecord) -> PartitionImage:
+        """The partition that a change makes of this one."""
+        changes: dict[str, Any] = {"partition_epoch": self.partition_epoch + 1}
+        if record.leader != _LEADER_UNCHANGED:
+            # Naming the leader, even the same one, starts a new leader epoch.
+            changes["leader"] = record.leader
+            changes["leader_epoch"] = self.leader_epoch + 1
+        if record.leader_recovery_state != _STATE_UNCHANGED:
+            changes["leader_recovery_state"] = record.leader_recovery_state
+        for name in (
+            "isr",
+            "replicas",
+            "directories",
+            "removing_replicas",
+            "adding_replicas",
+            "eligible_leader_replicas",
+            "last_known_elr",
+        ):
+            value = getattr(record, name)
+            if value is not None:
+                changes[name] = tuple(value)
+        return self._replace(**changes)
+
+
+class TopicImage(NamedTuple):
+    """One topic: its name, its id, and its partitions by number."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: Mapping[int, PartitionImage]
+
+
+class EndpointImage(NamedTuple):
+    """Where a broker listens: the listener's name, the advertised host and port, the security protocol's number."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+class BrokerImage(NamedTuple):
+    """One registered broker. ``broker_epoch`` is the offset of its registration; a fenced broker leads nothing."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: uuid.UUID
+    endpoints: tuple[EndpointImage, ...] = ()
+    features: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    directories: tuple[uuid.UUID, ...] = ()
+    cordoned_directories: tuple[uuid.UUID, ...] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead and be placed in an in-sync set: neither fenced nor shutting down."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def default_directory(self) -> uuid.UUID:
+        """Where a new replica on this broker goes, if that is known: its only directory."""
+        return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
+
+
+class MetadataImage(NamedTuple):
+    """The state of the cluster after the metadata record at ``offset`` (-1: nothing yet), written in ``epoch``."""
+
+    offset: int = -1
+    epoch: int = 0
+    topics: Mapping[str, TopicImage] = MappingProxyType({})
+    topics_by_id: Mapping[uuid.UUID, TopicImage] = MappingProxyType({})
+    configs: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({})
+    brokers: Mapping[int, BrokerImage] = MappingProxyType({})
+    controllers: Mapping[int, RegisterControllerRecord] = MappingProxyType({})
+    """What Kafka's controllers have said of themselves; kept for them."""
+    features: Mapping[str, int] = MappingProxyType({})
+    producer_ids: int = 0
+    """The first producer id of the next block."""
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
+    """The quotas of users and client ids, by entity and name."""
+    colliding_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """Topics whose name has a ``.`` or ``_``, by the name with every ``.`` made ``_``."""
+
+    def partition(self, topic: str, partition: int) -> PartitionImage | None:
+        """One partition by name and number, or None."""
+        found = self.topics.get(topic)
+        return found.partitions.get(partition) if found else None
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """The overrides of one topic."""
+        return self.configs.get((ResourceType.TOPIC, topic), EMPTY_CONFIGS)
+
+    def broker_configs(self, broker_id: int | None) -> Mapping[str, str]:
+        """The dynamic configuration of one broker; with None the cluster-wide default."""
+        name = "" if broker_id is None else str(broker_id)
+        return self.configs.get((ResourceType.BROKER, name), EMPTY_CONFIGS)
+
+    def partitions(self) -> Iterator[tuple[TopicImage, PartitionImage]]:
+        """Every partition of every topic."""
+        for topic in self.topics.values():
+            for partition in topic.partitions.values():
+                yield topic, partition
+
+    def replicas_on(self, broker_id: int) -> Iterator[TopicPartition]:
+        """Every partition that has a replica on a broker."""
+        for topic, partition in self.partitions():
+            if broker_id in partition.replicas:
+                yield TopicPartition(topic.name, partition.partition)
+
+
+EMPTY_IMAGE: Final = MetadataImage()
+"""The image before the first record."""

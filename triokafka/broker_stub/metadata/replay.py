@@ -1,0 +1,89 @@
+"""From the batches of a metadata log to an image: replay, with the transactions that Kafka's controller writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
+from triokafka.broker_stub.metadata.records import LogBatch
+from triokafka.protocol.stored.cluster_metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    RemoveTopicRecord,
+)
+from triokafka.protocol.stored.metadata_record import MetadataRecord
+
+_CHUNK = 50_000
+"""Records that one delta takes before it is folded into the image: bounds what loading keeps twice."""
+
+
+class LogReplay:
+    """Folds batches into an image; ``image`` and ``kraft_version`` are those after the last batch.
+
+    ``removed_topics`` are the ids of the topics that were removed on the way.
+    """
+
+    def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
+        self.kraft_version = 0
+        self.removed_topics: set[UUID] = set()
+        self._delta = MetadataDelta(image)
+        self._count = 0
+        self._offset = image.offset
+        self._epoch = image.epoch
+        self._transaction: list[MetadataRecord] | None = None
+
+    def replay(self, batches: Iterable[LogBatch]) -> None:
+        """Take some more batches.
+
+        Raises:
+            ValueError: a record does not fit what came before it: this is not a whole metadata log.
+        """
+        for batch in batches:
+            for record in batch.records:
+                self._take(record)
+            self._offset, self._epoch = batch.last_offset, batch.epoch
+            if batch.kraft_version is not None:
+                self.kraft_version = batch.kraft_version
+            if self._count >= _CHUNK:
+                self._fold()
+
+    def load(self, batches: Iterable[LogBatch], *, end_offset: int, epoch: int) -> None:
+        """Take a snapshot: the state before the record at ``end_offset``. Only before anything else."""
+        self.replay(batches)
+        self._offset, self._epoch = end_offset - 1, epoch
+
+    def _take(self, record: MetadataRecord) -> None:
+        # Records between begin and end are one change; without an end they never happened.
+        match record:
+            case BeginTransactionRecord():
+                self._transaction = []
+            case AbortTransactionRecord():
+                self._transaction = None
+            case EndTransactionRecord():
+                for held in self._transaction or ():
+                    self._apply(held)
+                self._transaction = None
+            case _ if self._transaction is not None:
+                self._transaction.append(record)
+            case _:
+                self._apply(record)
+
+    def _apply(self, record: MetadataRecord) -> None:
+        if isinstance(record, RemoveTopicRecord):
+            self.removed_topics.add(record.topic_id)
+        self._delta.replay(record)
+        self._count += 1
+
+    def _fold(self) -> MetadataImage:
+        image = self._delta.image(self._offset, self._epoch)
+        self._delta = MetadataDelta(image)
+        self._count = 0
+        return image
+
+    @property
+    def image(self) -> MetadataImage:
+        """The image so far; records of a transaction that has not ended are not in it."""
+        return self._fold() if self._count else self._delta.base._replace(offset=self._offset, epoch=self._epoch)

@@ -1,0 +1,275 @@
+"""Snapshots of the metadata: an image as records, in Kafka's ``.checkpoint`` files beside the metadata log.
+
+A snapshot is everything that replaying the log up to its end offset gives, so that the log before it can go. Calls
+block on the disk; the caller chooses the thread. An image never changes, so that one can be written while the next is
+being made.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from triokafka.broker_stub.metadata import features
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.records import (
+    LogBatch,
+    decode_batches,
+    encode_records,
+    encode_snapshot_footer,
+    encode_snapshot_header,
+)
+from triokafka.errors import KafkaError, UnsupportedVersionError
+from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.message import Struct
+from triokafka.protocol.stored.cluster_metadata import (
+    BrokerEndpoint,
+    BrokerFeature,
+    ClientQuotaEntityData,
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from triokafka.world import Storage
+
+logger = logging.getLogger(__name__)
+
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_BATCH_RECORDS: Final = 1024
+"""Records in one batch of a snapshot: Kafka's own bound."""
+
+
+class SnapshotId(NamedTuple):
+    """Which state a snapshot has: that before the record at ``end_offset``, the last one written in ``epoch``."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """What its file is called."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+class Snapshot(NamedTuple):
+    """A whole snapshot, read."""
+
+    snapshot_id: SnapshotId
+    batches: Sequence[LogBatch]
+
+
+class Quorum(NamedTuple):
+    """What a snapshot says of the quorum: its only voter, where that listens, and the level of ``kraft.version``."""
+
+    node_id: int
+    directory_id: uuid.UUID
+    kraft_version: int
+    endpoints: Sequence[tuple[str, str, int]] = ()
+
+
+class SnapshotSchedule:
+    """When the next snapshot is due: after so many bytes of records, or so long after the last one. Pure.
+
+    Args:
+        max_bytes: ``metadata.log.max.record.bytes.between.snapshots``.
+        max_interval_ms: ``metadata.log.max.snapshot.interval.ms``; 0 for no limit.
+    """
+
+    def __init__(self, max_bytes: int, max_interval_ms: int, *, now: float = 0.0) -> None:
+        self._max_bytes = max_bytes
+        self._max_interval = max_interval_ms / 1000
+        self._bytes = 0
+        self._since = now
+
+    def appended(self, size: int) -> bool:
+        """So many bytes were written to the log; True when a snapshot is due because of them."""
+        self._bytes += size
+        return self._bytes >= self._max_bytes
+
+    def due_in(self, now: float) -> float:
+        """Seconds until a snapshot is due by time; infinite when it never is."""
+        if not self._max_interval:
+            return math.inf
+        return max(0.0, self._since + self._max_interval - now)
+
+    def due(self, now: float) -> bool:
+        """Whether a snapshot is due; never while nothing was written since the last one."""
+        return self._bytes > 0 and (self._bytes >= self._max_bytes or self.due_in(now) == 0)
+
+    def taken(self, size: int, now: float) -> None:
+        """A snapshot was taken, of all but the last ``size`` bytes; or none was due."""
+        self._bytes = size
+        self._since = now
+
+    @property
+    def bytes(self) -> int:
+        """Bytes written since the last snapshot."""
+        return self._bytes
+
+
+# An image as records
+
+
+def image_records(image: MetadataImage) -> Iterator[Struct]:
+    """The records from which an empty image becomes this one, in Kafka's order."""
+    for name, level in image.features.items():
+        yield FeatureLevelRecord(name=name, feature_level=level)
+    for broker in image.brokers.values():
+        yield RegisterBrokerRecord(
+            broker_id=broker.broker_id,
+            incarnation_id=broker.incarnation_id,
+            broker_epoch=broker.broker_epoch,
+            end_points=[
+                BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in broker.endpoints
+            ],
+            features=[
+                BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in broker.features.items()
+            ],
+            rack=broker.rack,
+            fenced=broker.fenced,
+            in_controlled_shutdown=broker.in_controlled_shutdown,
+            log_dirs=list(broker.directories),
+            cordoned_log_dirs=None if broker.cordoned_directories is None else list(broker.cordoned_directories),
+        )
+    yield from image.controllers.values()
+    for topic in image.topics.values():
+        yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+        for partition in topic.partitions.values():
+            yield PartitionRecord(
+                partition_id=partition.partition,
+                topic_id=topic.topic_id,
+                replicas=list(partition.replicas),
+                isr=list(partition.isr),
+                removing_replicas=list(partition.removing_replicas),
+                adding_replicas=list(partition.adding_replicas),
+                leader=partition.leader,
+                leader_recovery_state=partition.leader_recovery_state,
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+                directories=list(partition.directories),
+                eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
+                last_known_elr=list(partition.last_known_elr) or None,
+            )
+    for (resource_type, resource_name), values in image.configs.items():
+        for name, value in values.items():
+            yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+    for entity, quotas in image.client_quotas.items():
+        for key, quota in quotas.items():
+            yield ClientQuotaRecord(
+                entity=[ClientQuotaEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                key=key,
+                value=quota,
+                remove=False,
+            )
+    if image.producer_ids:
+        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids)
+
+
+def encode_snapshot(image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) -> Iterator[bytes]:
+    """The batches of a snapshot: header, records, footer. ``timestamp_ms`` is the time of the image's last change."""
+    epoch = image.epoch
+    yield encode_snapshot_header(
+        quorum.node_id,
+        quorum.directory_id,
+        epoch=epoch,
+        timestamp_ms=timestamp_ms,
+        kraft_version=quorum.kraft_version,
+        endpoints=quorum.endpoints,
+    )
+    # The header and what may come with it are up to three records.
+    offset = 3 if quorum.kraft_version else 1
+    level = image.features.get(features.METADATA_VERSION, features.SUPPORTED[features.METADATA_VERSION][0])
+    waiting: list[Struct] = []
+
+    def batch() -> bytes:
+        return encode_records(
+            waiting, base_offset=offset, epoch=epoch, timestamp_ms=timestamp_ms, metadata_version=level
+        )
+
+    for record in image_records(image):
+        waiting.append(record)
+        if len(waiting) == _BATCH_RECORDS:
+            yield batch()
+            offset += len(waiting)
+            waiting.clear()
+    if waiting:
+        yield batch()
+        offset += len(waiting)
+    yield encode_snapshot_footer(base_offset=offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+# Files
+
+
+class SnapshotFiles:
+    """The snapshots in one directory, that of the metadata log."""
+
+    def __init__(self, storage: Storage, directory: str) -> None:
+        self._storage = storage
+        self._directory = directory
+
+    def ids(self) -> list[SnapshotId]:
+        """Every snapshot, the oldest first."""
+        found = (_NAME.fullmatch(name) for name in self._storage.list_dir(self._directory))
+        return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+
+    def size(self, snapshot_id: SnapshotId) -> int:
+        """Bytes of its file. Raises `OSError`."""
+        file = self._storage.open(self._path(snapshot_id), read_only=True)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def write(self, image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) -> SnapshotId:
+        """Write the image as a snapshot; it is there as a whole or not at all. Raises `OSError`."""
+        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        content = b"".join(encode_snapshot(image, quorum, timestamp_ms=timestamp_ms))
+        self._storage.replace_file(self._path(snapshot_id), content)
+        return snapshot_id
+
+    def read(self, snapshot_id: SnapshotId) -> Snapshot:
+        """A snapshot.
+
+        Raises:
+            ValueError: it is not whole.
+            CorruptRecordError, ProtocolError, UnsupportedVersionError, OSError: it cannot be read.
+        """
+        batches = list(decode_batches(self._storage.read_file(self._path(snapshot_id))))
+        # The snapshot with which Kafka formats a directory holds nothing but records.
+        if snapshot_id.end_offset > 0 and not (batches and batches[-1].ends_snapshot):
+            raise ValueError(f"the snapshot {self._path(snapshot_id)} is not whole")
+        return Snapshot(snapshot_id, batches)
+
+    def newest(self) -> Snapshot | None:
+        """The newest snapshot that can be read; None without one. One that is damaged is passed over, with a warning.
+
+        Raises:
+            OSError, UnsupportedVersionError: it cannot be read, or is of a newer software.
+        """
+        for snapshot_id in reversed(self.ids()):
+            try:
+                return self.read(snapshot_id)
+            except UnsupportedVersionError:
+                raise
+            except (ValueError, KafkaError) as error:
+                logger.warning("%s: %s; going on with an older one", self._path(snapshot_id), error)
+        return None
+
+    def remove(self, snapshot_id: SnapshotId) -> None:
+        """Remove one. Raises `OSError`."""
+        self._storage.remove(self._path(snapshot_id))
+
+    def _path(self, snapshot_id: SnapshotId) -> str:
+        return os.path.join(self._directory, snapshot_id.file_name)

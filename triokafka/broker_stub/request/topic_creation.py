@@ -1,0 +1,102 @@
+"""Topics that come into being because somebody asked for them: by name in Metadata, or the broker's own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from triokafka import errors
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.outcome import Charge, free_of_charge
+from triokafka.broker_stub.metadata import topic_names
+from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.controller import Controller
+    from triokafka.protocol.api.create_topics import CreatableTopic
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_MS: Final = 30_000
+
+
+class TopicCreation:
+    """Asks the controller for topics that are missing."""
+
+    def __init__(self, controller: Controller, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
+        self._controller = controller
+        self._config = config
+        self._image = image
+
+    def name_error(self, name: str) -> int:
+        """The error code of an impossible name; 0 when a topic may be called so."""
+        try:
+            topic_names.validate(name)
+        except errors.InvalidTopicError as error:
+            return error.code
+        return 0
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether asking for an unknown topic creates it (``auto.create.topics.enable``)."""
+        return self._config.auto_create_topics_enable
+
+    async def create_missing(self, names: Sequence[str], *, charge: Charge = free_of_charge) -> None:
+        """Create topics. Those that cannot be created, and why, are told in the log: who asks learns that they are not
+        there."""
+        from triokafka.protocol.api.create_topics import CreateTopicsRequest
+
+        possible = [name for name in dict.fromkeys(names) if not self.name_error(name)]
+        if not possible:
+            return
+        request = CreateTopicsRequest(topics=[self._describe(name) for name in possible], timeout_ms=_TIMEOUT_MS)
+        try:
+            response = await self._controller.create_topics(request, charge=charge)
+        except errors.KafkaError as error:
+            logger.info("topics %s could not be created for who asked for them: %s", possible, error)
+            return
+        for topic in response.topics:
+            if topic.error_code not in (0, errors.TopicAlreadyExistsError.code):
+                kind = errors.for_code(topic.error_code).__name__
+                why = f"{kind}: {topic.error_message}"
+                logger.info("topic %r could not be created for who asked for it: %s", topic.name, why)
+
+    async def ensure(self, name: str) -> TopicImage:
+        """One of the broker's own topics, made if it is missing.
+
+        Raises:
+            CoordinatorNotAvailableError: it could not be made now.
+        """
+        topic = self._image().topics.get(name)
+        if topic is None:
+            await self.create_missing([name])
+            topic = self._image().topics.get(name)
+        if topic is None:
+            raise errors.CoordinatorNotAvailableError(f"the topic {name} could not be created yet")
+        return topic
+
+    def _is_ours(self, name: str) -> bool:
+        return name == topic_names.GROUP_METADATA_TOPIC
+
+    def _describe(self, name: str) -> CreatableTopic:
+        from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig
+
+        config = self._config
+        if not self._is_ours(name):
+            return CreatableTopic(
+                name=name,
+                num_partitions=config.num_partitions,
+                replication_factor=config.default_replication_factor,
+            )
+        replicas = min(config.offsets_topic_replication_factor, max(len(self._image().brokers), 1))
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.offsets_topic_num_partitions,
+            replication_factor=replicas,
+            configs=[
+                CreatableTopicConfig(name="cleanup.policy", value="compact"),
+                CreatableTopicConfig(name="compression.type", value="producer"),
+                CreatableTopicConfig(name="segment.bytes", value=str(config.offsets_topic_segment_bytes)),
+            ],
+        )
