@@ -103,8 +103,8 @@ class FaultyStream(Stream):
         if self._lost:
             await self._ended.wait()
             raise trio.ClosedResourceError("this connection was closed here")
-        if bytes_per_second is not None:
-            self._receive_at = trio.current_time() + size / bytes_per_second
+        if self._bytes_per_second is not None:
+            self._receive_at = trio.current_time() + size / self._bytes_per_second
         if not self._gate.is_open:
             await self._thawed()
         return size
