@@ -142,7 +142,7 @@ async def test_an_assignor_that_does_not_come_back_is_told_of() -> None:
 
 async def test_what_an_assignor_raises_in_a_thread_reaches_the_caller() -> None:
 
-    class Failing(PartitionAssignor):
+    class OngoingFailure(PartitionAssignor):
         name = "failing"
 
         def assign(self, *args: Any) -> dict[str, Assignment]:
@@ -153,7 +153,7 @@ async def test_what_an_assignor_raises_in_a_thread_reaches_the_caller() -> None:
         address = await cluster.start(nursery, RealWorld())
         with trio.fail_after(30):
             async with triokafka.Consumer(
-                "t", bootstrap_servers=address, group_id="g", partition_assignment_strategy=[Failing()]
+                "t", bootstrap_servers=address, group_id="g", partition_assignment_strategy=[OngoingFailure()]
             ) as consumer:
                 with pytest.raises(KafkaError, match="no such rule"):
                     while True:

@@ -10,9 +10,9 @@ import trio
 
 import triokafka
 from tests.support.simulated import current_simulation, simulated
+from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
-from triokafka.client.consumer.topics import TopicWatch
-from triokafka.client.consumer.trouble import Troubles
 from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker
@@ -126,7 +126,7 @@ class _Nobody:
 def test_a_broker_that_is_behind_makes_nothing_anew() -> None:
     """Nor does one that does not tell ids, or does not know the topic now; another subscription begins anew."""
     subscription = SubscriptionState()
-    watch = TopicWatch(cast("NetworkClient", _Nobody()), subscription, Troubles())
+    watch = SubscribedTopics(cast("NetworkClient", _Nobody()), subscription, FailureTracker())
 
     def cluster(number: int | None) -> Cluster:
         partitions = {0: PartitionMetadata(0, 1)}

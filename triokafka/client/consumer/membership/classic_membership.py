@@ -13,14 +13,14 @@ import trio
 
 from triokafka.assignors import Assignment
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
-from triokafka.client.consumer.membership.classic import NO_GENERATION, ClassicMember, State, Step
-from triokafka.client.consumer.membership.group import GroupMembership
-from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
-from triokafka.client.consumer.membership.layout import Layout, LayoutOfLast
-from triokafka.client.consumer.membership.rendezvous import Rendezvous
+from triokafka.client.consumer.membership.classic_member import NO_GENERATION, ClassicMember, State, Step
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.held_request import HeldRequest
+from triokafka.client.consumer.membership.membership import GroupMembership
+from triokafka.client.consumer.membership.topic_layout import TopicLayout, TopicLayoutCache
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -69,7 +69,7 @@ class ClassicMembership(GroupMembership):
         subscription: SubscriptionState,
         member: ClassicMember,
         tasks: BackgroundTasks,
-        troubles: Troubles,
+        failures: FailureTracker,
         *,
         progress: Callable[[], int],
         on_change: Callable[[], None],
@@ -79,11 +79,11 @@ class ClassicMembership(GroupMembership):
             session_timeout=options.session_timeout_ms / 1000,
             max_poll_interval=options.max_poll_interval_ms / 1000,
         )
-        super().__init__(options, network, clock, tasks, troubles, progress=progress, on_change=on_change)
+        super().__init__(options, network, clock, tasks, failures, progress=progress, on_change=on_change)
         self.member = member
-        self.dealt: Layout | None = None
+        self.dealt: TopicLayout | None = None
         """What there was when this member, as leader, dealt it."""
-        self._layouts = LayoutOfLast()
+        self._layouts = TopicLayoutCache()
         self._subscription = subscription
         self._join_scope: trio.CancelScope | None = None
         self._one_join = trio.Lock()
@@ -180,7 +180,7 @@ class ClassicMembership(GroupMembership):
                 if not (error.retriable or isinstance(error, NodeNotReadyError)):
                     raise
                 logger.debug("%s failed, trying again: %s", self._what, error)
-                self._troubles.failed(self._what, error, self._world.now())
+                self._failures.failed(self._what, error, self._world.now())
                 self._network.request_metadata_update()
                 step = Step.FIND_COORDINATOR
                 continue
@@ -190,7 +190,7 @@ class ClassicMembership(GroupMembership):
                 return
             if step is Step.DONE:
                 now = self._world.now()
-                self._troubles.succeeded(self._what)
+                self._failures.succeeded(self._what)
                 self.clock.reset(now)
                 self.joined_at = now
                 self.rebalances += 1
@@ -222,7 +222,7 @@ class ClassicMembership(GroupMembership):
         now = self._world.now()
         is_join = isinstance(request, JoinGroupRequest)
         asks = is_join and self.member.generation != NO_GENERATION  # the coordinator refuses all other heartbeats
-        wait = Rendezvous(now, self._rendezvous_patience, asks=asks)
+        wait = HeldRequest(now, self._rendezvous_patience, asks=asks)
         while True:
             version = inflexible if self._broken_meetings >= _BROKEN_MEETINGS else None
             scope = trio.CancelScope()
@@ -245,7 +245,7 @@ class ClassicMembership(GroupMembership):
                 scope.cancel()
             wait.sent_again(self._world.now())
 
-    async def _watch_rendezvous(self, scope: trio.CancelScope, wait: Rendezvous, node_id: int, is_join: bool) -> None:
+    async def _watch_rendezvous(self, scope: trio.CancelScope, wait: HeldRequest, node_id: int, is_join: bool) -> None:
         """Look after a request that waits for all members: close its connection when its answer seems to be lost."""
         with scope:
             has_name = bool(self.member.member_id)  # sent again without one, a join would make a second member
@@ -277,12 +277,12 @@ class ClassicMembership(GroupMembership):
             return NodeNotReadyError
         return for_code(response.error_code) if response.error_code else None
 
-    def _note_long_wait(self, wait: Rendezvous, now: float) -> None:
+    def _note_long_wait(self, wait: HeldRequest, now: float) -> None:
         """Report a wait for the group that takes longer than calls should; one that is in order is no error."""
         if now - wait.began_at >= self._options.default_api_timeout_ms / 1000:
             why = "waits for other members of the group" if wait.confirmed else "has not answered yet"
             quietly = wait.confirmed or not wait.asks  # a first join may be held up by others, too
-            self._troubles.failed(
+            self._failures.failed(
                 self._what, KafkaError(f"the coordinator {why}"), now, quietly=quietly, since=wait.began_at
             )
             self._on_change()
@@ -316,9 +316,9 @@ class ClassicMembership(GroupMembership):
         """An assignor that never ends is noticed by whoever waits for records."""
         if not self._dealing.is_set():
             names = [assignor.name for assignor in self.member.assignors]
-            self._troubles.failed(self._in_thread, KafkaError(f"{names} has not returned"), self._world.now())
+            self._failures.failed(self._in_thread, KafkaError(f"{names} has not returned"), self._world.now())
         await self._dealing.wait()
-        self._troubles.succeeded(self._in_thread)
+        self._failures.succeeded(self._in_thread)
 
     async def _deal_in_thread(
         self, deal: Callable[[], dict[str, Assignment]], outcome: list[dict[str, Assignment] | Exception]
@@ -330,7 +330,7 @@ class ClassicMembership(GroupMembership):
             outcome.append(error)
         self._dealing.set()
 
-    def layout(self) -> Layout:
+    def layout(self) -> TopicLayout:
         """The topics of the group as the metadata has them now; with racks if any member says in which it is."""
         member = self.member
         return self._layouts.of(self._network.cluster, member.group_topics, in_racks=member.is_in_racks)
@@ -341,7 +341,7 @@ class ClassicMembership(GroupMembership):
         while True:
             self._changed = trio.Event()
             if not self.member.heartbeats:
-                self._troubles.succeeded(self._beating)
+                self._failures.succeeded(self._beating)
                 await self._changed.wait()
                 continue
             now = self._world.now()
@@ -375,7 +375,7 @@ class ClassicMembership(GroupMembership):
                 response = await self._network.send(node.node_id, member.heartbeat(), purpose=COORDINATOR)
             self._unanswered_beats = 0
             self.clock.answered(self._world.now())
-            self._troubles.succeeded(self._beating)
+            self._failures.succeeded(self._beating)
             before = member.needs_rejoin
             if not member.heartbeat_answered(response.error_code, sent_as):
                 self._network.forget_coordinator(self.group_id)
@@ -396,7 +396,7 @@ class ClassicMembership(GroupMembership):
                 self._error = error
                 self._on_change()
         self._note_heartbeat(self.clock.last_sent, failure)
-        self._troubles.failed(self._beating, failure, self._world.now())
+        self._failures.failed(self._beating, failure, self._world.now())
         self._network.forget_coordinator(self.group_id)
         self.clock.failed(self._world.now(), self._backoff.initial)
 
@@ -424,8 +424,8 @@ class ClassicMembership(GroupMembership):
             self._join_scope.cancel()
             self._join_scope = None
         self._assignment = self._error = None
-        self._troubles.succeeded(self._what)
-        self._troubles.succeeded(self._in_thread)
+        self._failures.succeeded(self._what)
+        self._failures.succeeded(self._in_thread)
         tell_coordinator = self._leaving_with(self.member.leave(reason)) if self.member.leaves else None
         self.member.left()
         self._changed.set()

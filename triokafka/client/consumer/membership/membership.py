@@ -2,7 +2,7 @@
 
 Members are watched from two sides: the coordinator hears heartbeats, and the user must go on asking for records. The
 tasks run on their own, so that a cancelled `poll` loses nothing. What must happen in the user's own
-task, callbacks and commits, is the `Rebalancer`'s or the `Reconciler`'s business.
+task, callbacks and commits, is the `ClassicRebalance`'s or the `ConsumerProtocolRebalance`'s business.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import GroupIdentity
-from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
-from triokafka.client.consumer.membership.watch import RebalanceWatch
-from triokafka.client.consumer.trouble import Troubles
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.rebalance_timing import RebalanceTiming
 from triokafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError, MaxPollIntervalExceededError
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
@@ -44,7 +44,7 @@ class GroupMembership(ABC):
         network: NetworkClient,
         clock: HeartbeatClock,
         tasks: BackgroundTasks,
-        troubles: Troubles,
+        failures: FailureTracker,
         *,
         progress: Callable[[], int],
         on_change: Callable[[], None],
@@ -56,12 +56,12 @@ class GroupMembership(ABC):
         self.joined_at: float | None = None
         self.rebalances = 0
         """Assignments so far that were taken over in full."""
-        self.watch = RebalanceWatch(self.group_id, network.world, network.hooks)
+        self.timing = RebalanceTiming(self.group_id, network.world, network.hooks)
         self._options = options
         self._network = network
         self._world = network.world
         self._tasks = tasks
-        self._troubles = troubles
+        self._failures = failures
         self._on_change = on_change
         self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
         self._error: KafkaError | None = None

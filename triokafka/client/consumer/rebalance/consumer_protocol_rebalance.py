@@ -14,8 +14,8 @@ from uuid import UUID
 
 from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.listener import PendingCallbacks
-from triokafka.client.consumer.membership.consumer_protocol import State, Wants
-from triokafka.client.consumer.membership.consumer_protocol_tasks import ConsumerProtocolMembership
+from triokafka.client.consumer.membership.consumer_protocol_member import State, Wants
+from triokafka.client.consumer.membership.consumer_protocol_membership import ConsumerProtocolMembership
 from triokafka.client.consumer.membership.topic_names import TopicNames
 from triokafka.client.consumer.subscription import Mode, SubscriptionState
 from triokafka.network.network_client import NetworkClient
@@ -30,8 +30,8 @@ class _Phase(enum.Enum):
     TELLING = "telling the listener"
 
 
-class Reconciler:
-    """Keeps the assignment in step with what the coordinator says. Stands where a `Rebalancer` would.
+class ConsumerProtocolRebalance:
+    """Keeps the assignment in step with what the coordinator says. Stands where a `ClassicRebalance` would.
 
     ``on_assignment`` is called whenever the assignment was changed.
     """
@@ -106,7 +106,7 @@ class Reconciler:
                 member.released()
             return True
         if member.state is State.OUTSIDE:
-            self._membership.watch.started("joining")
+            self._membership.timing.started("joining")
             self._membership.join()
         elif member.state is State.RECONCILING and member.target is not None:
             return self._reconcile()
@@ -127,8 +127,8 @@ class Reconciler:
             self._subscription.mark_going(going)
             if self._phase is _Phase.IDLE:
                 self._phase = _Phase.COMMITTING
-                self._membership.watch.started("partitions are to be given up")
-                self._membership.watch.giving_up()
+                self._membership.timing.started("partitions are to be given up")
+                self._membership.timing.giving_up()
                 self._committer.flush()
             if self._committer.flushing:
                 return False
@@ -170,7 +170,7 @@ class Reconciler:
         self._subscription.assign_from_group(list(wanted), keep=True)
         # The coordinator may give away what was given up, however long the listener takes with what has come.
         self._membership.settle(owned, complete=complete)
-        self._membership.watch.assigned(added)
+        self._membership.timing.assigned(added)
         self._callbacks.add(self.listener, "on_partitions_assigned", added)
         logger.info(
             "group %r, epoch %d: assigned %s", self._membership.group_id, member.epoch, ", ".join(map(str, wanted))
@@ -187,12 +187,12 @@ class Reconciler:
         self._going = going
         self._going_is_lost = method == "on_partitions_lost"
         self._phase = _Phase.TELLING
-        self._membership.watch.giving_up()
+        self._membership.timing.giving_up()
         self._callbacks.add(self.listener, method, going)
 
     def _drop_going(self) -> None:
         self._subscription.revoke(self._going)
-        self._membership.watch.gone(self._going, lost=self._going_is_lost)
+        self._membership.timing.gone(self._going, lost=self._going_is_lost)
         for partition in self._going:
             self._ids.pop(partition, None)
         self._going = ()
@@ -211,10 +211,10 @@ class Reconciler:
         self._phase = _Phase.IDLE
         self._going = ()
         self._ids = {}
-        self._membership.watch.abandoned()
+        self._membership.timing.abandoned()
         if held:
             lost = not self._membership.member.in_group
-            self._membership.watch.gone(held, lost=lost)
+            self._membership.timing.gone(held, lost=lost)
             self._callbacks.end(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
 
     async def drain(self) -> None:

@@ -15,7 +15,7 @@ from triokafka.errors import KafkaError, NodeNotReadyError, RebalanceInProgressE
 _MOST_DOUBLINGS: Final = 5
 
 
-class Rendezvous:
+class HeldRequest:
     """One such wait, over all the times that its request is sent. A plain object; times are seconds of one clock.
 
     Args:

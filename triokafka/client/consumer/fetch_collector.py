@@ -48,7 +48,7 @@ class _Run(NamedTuple):
     end: int
 
 
-class Delivery:
+class FetchCollector:
     """Gives records to the user, and knows what the user has finished.
 
     ``iterator`` is the rest of the run that ``async for`` is in; pulling from it needs no call here.

@@ -13,7 +13,7 @@ from triokafka.errors import KafkaTimeoutError
 _NEVER: Final = float("inf")
 
 
-class Failing(NamedTuple):
+class OngoingFailure(NamedTuple):
     """Something that has failed since ``since`` (seconds on the world's clock), last with ``error``.
 
     ``told_at`` is when a caller last heard of it, or ``since``; infinity for what callers only see in the health.
@@ -25,11 +25,11 @@ class Failing(NamedTuple):
     told_at: float
 
 
-class Troubles:
+class FailureTracker:
     """The things that fail now, by name; false when nothing does."""
 
     def __init__(self) -> None:
-        self._failing: dict[str, Failing] = {}
+        self._failing: dict[str, OngoingFailure] = {}
 
     def __bool__(self) -> bool:
         return bool(self._failing)
@@ -47,14 +47,14 @@ class Troubles:
             told_at = _NEVER if known is None else known.told_at
         else:
             told_at = began if known is None or known.told_at == _NEVER else known.told_at
-        self._failing[what] = Failing(what, began, error, told_at)
+        self._failing[what] = OngoingFailure(what, began, error, told_at)
 
     def succeeded(self, what: str) -> None:
         """``what`` works."""
         self._failing.pop(what, None)
 
     @property
-    def current(self) -> tuple[Failing, ...]:
+    def current(self) -> tuple[OngoingFailure, ...]:
         """Everything that fails, the longest first."""
         return tuple(sorted(self._failing.values(), key=lambda failing: failing.since))
 

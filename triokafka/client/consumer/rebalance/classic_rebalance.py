@@ -12,8 +12,8 @@ from collections.abc import Callable
 from triokafka.assignors import Assignment
 from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.listener import PendingCallbacks
-from triokafka.client.consumer.membership.classic import NO_GENERATION
-from triokafka.client.consumer.membership.classic_tasks import ClassicMembership
+from triokafka.client.consumer.membership.classic_member import NO_GENERATION
+from triokafka.client.consumer.membership.classic_membership import ClassicMembership
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
@@ -28,7 +28,7 @@ class _Phase(enum.Enum):
     READY = "ready to join"
 
 
-class Rebalancer:
+class ClassicRebalance:
     """Keeps the assignment in step with the group.
 
     ``on_assignment`` is called whenever the assignment was changed.
@@ -80,7 +80,7 @@ class Rebalancer:
             await self.drain()
             if self._phase is _Phase.REVOKING:
                 self._subscription.revoke(self._going)
-                membership.watch.gone(self._going, lost=self._going_is_lost)
+                membership.timing.gone(self._going, lost=self._going_is_lost)
                 self._on_assignment()
                 self._phase = _Phase.READY
                 if self._incoming is not None:
@@ -107,7 +107,7 @@ class Rebalancer:
                 return
             elif self._phase is _Phase.IDLE or (member.lost and self._subscription.assignment):
                 membership.dealt = None
-                membership.watch.started(member.needs_rejoin)
+                membership.timing.started(member.needs_rejoin)
                 self._begin_to_give_up(self._leaving_us())
             else:
                 membership.start_join()
@@ -142,7 +142,7 @@ class Rebalancer:
         """Commit what is finished, tell the listener, and only then drop the partitions."""
         self._going = going
         self._phase = _Phase.COMMITTING
-        self._membership.watch.giving_up()
+        self._membership.timing.giving_up()
         if self._membership.member.generation != NO_GENERATION:
             self._committer.flush()
 
@@ -184,7 +184,7 @@ class Rebalancer:
         self._subscription.assign_from_group(wanted, keep=member.cooperative)
         self._callbacks.add(self.listener, "on_partitions_assigned", added)
         self._phase = _Phase.IDLE
-        membership.watch.assigned(added)
+        membership.timing.assigned(added)
         logger.info(
             "group %r, generation %d: assigned %s", membership.group_id, member.generation, ", ".join(map(str, wanted))
         )
@@ -196,12 +196,12 @@ class Rebalancer:
     def abandon(self) -> None:
         """The subscription ends: what is held goes, the listener hears of it on the next `step` or `drain`."""
         held = self._subscription.assignment
-        self._membership.watch.abandoned()
+        self._membership.timing.abandoned()
         self._incoming = None
         self._phase = _Phase.IDLE
         if held:
             lost = self._membership.member.generation == NO_GENERATION
-            self._membership.watch.gone(held, lost=lost)
+            self._membership.timing.gone(held, lost=lost)
             self._callbacks.end(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
 
     async def drain(self) -> None:

@@ -1,6 +1,6 @@
 """The task that keeps a consumer in its group under the consumer protocol (KIP-848): it sends the heartbeats.
 
-It drives a `ConsumerProtocolMember`, which the `Reconciler` moves from the user's side.
+It drives a `ConsumerProtocolMember`, which the `ConsumerProtocolRebalance` moves from the user's side.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Final
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
-from triokafka.client.consumer.membership.consumer_protocol import (
+from triokafka.client.consumer.membership.consumer_protocol_member import (
     NO_EPOCH,
     ConsumerProtocolMember,
     Heartbeat,
@@ -22,9 +23,8 @@ from triokafka.client.consumer.membership.consumer_protocol import (
     Wants,
     unsupported,
 )
-from triokafka.client.consumer.membership.group import GroupMembership
+from triokafka.client.consumer.membership.membership import GroupMembership
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
     CommitFailedError,
     CoordinatorNotAvailableError,
@@ -54,12 +54,12 @@ class ConsumerProtocolMembership(GroupMembership):
         subscription: SubscriptionState,
         member: ConsumerProtocolMember,
         tasks: BackgroundTasks,
-        troubles: Troubles,
+        failures: FailureTracker,
         *,
         progress: Callable[[], int],
         on_change: Callable[[], None],
     ) -> None:
-        super().__init__(options, network, member.clock, tasks, troubles, progress=progress, on_change=on_change)
+        super().__init__(options, network, member.clock, tasks, failures, progress=progress, on_change=on_change)
         self.member = member
         self._subscription = subscription
         self._beat_scope: trio.CancelScope | None = None
@@ -155,18 +155,18 @@ class ConsumerProtocolMembership(GroupMembership):
         except KafkaError as error:
             trouble = error
             self._error = error
-            self._troubles.succeeded(what)
+            self._failures.succeeded(what)
         else:
             if trouble is not None:
                 logger.info("group %r: %s", self.group_id, trouble)
-                self._troubles.failed(what, trouble, self._world.now())
+                self._failures.failed(what, trouble, self._world.now())
             else:
-                self._troubles.succeeded(self._what)
-                self._troubles.succeeded(self._beating)
+                self._failures.succeeded(self._what)
+                self._failures.succeeded(self._beating)
         self._note_heartbeat(sent_at, trouble)
         if member.state is State.LOST:
             # Not a trouble that lasts: it joins anew when the user asks for records, however late that is.
-            self._troubles.succeeded(self._beating)
+            self._failures.succeeded(self._beating)
         if trouble is not None or (member.state, member.target) != before:
             self._on_change()
 
@@ -227,8 +227,8 @@ class ConsumerProtocolMembership(GroupMembership):
         tell_coordinator = self._leaving_now()
         self.member.left()
         self._error = None
-        self._troubles.succeeded(self._what)
-        self._troubles.succeeded(self._beating)
+        self._failures.succeeded(self._what)
+        self._failures.succeeded(self._beating)
         self._changed.set()
         return tell_coordinator
 

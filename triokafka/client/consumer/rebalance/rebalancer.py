@@ -8,18 +8,18 @@ from typing import Protocol
 from triokafka.assignors import resolve_assignors
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.commits import Committer
-from triokafka.client.consumer.membership.classic import ClassicMember, GroupConfig
-from triokafka.client.consumer.membership.classic_tasks import ClassicMembership
-from triokafka.client.consumer.membership.consumer_protocol import ConsumerGroupConfig, ConsumerProtocolMember
-from triokafka.client.consumer.membership.consumer_protocol_tasks import ConsumerProtocolMembership
-from triokafka.client.consumer.membership.group import GroupMembership
-from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
+from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.membership.classic_member import ClassicMember, GroupConfig
+from triokafka.client.consumer.membership.classic_membership import ClassicMembership
+from triokafka.client.consumer.membership.consumer_protocol_member import ConsumerGroupConfig, ConsumerProtocolMember
+from triokafka.client.consumer.membership.consumer_protocol_membership import ConsumerProtocolMembership
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.membership import GroupMembership
 from triokafka.client.consumer.membership.topic_names import TopicNames
-from triokafka.client.consumer.rebalance import Rebalancer
-from triokafka.client.consumer.reconcile import Reconciler
-from triokafka.client.consumer.solo import SoloAssigner
+from triokafka.client.consumer.rebalance.classic_rebalance import ClassicRebalance
+from triokafka.client.consumer.rebalance.consumer_protocol_rebalance import ConsumerProtocolRebalance
+from triokafka.client.consumer.rebalance.groupless_assignment import GrouplessAssignment
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.client.consumer.trouble import Troubles
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
 from triokafka.network.network_client import NetworkClient
@@ -28,7 +28,7 @@ _FIRST_INTERVAL = 5.0
 """Seconds between heartbeats until the coordinator has said what it wants."""
 
 
-class Assigner(Protocol):
+class Rebalancer(Protocol):
     """What the wait for records asks of whoever decides the assignment.
 
     ``fresh_after`` is the version of the metadata that is too old to match patterns with.
@@ -55,21 +55,21 @@ class Assigner(Protocol):
         """Tell the listener what it has not heard yet."""
 
 
-def make_assigner(
+def make_rebalancer(
     options: ConsumerOptions,
     network: NetworkClient,
     subscription: SubscriptionState,
     committer: Committer,
     tasks: BackgroundTasks,
-    troubles: Troubles,
+    failures: FailureTracker,
     *,
     progress: Callable[[], int],
     on_change: Callable[[], None],
     on_assignment: Callable[[], None],
-) -> tuple[GroupMembership | None, Assigner]:
+) -> tuple[GroupMembership | None, Rebalancer]:
     """The membership that the options ask for, None without a ``group_id``, and the assigner that goes with it."""
     if options.group_id is None:
-        return None, SoloAssigner(network, subscription, on_assignment)
+        return None, GrouplessAssignment(network, subscription, on_assignment)
     if options.group_protocol == "classic":
         classic_config = GroupConfig(
             group_id=options.group_id,
@@ -84,11 +84,11 @@ def make_assigner(
             subscription,
             ClassicMember(classic_config, resolve_assignors(options.partition_assignment_strategy)),
             tasks,
-            troubles,
+            failures,
             progress=progress,
             on_change=on_change,
         )
-        return classic, Rebalancer(network, subscription, classic, committer, on_assignment)
+        return classic, ClassicRebalance(network, subscription, classic, committer, on_assignment)
     config = ConsumerGroupConfig(
         group_id=options.group_id,
         rebalance_timeout_ms=options.max_poll_interval_ms,
@@ -108,9 +108,9 @@ def make_assigner(
         subscription,
         ConsumerProtocolMember(config, str(network.world.uuid()), clock, backoff),
         tasks,
-        troubles,
+        failures,
         progress=progress,
         on_change=on_change,
     )
-    names = TopicNames(network, backoff, tasks, troubles, on_change)
-    return membership, Reconciler(network, subscription, membership, names, committer, on_assignment)
+    names = TopicNames(network, backoff, tasks, failures, on_change)
+    return membership, ConsumerProtocolRebalance(network, subscription, membership, names, committer, on_assignment)

@@ -9,7 +9,7 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 
-class RebalanceWatch:
+class RebalanceTiming:
     """The rebalances of one membership, as its consumer sees them.
 
     One begins when the consumer hears that something is to change, and ends when it has taken over its partitions.

@@ -35,7 +35,7 @@ class _Doubt(NamedTuple):
     firsts: dict[TopicPartition, int]
 
 
-class RangeWatch:
+class RangeValidation:
     """Watches the partitions of one reader after the other.
 
     While it is not sure of a partition, nothing of it is fetched or handed out.

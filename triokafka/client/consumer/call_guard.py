@@ -8,7 +8,7 @@ from triokafka.errors import IllegalStateError
 from triokafka.trio_context import require_trio
 
 
-class Visitors:
+class CallGuard:
     """The task that is inside, how often it came in, and what it does."""
 
     __slots__ = ("depth", "doing", "task")
@@ -19,35 +19,35 @@ class Visitors:
         self.doing = ""
 
 
-class Visit:
+class GuardedCall:
     """One call of the user: a context manager. A class, because every poll is one, and generators cost more."""
 
-    __slots__ = ("_before", "_doing", "_visitors")
+    __slots__ = ("_before", "_doing", "_guard")
 
-    def __init__(self, visitors: Visitors, doing: str) -> None:
-        self._visitors = visitors
+    def __init__(self, guard: CallGuard, doing: str) -> None:
+        self._guard = guard
         self._doing = doing
         self._before = ""
 
     def __enter__(self) -> None:
-        visitors = self._visitors
+        guard = self._guard
         try:
             task = trio.lowlevel.current_task()
         except (RuntimeError, AttributeError):
             require_trio("Consumer")
             raise
-        if visitors.task is not None and visitors.task is not task:
+        if guard.task is not None and guard.task is not task:
             raise IllegalStateError(
-                f"{self._doing}: task {visitors.task.name!r} is in the middle of {visitors.doing} on this consumer; a"
+                f"{self._doing}: task {guard.task.name!r} is in the middle of {guard.doing} on this consumer; a"
                 " consumer serves one task at a time, so give each task its own, or pass records on through a channel"
             )
-        self._before, visitors.doing = visitors.doing, self._doing
-        visitors.task = task
-        visitors.depth += 1
+        self._before, guard.doing = guard.doing, self._doing
+        guard.task = task
+        guard.depth += 1
 
     def __exit__(self, *_: object) -> None:
-        visitors = self._visitors
-        visitors.depth -= 1
-        visitors.doing = self._before
-        if not visitors.depth:
-            visitors.task = None
+        guard = self._guard
+        guard.depth -= 1
+        guard.doing = self._before
+        if not guard.depth:
+            guard.task = None

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,

@@ -10,8 +10,8 @@ from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 
 
-class SoloAssigner:
-    """Keeps the assignment equal to all partitions of the subscribed topics. Stands where a `Rebalancer` would."""
+class GrouplessAssignment:
+    """Keeps the assignment equal to all partitions of the subscribed topics."""
 
     def __init__(
         self, network: NetworkClient, subscription: SubscriptionState, on_assignment: Callable[[], None]
