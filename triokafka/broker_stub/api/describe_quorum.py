@@ -6,13 +6,11 @@ Versions 0-2. v1: times (KIP-836). v2: directories and addresses of the voters (
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Operation, cluster
-from triokafka.broker_stub.controller.quorum import describe_quorum as describe
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 
 @handles(DescribeQuorumRequest, versions=range(0, 3), accesses=[cluster(Operation.DESCRIBE)])
 async def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Answer for the only voter."""
-    quorum = context.broker.controller.quorum
-    return describe(quorum, request, now_ms=context.world.wall_ms(), version=context.version)
+    """Ask the active controller, which leads the quorum."""
+    return await context.broker.gateway.describe_quorum(request, version=context.version)
