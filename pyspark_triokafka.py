@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from triokafka.spark.decoding import DecodingOptions
-    from triokafka.spark.options import ReadOptions
-    from triokafka.spark.write_options import WriteOptions
+    from triokafka.spark.planning.decoding import DecodingOptions
+    from triokafka.spark.planning.read_options import ReadOptions
+    from triokafka.spark.writing.write_options import WriteOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def _told_shortly(method: Callable[P, T]) -> Callable[P, T]:
             return method(*arguments, **keywords)
         except Exception as error:
             from triokafka.errors import KafkaError
-            from triokafka.spark.brokers import without_frames
+            from triokafka.spark.planning.brokers import without_frames
 
             if not isinstance(error, KafkaError):
                 raise
@@ -63,7 +63,7 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
     @_told_shortly
     def schema(self) -> StructType:
         """The connector's columns, or those of option ``columns``; ``headers`` only with ``includeHeaders``."""
-        from triokafka.spark.options import ReadOptions
+        from triokafka.spark.planning.read_options import ReadOptions
         from triokafka.spark.schema import spark_schema
 
         options = ReadOptions.parse_either(self._options())
@@ -75,19 +75,19 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
     @_told_shortly
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader. A schema of the user's is refused."""
-        from triokafka.spark.reader import TopicReader
+        from triokafka.spark.reading.topic_reader import TopicReader
 
         return TopicReader(self._read_options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query. A schema of the user's is refused, when the reader is asked for offsets."""
         from triokafka.errors import KafkaError
-        from triokafka.spark.stream import TopicStreamReader
+        from triokafka.spark.reading.topic_stream_reader import TopicStreamReader
 
         try:
             options = self._read_options(schema, streaming=True)
         except KafkaError as error:
-            from triokafka.spark.refused import RefusedStreamReader
+            from triokafka.spark.reading.refused_stream_reader import RefusedStreamReader
 
             return RefusedStreamReader(error)
         return TopicStreamReader(options)
@@ -95,26 +95,26 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
     @_told_shortly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The batch writer, which only appends."""
-        from triokafka.spark.writer import TopicWriter
+        from triokafka.spark.writing.topic_writer import TopicWriter
 
         return TopicWriter(self._write_options(), schema, overwrite)
 
     @_told_shortly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a streaming query. In complete mode every batch's result is written whole."""
-        from triokafka.spark.writer import stream_writer
+        from triokafka.spark.writing.topic_writer import stream_writer
 
         return stream_writer(self._write_options(), schema)
 
     def _write_options(self) -> WriteOptions:
-        from triokafka.spark.write_options import WriteOptions
+        from triokafka.spark.writing.write_options import WriteOptions
 
         options = WriteOptions.parse(self._options())
         options.log_warnings()
         return options
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
-        from triokafka.spark.options import ReadOptions
+        from triokafka.spark.planning.read_options import ReadOptions
         from triokafka.spark.schema import check_schema
 
         options = ReadOptions.parse(self._options(), streaming=streaming)
@@ -125,6 +125,6 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
         return options
 
     def _options(self) -> dict[str, Any]:
-        from triokafka.spark.client_settings import HiddenValues
+        from triokafka.spark.planning.client_settings import HiddenValues
 
         return HiddenValues(self.options)

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from benchmarks.clients.brokers import sink_broker
 from benchmarks.report import RESULTS, bars, save
 from benchmarks.side_by_side import broker_process
-from triokafka.cli.measuring.brokers import sink_broker
 
 OURS: Final = "triokafka.blocking"
 THEIRS: Final = "kafka"

@@ -38,11 +38,12 @@ from benchmarks.broker_tables import (
     show,
     verdicts,
 )
+from benchmarks.clients.comparison import turns
+from benchmarks.clients.job import Job, Latency
+from benchmarks.clients.process import measure
+from benchmarks.processes import cpu_seconds, resident_mib
 from benchmarks.report import RESULTS, as_document, save
-from triokafka.cli.measuring.comparison import turns
-from triokafka.cli.measuring.job import Job, Latency
-from triokafka.cli.measuring.meter import cpu_seconds, resident_mib
-from triokafka.cli.measuring.process import MeasurementError, measure
+from triokafka.cli.load.brokers import MeasurementError
 
 __all__ = ["Plan", "as_document", "draw", "main", "plan_of", "run", "show"]
 

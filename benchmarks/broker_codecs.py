@@ -26,11 +26,11 @@ import triokafka
 from benchmarks.broker_kinds import KINDS, Instance
 from benchmarks.broker_load import STRETCH, Load
 from benchmarks.broker_load import run as run_load
+from benchmarks.clients.brokers import KafkaBroker
+from benchmarks.clients.comparison import turns
+from benchmarks.processes import cpu_seconds
 from benchmarks.report import RESULTS, as_document, save
-from triokafka.cli.measuring.brokers import KafkaBroker
-from triokafka.cli.measuring.comparison import turns
-from triokafka.cli.measuring.meter import cpu_seconds
-from triokafka.cli.measuring.process import MeasurementError
+from triokafka.cli.load.brokers import MeasurementError
 
 __all__ = ["Plan", "as_document", "draw", "main", "plan_of", "run", "show"]
 

@@ -19,8 +19,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from benchmarks.brokers import end_brokers_when_told_to_end
-from triokafka.cli.measuring.brokers import KafkaBroker
-from triokafka.cli.measuring.process import MeasurementError
+from benchmarks.clients.brokers import KafkaBroker
+from triokafka.cli.load.brokers import MeasurementError
 
 KAFKA_JARS: Final = Path(__file__).parent.parent / ".interop" / "jars"
 

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from triokafka.cli.measuring.process import MeasurementError
-from triokafka.cli.measuring.values import json_values
+from triokafka.cli.load.brokers import MeasurementError
+from triokafka.cli.load.payloads import json_values
 
 _TIMEOUT: Final = 300
 _FETCHED_AT_ONCE: Final = 1_000

@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from triokafka.cli.measuring.brokers import Broker, KafkaBroker, in_memory_broker, sink_broker
-from triokafka.cli.measuring.process import MeasurementError
+from benchmarks.clients.brokers import Broker, KafkaBroker, in_memory_broker, sink_broker
+from triokafka.cli.load.brokers import MeasurementError
 
 _START_SECONDS: Final = 60
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
+from benchmarks.clients.job import Job
 from benchmarks.side_by_side import (
     Client,
     Measurement,
@@ -23,7 +24,6 @@ from benchmarks.side_by_side import (
     medians,
     print_table,
 )
-from triokafka.cli.measuring.job import Job
 
 TARGETS = {
     ("triokafka poll", "confluent consume(1000)"): 2.0,

@@ -25,6 +25,8 @@ import triokafka
 from benchmarks import groups_load
 from benchmarks.broker import create_topic
 from benchmarks.broker_kinds import KINDS, Instance
+from benchmarks.clients.brokers import KafkaBroker
+from benchmarks.clients.comparison import turns
 from benchmarks.groups_load import Job
 from benchmarks.groups_tables import (
     Findings,
@@ -36,11 +38,9 @@ from benchmarks.groups_tables import (
     show,
     verdicts,
 )
+from benchmarks.processes import private_mib
 from benchmarks.report import RESULTS, as_document, save
-from triokafka.cli.measuring.brokers import KafkaBroker
-from triokafka.cli.measuring.comparison import turns
-from triokafka.cli.measuring.meter import private_mib
-from triokafka.cli.measuring.process import MeasurementError
+from triokafka.cli.load.brokers import MeasurementError
 
 __all__ = ["Plan", "as_document", "draw", "main", "plan_of", "run", "show"]
 

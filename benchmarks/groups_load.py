@@ -21,8 +21,8 @@ import trio
 from benchmarks.groups_members import CONSUMER_HEARTBEAT, HEARTBEAT, ClassicCrew, ConsumerCrew, LoadError
 from benchmarks.groups_probe import probing
 from benchmarks.groups_wire import Wire, blast, close, connect, decoded, encoded
-from triokafka.cli.measuring.meter import cpu_seconds, private_mib
-from triokafka.cli.measuring.process import MeasurementError
+from benchmarks.processes import cpu_seconds, private_mib
+from triokafka.cli.load.brokers import MeasurementError
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest

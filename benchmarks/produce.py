@@ -24,6 +24,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from benchmarks.brokers import BROKERS
+from benchmarks.clients.brokers import Broker, sink_broker
+from benchmarks.clients.catalogue import PRODUCERS
+from benchmarks.clients.comparison import turns
+from benchmarks.clients.job import Job, Latency, Stall, Throughput
+from benchmarks.clients.process import SENDING, finish, measure, start
+from benchmarks.processes import cpu_seconds
 from benchmarks.produce_picture import draw
 from benchmarks.produce_plan import (
     COMPRESSIONS,
@@ -41,12 +47,7 @@ from benchmarks.produce_plan import (
     verdicts,
 )
 from benchmarks.report import RESULTS, save
-from triokafka.cli.measuring.brokers import Broker, sink_broker
-from triokafka.cli.measuring.clients import PRODUCERS
-from triokafka.cli.measuring.comparison import turns
-from triokafka.cli.measuring.job import Job, Latency, Stall, Throughput
-from triokafka.cli.measuring.meter import cpu_seconds
-from triokafka.cli.measuring.process import SENDING, MeasurementError, finish, measure, start
+from triokafka.cli.load.brokers import MeasurementError
 
 __all__ = ["as_document", "draw", "main", "plan_of", "run", "show"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from triokafka.cli.measuring.clients import PRODUCERS
+from benchmarks.clients.catalogue import PRODUCERS
 
 BROKERS: Final = ("sink", "triokafka broker", "noida-db")
 SIZES: Final = (100, 1024)

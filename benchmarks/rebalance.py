@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
+from benchmarks.clients.brokers import in_memory_broker
 from benchmarks.rebalance_play import MODES, Cost, add_one
 from benchmarks.report import as_document as as_document
 from benchmarks.report import save
-from triokafka.cli.measuring.brokers import in_memory_broker
 from triokafka.testing import Simulation, run_simulation, running_broker
 
 PARTITIONS: Final = 1_000

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from triokafka.cli.measuring.job import Job
-from triokafka.cli.measuring.meter import peak_mib
+from benchmarks.clients.job import Job
+from triokafka.cli.load.meter import peak_mib
 
 
 class Measurement(NamedTuple):

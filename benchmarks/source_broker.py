@@ -12,8 +12,8 @@ import uuid
 
 import trio
 
-from triokafka.cli.measuring.serving import HOST, run
-from triokafka.cli.measuring.values import json_values
+from triokafka.cli.load.payloads import json_values
+from triokafka.cli.load.serving import HOST, run
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

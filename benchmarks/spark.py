@@ -49,7 +49,7 @@ from benchmarks.spark_tables import (
     show,
 )
 from benchmarks.spark_topics import Topic, filled, idle
-from triokafka.cli.measuring.process import MeasurementError
+from triokafka.cli.load.brokers import MeasurementError
 
 BROKERS: Final = ("triokafka", "Apache Kafka")
 SIZES: Final = (100, 1_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from triokafka.cli.measuring.process import MeasurementError
+from triokafka.cli.load.brokers import MeasurementError
 
 
 class Read(NamedTuple):

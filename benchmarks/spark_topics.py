@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import trio
 
 import triokafka
-from triokafka.cli.measuring.values import json_values
+from triokafka.cli.load.payloads import json_values
 
 _numbers = itertools.count(1)
 _AT_ONCE: Final = 20_000

@@ -12,10 +12,10 @@ from typing import Any, Final
 import trio
 
 from tests.group_kills.history import History
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.coordinator import GroupCoordinator
-from triokafka.coordinator.runtime import CoordinatorRuntime
+from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.testing import SimulatedWorld, Simulation
 from triokafka.world.memory import DiskFault
 

@@ -36,8 +36,8 @@ from tests.group_kills.members import (
 )
 from tests.group_kills.modern import ModernMember
 from tests.group_kills.wire import NoAnswerError, Wire
-from triokafka.broker_stub.faults import RequestFault
-from triokafka.broker_stub.server import Broker
+from triokafka.broker_stub.broker import Broker
+from triokafka.broker_stub.faults.faults import RequestFault
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest
 from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics

@@ -14,8 +14,8 @@ import trio
 from tests.support.logged import lines
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka.broker_stub.api import Handlers
-from triokafka.broker_stub.error_messages import MAX_BYTES
-from triokafka.broker_stub.handlers import CloseConnectionError, Handler
+from triokafka.broker_stub.request.error_messages import MAX_BYTES
+from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.errors import InvalidTopicError
 from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic

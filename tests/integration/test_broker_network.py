@@ -8,8 +8,8 @@ from typing import Any
 
 import trio
 
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from triokafka.protocol.api.incremental_alter_configs import (

@@ -13,7 +13,7 @@ import trio
 from tests.support.logged import lines
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka.broker_stub.api import Handlers
-from triokafka.broker_stub.handlers import CloseConnectionError, Handler
+from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.protocol.message import Struct, StructMeta
 from triokafka.protocol.primitives import Number, StringType, UuidType
 

@@ -9,8 +9,8 @@ import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from triokafka.broker_stub.backend import Backend
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.errors import ConfigurationError, IllegalStateError
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest

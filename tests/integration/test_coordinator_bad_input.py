@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 import trio
 
-from triokafka.broker_stub.server import Broker
+from triokafka.broker_stub.broker import Broker
 from triokafka.errors import (
     FencedInstanceIdError,
     GroupMaxSizeReachedError,

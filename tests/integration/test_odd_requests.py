@@ -13,7 +13,7 @@ async def test_every_odd_request_is_answered_as_it_should_be(caplog: pytest.LogC
     """And none fails in an unforeseen way; ``make interop`` asks Apache Kafka the same."""
     async with running_broker() as broker:
         assert await answers(broker.bootstrap_servers, table()) == expected(table())
-    assert not lines(caplog, "triokafka.broker_stub.dispatcher")
+    assert not lines(caplog, "triokafka.broker_stub.request.dispatcher")
 
 
 async def test_every_odd_frame_is_answered_or_closes_its_connection() -> None:

@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from triokafka.cli.measuring.brokers import sink_broker
-from triokafka.cli.measuring.clients import PRODUCERS
-from triokafka.cli.measuring.comparison import compare
-from triokafka.cli.measuring.job import Job, Latency, Stall, Throughput
-from triokafka.cli.measuring.load import Api, Load, LoadRun, Summary
-from triokafka.cli.measuring.process import MeasurementError, measure
-from triokafka.cli.measuring.values import json_values
+import triokafka
+from benchmarks.clients.brokers import sink_broker
+from benchmarks.clients.catalogue import PRODUCERS
+from benchmarks.clients.comparison import compare
+from benchmarks.clients.job import Job, Latency, Stall, Throughput
+from benchmarks.clients.process import measure
+from triokafka.cli.load.brokers import MeasurementError
+from triokafka.cli.load.load_run import Api, Load, LoadRun, Summary
+from triokafka.cli.load.payloads import json_values
 from triokafka.testing import running_broker
 
 COMMAND = [sys.executable, "-m", "triokafka", "perf", "produce"]
@@ -212,3 +214,16 @@ def test_a_broker_that_has_other_records_than_were_sent_fails_the_comparison() -
 def test_a_client_that_fails_is_named_with_its_last_words() -> None:
     with pytest.raises(MeasurementError, match=r"^triokafka send: .*compression_type"):
         measure("throughput", "triokafka send", Job("127.0.0.1:1", "t", 10, 10, "nonsense"))
+
+
+def test_comparison_without_the_repository_is_refused_in_one_line(tmp_path: Path) -> None:
+    """The wheel has no drivers of other clients."""
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "triokafka").symlink_to(Path(triokafka.__file__).parent)
+    code = (
+        f"import sys; sys.path.insert(0, {str(installed)!r}); from triokafka.cli import main;"
+        " sys.argv[1:] = ['perf', 'produce', '--compare']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    one_line(done, 2, "--compare needs a checkout", "drivers of the other clients")

@@ -16,7 +16,7 @@ import trio
 
 import triokafka
 from triokafka.cli.app import run
-from triokafka.cli.measuring.reading import Reading, ReadRun, ReadSummary, Window
+from triokafka.cli.load.read_run import Reading, ReadRun, ReadSummary, Window
 from triokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 from triokafka.testing import running_broker
 
@@ -90,7 +90,7 @@ async def test_topic_that_does_not_exist_is_an_error_at_once() -> None:
 
 
 async def test_group_that_gives_no_partition_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triokafka.cli.measuring.reading.JOIN_MS", 500)
+    monkeypatch.setattr("triokafka.cli.load.read_run.JOIN_MS", 500)
     async with running_broker() as broker:
         await fill(broker.bootstrap_servers, 1)
         async with triokafka.Consumer("t", bootstrap_servers=broker.bootstrap_servers, group_id="g") as other:

@@ -19,8 +19,8 @@ from tests.support.producer_ledger import Promise
 from tests.support.producer_workload import Workload
 from tests.support.read_back import read_all
 from triokafka import errors
-from triokafka.broker_stub.faults import Fault
-from triokafka.broker_stub.server import Broker
+from triokafka.broker_stub.broker import Broker
+from triokafka.broker_stub.faults.faults import Fault
 from triokafka.testing import running_broker
 
 PROMISES: dict[str, tuple[Promise, dict[str, Any]]] = {

@@ -17,8 +17,8 @@ import trio
 
 import triokafka
 from tests.support.simulated import run_seeds
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.errors import KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Host, SimulatedWorld, Simulation, run_simulation

@@ -20,7 +20,7 @@ import pytest
 import trio
 
 import triokafka
-from triokafka.broker_stub.faults import RequestFault
+from triokafka.broker_stub.faults.faults import RequestFault
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation, running_broker

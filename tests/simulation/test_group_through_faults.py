@@ -15,8 +15,8 @@ import pytest
 import trio
 
 import triokafka
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.testing import SimulatedWorld, Simulation, run_simulation

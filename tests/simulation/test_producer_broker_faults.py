@@ -19,9 +19,9 @@ from tests.support.producer_workload import Workload
 from tests.support.read_back import read_all
 from tests.support.simulated import run_seeds
 from triokafka import errors
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.faults import Fault, RequestFault
-from triokafka.broker_stub.server import Broker
+from triokafka.broker_stub.faults.faults import Fault, RequestFault
 from triokafka.testing import SimulatedWorld, Simulation, run_simulation
 
 TOPICS = {"orders": 2, "events": 1}

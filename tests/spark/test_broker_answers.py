@@ -12,8 +12,8 @@ from tests.spark.changing_topics import Topic
 from tests.spark.engine import StandInQuery, values
 from tests.spark.topics import Record
 from triokafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
-from triokafka.spark.options import ReadOptions
-from triokafka.spark.reader import TopicReader
+from triokafka.spark.planning.read_options import ReadOptions
+from triokafka.spark.reading.topic_reader import TopicReader
 from triokafka.testing.blocking import BlockingBroker, BlockingCluster, running_broker, running_cluster
 
 COUNT = 200

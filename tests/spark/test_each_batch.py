@@ -15,15 +15,15 @@ import trio
 import triokafka
 from tests.spark.topics import Record, delete_before, make_topic, options
 from triokafka.errors import ConfigurationError, KafkaTimeoutError
-from triokafka.spark import each_batch
-from triokafka.spark.each_batch import (
+from triokafka.spark.listener.offset_commit_listener import commit_to_group
+from triokafka.spark.writing import each_batch
+from triokafka.spark.writing.each_batch import (
     BatchContext,
     BatchRange,
     InterruptedBatchError,
     _was_read_twice,
     kafka_batch,
 )
-from triokafka.spark.listener import commit_to_group
 from triokafka.structs import TopicPartition
 
 
@@ -81,7 +81,7 @@ def test_a_function_knows_its_batch_and_does_its_work_once(
     with pytest.raises(Exception, match="the machine is on fire"):
         run(spark, bootstrap, topic, work, tmp_path)
     fail = False
-    with caplog.at_level(logging.WARNING, logger="triokafka.spark.each_batch"):
+    with caplog.at_level(logging.WARNING, logger="triokafka.spark.writing.each_batch"):
         run(spark, bootstrap, topic, work, tmp_path)
     one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
     assert seen == [
@@ -272,7 +272,7 @@ def test_what_cannot_be_known_or_was_not_named_is_a_sentence() -> None:
         (context.once("x").__enter__, "needs a ledger topic"),
     ):
         with pytest.raises(ConfigurationError, match=sentence):
-            ask()  # type: ignore[operator]
+            ask()
     kafka_batch(bootstrap_servers="localhost:1", ledger="l")(lambda frame, context: contexts.append(context))(
         Frame(), 3
     )

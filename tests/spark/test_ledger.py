@@ -12,7 +12,7 @@ import trio
 import triokafka
 from tests.spark.topics import Record, make_topic
 from triokafka.errors import ConfigurationError, TopicAuthorizationFailedError
-from triokafka.spark.ledger import Ledger
+from triokafka.spark.writing.ledger import Ledger
 
 
 def ledger(bootstrap: str, topic: str) -> Ledger:

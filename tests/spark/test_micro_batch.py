@@ -17,7 +17,7 @@ from tests.spark.engine import Query, SparkQuery, StandInQuery, offsets, rows, s
 from tests.spark.frames import frame
 from tests.spark.topics import Record
 from triokafka.errors import KafkaError
-from triokafka.spark.listener import commit_to_group
+from triokafka.spark.listener.offset_commit_listener import commit_to_group
 from triokafka.structs import TopicPartition
 
 Start = Callable[..., Query]

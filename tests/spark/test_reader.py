@@ -15,11 +15,11 @@ from triokafka.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from triokafka.spark import reading
-from triokafka.spark.data_loss import KafkaDataLossError
-from triokafka.spark.options import ReadOptions
-from triokafka.spark.plan import OffsetRange
-from triokafka.spark.reader import RangePartition, TopicReader
+from triokafka.spark.planning.data_loss import KafkaDataLossError
+from triokafka.spark.planning.read_options import ReadOptions
+from triokafka.spark.planning.tasks import OffsetRange
+from triokafka.spark.reading import task as reading
+from triokafka.spark.reading.topic_reader import RangePartition, TopicReader
 from triokafka.spark.schema import arrow_schema
 
 
@@ -77,7 +77,7 @@ def test_a_plan_without_ranges_comes_back_as_a_partition_without_a_value(bootstr
     made = reader(bootstrap, make_topic(bootstrap))
     assert made.partitions() == []
     assert list(made.read(InputPartition(None))) == []
-    assert list(made.read(None)) == []  # type: ignore[arg-type]
+    assert list(made.read(None)) == []
 
 
 def test_large_records_make_small_batches(bootstrap: str) -> None:

@@ -20,10 +20,10 @@ from tests.spark.topics import Record, delete_before, delete_topic, make_topic, 
 from tests.spark.written_logs import LogWriter, log_writer
 from tests.support.broker_process import BrokerProcess
 from triokafka.errors import ConfigurationError, KafkaTimeoutError
-from triokafka.spark.data_loss import KafkaDataLossError
-from triokafka.spark.options import ReadOptions
-from triokafka.spark.plan import OffsetRange
-from triokafka.spark.reader import RangePartition, TopicReader
+from triokafka.spark.planning.data_loss import KafkaDataLossError
+from triokafka.spark.planning.read_options import ReadOptions
+from triokafka.spark.planning.tasks import OffsetRange
+from triokafka.spark.reading.topic_reader import RangePartition, TopicReader
 
 LAST: Final = 2**63 - 1
 

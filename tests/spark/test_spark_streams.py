@@ -12,8 +12,8 @@ import pytest
 
 from tests.spark.changing_topics import Topic, committed
 from tests.spark.engine import SparkQuery, offsets, sizes, values
-from triokafka.spark.listener import OffsetCommitListener
-from triokafka.spark.query_lag import LogExporter, PrometheusExporter, lag
+from triokafka.spark.listener.offset_commit_listener import OffsetCommitListener
+from triokafka.spark.listener.query_lag import LogExporter, PrometheusExporter, lag
 from triokafka.structs import TopicPartition
 
 _PATIENCE = 180  # seconds, on a machine where all else is busy as well

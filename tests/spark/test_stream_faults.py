@@ -23,12 +23,12 @@ from tests.spark.frames import frame
 from tests.spark.topics import Record
 from tests.support.broker_process import BrokerProcess
 from triokafka.errors import KafkaError
-from triokafka.spark.brokers import Brokers
-from triokafka.spark.data_loss import KafkaDataLossError
-from triokafka.spark.options import ReadOptions
-from triokafka.spark.reader import TopicReader
-from triokafka.spark.write_options import WriteOptions
-from triokafka.spark.writer import TopicWriter
+from triokafka.spark.planning.brokers import Brokers
+from triokafka.spark.planning.data_loss import KafkaDataLossError
+from triokafka.spark.planning.read_options import ReadOptions
+from triokafka.spark.reading.topic_reader import TopicReader
+from triokafka.spark.writing.topic_writer import TopicWriter
+from triokafka.spark.writing.write_options import WriteOptions
 
 QUICK = {"fetchOffset.retryIntervalMs": "10", "startingOffsets": "earliest"}
 

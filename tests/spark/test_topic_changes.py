@@ -17,9 +17,9 @@ from tests.spark.changing_topics import Topic
 from tests.spark.engine import StandInQuery, values
 from tests.spark.topics import Record
 from triokafka.errors import KafkaError
-from triokafka.spark.data_loss import KafkaDataLossError
-from triokafka.spark.options import ReadOptions
-from triokafka.spark.reader import TopicReader
+from triokafka.spark.planning.data_loss import KafkaDataLossError
+from triokafka.spark.planning.read_options import ReadOptions
+from triokafka.spark.reading.topic_reader import TopicReader
 
 QUICK = {"fetchOffset.retryIntervalMs": "10", "kafkaConsumer.pollTimeoutMs": "400"}
 PATIENT = {"kafkaConsumer.pollTimeoutMs": "10000"}

@@ -15,9 +15,9 @@ import triokafka
 from tests.spark.frames import HEADERS, frame
 from tests.spark.topics import make_topic
 from triokafka.errors import ConfigurationError, KafkaError
-from triokafka.spark.sink import WrittenRange
-from triokafka.spark.write_options import WriteOptions
-from triokafka.spark.writer import RowStreamWriter, TaskWritten, TopicWriter, stream_writer
+from triokafka.spark.writing.record_sink import WrittenRange
+from triokafka.spark.writing.topic_writer import RowStreamWriter, TaskWritten, TopicWriter, stream_writer
+from triokafka.spark.writing.write_options import WriteOptions
 from triokafka.structs import TopicPartition
 
 ALL = frame(topic="string", key="binary", value="binary", partition="int", headers=HEADERS)

@@ -27,7 +27,7 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.server import Broker
+    from triokafka.broker_stub.broker import Broker
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from triokafka.broker_stub.replica.hosted_partitions import LeadershipChange
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.server import Broker
+    from triokafka.broker_stub.broker import Broker
 
 _LOAD_AT_ONCE_BYTES: Final = 65_536
 """Groups and offsets in so few bytes are read at once when this broker becomes their coordinator."""

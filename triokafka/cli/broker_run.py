@@ -18,18 +18,18 @@ from triokafka.cli.progress import Advance, progress, shows_progress
 if TYPE_CHECKING:
     import trio
 
+    from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.config import BrokerConfig
-    from triokafka.broker_stub.control import ControlEndpoint
-    from triokafka.broker_stub.http_server import HttpServer
-    from triokafka.broker_stub.server import Broker
+    from triokafka.broker_stub.control.endpoint import ControlEndpoint
+    from triokafka.broker_stub.control.http_server import HttpServer
     from triokafka.world import World
 
 
 def load() -> None:
     """Import what a broker needs."""
     gc.disable()  # what is imported stays: to look for garbage in it again and again was a fifth of the start
+    import triokafka.broker_stub.broker
     import triokafka.broker_stub.config
-    import triokafka.broker_stub.server
     import triokafka.world.system  # noqa: F401
 
     gc.freeze()
@@ -153,7 +153,7 @@ def _opening_logs(broker: Broker) -> Iterator[None]:
 
 async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | None) -> int:
     """Run the broker until a signal asks it to end, or a part of it fails."""
-    from triokafka.broker_stub.server import Broker
+    from triokafka.broker_stub.broker import Broker
 
     async def serve(end: _End) -> int:
         async with AsyncExitStack() as running:
@@ -164,7 +164,7 @@ async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | 
             lines = [f"ready {broker.bootstrap_servers}"]
             servers: list[HttpServer] = []
             if metrics is not None:
-                from triokafka.broker_stub.metrics_endpoint import metrics_server
+                from triokafka.broker_stub.metrics.endpoint import metrics_server
 
                 servers.append(metrics_server(world, broker.metrics))
                 lines.append(f"metrics {await _bound(servers[0], '--metrics', metrics)}")
@@ -184,8 +184,8 @@ async def _serve_tests(
     metrics: tuple[str, int] | None,
 ) -> int:
     """Run a broker, or several, that can be told to fail, until a signal asks them to end or one has failed itself."""
-    from triokafka.broker_stub.control import ControlEndpoint
-    from triokafka.broker_stub.metrics_endpoint import metrics_server
+    from triokafka.broker_stub.control.endpoint import ControlEndpoint
+    from triokafka.broker_stub.metrics.endpoint import metrics_server
     from triokafka.testing.brokers import running
     from triokafka.testing.control import control_actions, control_metrics
 

@@ -14,25 +14,25 @@ from triokafka.spark.home import prepare_home
 from triokafka.spark.java import Java, JavaMissingError, find_java, prepare_java
 
 if TYPE_CHECKING:
-    from triokafka.spark.each_batch import BatchContext, BatchRange, kafka_batch, write_kafka
-    from triokafka.spark.listener import OffsetCommitListener
-    from triokafka.spark.query_lag import LogExporter, PrometheusExporter, SourceLag, lag
-    from triokafka.spark.ranges import read_ranges
-    from triokafka.spark.waiting import wait_for_query
+    from triokafka.spark.listener.offset_commit_listener import OffsetCommitListener
+    from triokafka.spark.listener.query_lag import LogExporter, PrometheusExporter, SourceLag, lag
+    from triokafka.spark.listener.waiting import wait_for_query
+    from triokafka.spark.reading.ranges import read_ranges
+    from triokafka.spark.writing.each_batch import BatchContext, BatchRange, kafka_batch, write_kafka
 
 # Imported on first use: the doctor must work without the clients' packages.
 _HOMES: Final = {
-    "BatchContext": "triokafka.spark.each_batch",
-    "BatchRange": "triokafka.spark.each_batch",
-    "LogExporter": "triokafka.spark.query_lag",
-    "OffsetCommitListener": "triokafka.spark.listener",
-    "PrometheusExporter": "triokafka.spark.query_lag",
-    "SourceLag": "triokafka.spark.query_lag",
-    "kafka_batch": "triokafka.spark.each_batch",
-    "lag": "triokafka.spark.query_lag",
-    "read_ranges": "triokafka.spark.ranges",
-    "wait_for_query": "triokafka.spark.waiting",
-    "write_kafka": "triokafka.spark.each_batch",
+    "BatchContext": "triokafka.spark.writing.each_batch",
+    "BatchRange": "triokafka.spark.writing.each_batch",
+    "LogExporter": "triokafka.spark.listener.query_lag",
+    "OffsetCommitListener": "triokafka.spark.listener.offset_commit_listener",
+    "PrometheusExporter": "triokafka.spark.listener.query_lag",
+    "SourceLag": "triokafka.spark.listener.query_lag",
+    "kafka_batch": "triokafka.spark.writing.each_batch",
+    "lag": "triokafka.spark.listener.query_lag",
+    "read_ranges": "triokafka.spark.reading.ranges",
+    "wait_for_query": "triokafka.spark.listener.waiting",
+    "write_kafka": "triokafka.spark.writing.each_batch",
 }
 _NOT_PUBLIC: Final = {"Any", "Final", "TYPE_CHECKING", "annotations", "import_module"}
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-    from triokafka.spark.options import ReadOptions
+    from triokafka.spark.planning.read_options import ReadOptions
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS: Final = "headers"

@@ -1,8 +1,9 @@
 """What a test calls to have requests fail, late, lost or cut off; shared by every handle of a broker or a cluster.
 
-Each call arms one fault (`triokafka.broker_stub.faults`), which the first matching requests use up: ``times`` of them,
-after ``skip`` that pass, each with probability ``chance``; ``times=-1`` goes on until ``faults.disarm`` or ``reset``.
-They may be called from any thread, and return the fault, so that it can be disarmed: ``broker.faults.disarm(fault)``.
+Each call arms one fault (`triokafka.broker_stub.faults.faults`), which the first matching requests use up: ``times`` of
+them, after ``skip`` that pass, each with probability ``chance``; ``times=-1`` goes on until ``faults.disarm`` or
+``reset``. They may be called from any thread, and return the fault, so that it can be disarmed:
+``broker.faults.disarm(fault)``.
 
 ``api`` is a name (``"Produce"``) or a key, None for every API. An unknown name is an error that has the nearest one.
 """
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from triokafka.broker_stub.fault_names import api_key, error_class
-from triokafka.broker_stub.faults import Close, Fault, Faults, RequestFault
+from triokafka.broker_stub.faults.faults import Close, Fault, Faults, RequestFault
+from triokafka.broker_stub.faults.names import api_key, error_class
 from triokafka.errors import BrokerResponseError
 
 Api = int | str | None

@@ -23,14 +23,14 @@ from triokafka.testing.faulty_world import FaultyWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.backend import Backend
+    from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.controller import Controller
-    from triokafka.broker_stub.faults import Faults
+    from triokafka.broker_stub.faults.faults import Faults
     from triokafka.broker_stub.metadata import MetadataImage
     from triokafka.broker_stub.network.socket_server import SocketServer
-    from triokafka.broker_stub.server import Broker
-    from triokafka.coordinator.known_members import KnownMember
-    from triokafka.coordinator.service import GroupCoordinator
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.group.members import KnownMember
 
 logger = logging.getLogger(__name__)
 
@@ -162,8 +162,8 @@ class RunningBroker(FaultCalls):
         await self.start()
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
-        from triokafka.broker_stub.late_imports import import_everything
-        from triokafka.broker_stub.server import Broker
+        from triokafka.broker_stub.broker import Broker
+        from triokafka.broker_stub.deferred_imports import import_everything
 
         import_everything()
         self._leave, self._gone = trio.Event(), trio.Event()

@@ -16,7 +16,7 @@ from benchmarks.spark_readers import ROWS, PartitionReader, Range, made
 from benchmarks.spark_topics import Topic, filled
 from benchmarks.spark_tuples import ConfluentKafkaSource, KafkaPythonSource, ReadyTupleSource, TupleSource
 from tests.support.broker_process import broker_process
-from triokafka.cli.measuring.values import json_values
+from triokafka.cli.load.payloads import json_values
 
 EACH = 2 * ROWS
 END = EACH - 4_655  # more than one poll, and before the end of the log

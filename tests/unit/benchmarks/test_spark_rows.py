@@ -10,7 +10,7 @@ from benchmarks import spark
 from benchmarks.spark import QUICK
 from benchmarks.spark_rows import Read, check_read
 from benchmarks.spark_topics import Topic
-from triokafka.cli.measuring.process import MeasurementError
+from triokafka.cli.load.brokers import MeasurementError
 
 RIGHT = {0: Read(4, 0, 3, 6), 1: Read(2, 0, 1, 1)}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
-from triokafka.broker_stub.server import Broker
 from triokafka.world.system import RealWorld
 
 

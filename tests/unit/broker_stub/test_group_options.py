@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.coordinator import GroupCoordinatorConfig
 from triokafka.world.system import RealWorld
 

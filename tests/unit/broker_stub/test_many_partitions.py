@@ -17,7 +17,7 @@ from tests.support.odd_requests import Asker, request
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.broker_stub.network.request_memory import RequestMemory
-from triokafka.broker_stub.turns import AT_ONCE
+from triokafka.broker_stub.work_budget import BUDGET
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -148,10 +148,10 @@ async def test_others_have_their_turn_in_the_middle_of_a_large_request(
 ) -> None:
     bystander = Bystander()
     async with running_node() as node, trio.open_nursery() as nursery:
-        await node.create("large", 10 * AT_ONCE)
+        await node.create("large", 10 * BUDGET)
         nursery.start_soon(bystander.run)
         taken = []
-        for count in (1, 10 * AT_ONCE):
+        for count in (1, 10 * BUDGET):
             before = bystander.turns
             assert codes_of(await node.call(request_for(count), version)) == [0] * count
             taken.append(bystander.turns - before)
@@ -196,7 +196,7 @@ async def test_others_have_their_turn_while_very_many_names_are_looked_up(
         await node.call(request("find_coordinator", {"coordinator_keys": ["g"]}), 4)
         nursery.start_soon(bystander.run)
         taken = []
-        for count in (1, 10 * AT_ONCE):
+        for count in (1, 10 * BUDGET):
             before = bystander.turns
             await node.call(request(api, fields(count)), version)
             taken.append(bystander.turns - before)
@@ -296,9 +296,9 @@ async def test_others_have_their_turn_while_very_many_things_are_changed(
     bystander, taken = Bystander(), []
     async with running_node() as node, trio.open_nursery() as nursery:
         if exist:
-            await node.call(request("create_topics", _creation(10 * AT_ONCE)), 7)
+            await node.call(request("create_topics", _creation(10 * BUDGET)), 7)
         nursery.start_soon(bystander.run)
-        for count in (1, 10 * AT_ONCE):
+        for count in (1, 10 * BUDGET):
             # The controller alone: what follows a change afterwards has turns of its own.
             before = bystander.turns
             trial = {} if api == "delete_topics" else {"validate_only": True}
@@ -322,7 +322,7 @@ async def test_others_have_their_turn_while_very_many_partitions_are_made(
     async with running_node() as node, trio.open_nursery() as nursery:
         await node.create("u")
         nursery.start_soon(bystander.run)
-        for count in (1, 10 * AT_ONCE):
+        for count in (1, 10 * BUDGET):
             before = bystander.turns
             await node.call(request(api, {**fields(count), "timeout_ms": 5000, "validate_only": True}), version)
             taken.append(bystander.turns - before)
@@ -333,7 +333,7 @@ async def test_others_have_their_turn_while_very_many_partitions_are_made(
 async def test_a_large_change_is_made_as_a_whole_and_before_what_was_asked_later() -> None:
     """Others have their turn in the middle of it, but do not see half of it."""
     seen = set[int]()
-    count = 10 * AT_ONCE
+    count = 10 * BUDGET
     async with running_node(num_partitions=1) as node, trio.open_nursery() as nursery:
         answers: dict[str, Any] = {}  # in any order: a large one is encoded in a thread
 
@@ -504,20 +504,20 @@ async def test_a_data_directory_that_fails_while_logs_are_made_keeps_those_that_
 async def test_others_have_their_turn_while_the_partitions_of_a_large_topic_are_opened() -> None:
     seen = set()
     async with running_node() as node, trio.open_nursery() as nursery:
-        nursery.start_soon(node.create, "large", 10 * AT_ONCE)
+        nursery.start_soon(node.create, "large", 10 * BUDGET)
         while "large" not in node.broker.image.topics:
             seen.add(len(node.broker.logs.all()))
             await trio.lowlevel.checkpoint()
         assert len(seen) >= 5, seen
-        assert (await node.produce("large", batch(b"v"), partition=10 * AT_ONCE - 1)).base_offset == 0
+        assert (await node.produce("large", batch(b"v"), partition=10 * BUDGET - 1)).base_offset == 0
 
 
 async def test_a_data_directory_that_fails_while_partitions_are_opened_fails_its_own() -> None:
     world, directories = HeldThreads(), ("/one", "/two")
     async with running_node(world=world, log_dirs=directories) as node, trio.open_nursery() as nursery:
         await node.create("small", 2)
-        nursery.start_soon(node.create, "large", 4 * AT_ONCE)
-        while len(node.broker.logs.all()) < 2 * AT_ONCE:
+        nursery.start_soon(node.create, "large", 4 * BUDGET)
+        while len(node.broker.logs.all()) < 2 * BUDGET:
             await trio.lowlevel.checkpoint()
         assert "large" not in node.broker.image.topics
         broken = world.memory.inject(DiskFault("write", "/two/small-*", errno.EIO))
@@ -525,10 +525,8 @@ async def test_a_data_directory_that_fails_while_partitions_are_opened_fails_its
         broken()
         while "large" not in node.broker.image.topics:
             await trio.lowlevel.checkpoint()
-        found = Counter(
-            [(await node.produce("large", batch(b"v"), partition=i)).error_code for i in range(4 * AT_ONCE)]
-        )
-        assert found == {0: 2 * AT_ONCE, errors.KafkaStorageError.code: 2 * AT_ONCE}
+        found = Counter([(await node.produce("large", batch(b"v"), partition=i)).error_code for i in range(4 * BUDGET)])
+        assert found == {0: 2 * BUDGET, errors.KafkaStorageError.code: 2 * BUDGET}
 
 
 async def test_partitions_that_were_opened_before_defaults_changed_have_the_new_ones() -> None:

@@ -22,9 +22,10 @@ from tests.unit.broker_stub.network.streams import ScriptedStream
 from triokafka import errors
 from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
-from triokafka.broker_stub.dispatcher import Answer
-from triokafka.broker_stub.handlers import CloseConnectionError, Handler, RequestContext
 from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.dispatcher import Answer
+from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.checksum import crc32c
 from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.protocol.declaration import Struct

@@ -19,8 +19,8 @@ import triokafka
 from tests.unit.broker_stub.api.node import Node, memory_world
 from tests.unit.broker_stub.api.test_group_handlers import stable
 from triokafka.broker_stub.api import MODULES
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 
 START = """
 import json, struct, sys, typing
@@ -29,12 +29,12 @@ from triokafka.cli.broker_options import plain_options
 from triokafka.cli.broker_run import prepare
 prepare(plain_options(["--listen", "127.0.0.1:0", "--data-dir", sys.argv[1]]))  # all but running it
 import trio
-from triokafka.broker_stub import late_imports
+from triokafka.broker_stub import deferred_imports
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
+from triokafka.broker_stub.broker import Broker
 from triokafka.world.system import RealWorld
 
-late_imports._FIRST_ANSWERS_SECONDS = 2  # the answer comes first however slow the machine is
+deferred_imports._FIRST_ANSWERS_SECONDS = 2  # the answer comes first however slow the machine is
 
 async def main():
     config = BrokerConfig(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=(sys.argv[1],))
@@ -49,7 +49,7 @@ async def main():
         names = {cls: f"{cls.__module__}.{cls.__qualname__}" for cls in classes}
         frozen = [names[cls] for cls in classes if getattr(vars(cls).get("__dataclass_params__"), "frozen", False)]
         dear = [names[cls] for cls in classes if typing.NamedTuple in vars(cls).get("__orig_bases__", ())]
-        while "triokafka.broker_stub.metrics" not in sys.modules:
+        while "triokafka.broker_stub.metrics.catalogue" not in sys.modules:
             await trio.sleep(0.01)
         print(json.dumps({"first": first, "frozen": frozen, "dear": dear, "later": sorted(sys.modules)}))
 
@@ -79,8 +79,8 @@ def within(modules: list[str], package: str) -> set[str]:
     [
         "triokafka.coordinator",  # until there is a log for groups, or somebody asks
         "triokafka.assignors",
-        "triokafka.broker_stub.metrics",
-        "triokafka.broker_stub.control",
+        "triokafka.broker_stub.metrics.catalogue",
+        "triokafka.broker_stub.control.endpoint",
         "triokafka.testing",
         "triokafka.network",
         "triokafka.formats",
@@ -126,7 +126,9 @@ def test_messages_of_clients_are_not_imported_before_somebody_sends_them(start: 
 
 def test_all_handlers_and_the_group_coordinator_are_there_soon_after_the_start(start: dict[str, Any]) -> None:
     """Nobody's first request is to wait for them, and files may be out of reach later."""
-    wanted = {f"triokafka.broker_stub.api.{name}" for name in MODULES} | {"triokafka.coordinator.service"}
+    wanted = {f"triokafka.broker_stub.api.{name}" for name in MODULES} | {
+        "triokafka.coordinator.group.group_coordinator"
+    }
     assert wanted <= set(start["later"])
 
 

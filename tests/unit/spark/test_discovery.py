@@ -12,10 +12,10 @@ from pyspark.sql.types import StructType
 
 import pyspark_triokafka
 from triokafka.errors import ConfigurationError
-from triokafka.spark.options import ReadOptions
-from triokafka.spark.reader import TopicReader
+from triokafka.spark.planning.read_options import ReadOptions
+from triokafka.spark.reading.topic_reader import TopicReader
 from triokafka.spark.schema import spark_schema
-from triokafka.spark.writer import TopicWriter
+from triokafka.spark.writing.topic_writer import TopicWriter
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 

@@ -8,8 +8,8 @@ import sys
 
 def test_the_process_that_asks_for_offsets_imports_nothing_that_only_tasks_need() -> None:
     """It is started anew for every streaming query, which waits for it."""
-    code = "import triokafka, triokafka.spark.stream, triokafka.spark.reader, sys; triokafka.AdminClient; "
-    code += "print(*sys.modules)"
+    code = "import sys, triokafka, triokafka.spark.reading.topic_stream_reader, triokafka.spark.reading.topic_reader; "
+    code += "triokafka.AdminClient; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "triokafka.client.admin" in said
     assert not {"triokafka.client.consumer", "triokafka.records.decoder", "triokafka.formats", "pandas"} & set(said)

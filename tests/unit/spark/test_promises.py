@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql.datasource import DataSourceReader
 
-from triokafka.spark.reader import TopicReader
+from triokafka.spark.reading.topic_reader import TopicReader
 
 PROMISED = {
     "install", "Spark batch", "Spark micro-batch", "continuous and real-time mode", "a name of its own", "option names",
@@ -22,7 +22,7 @@ PROMISED = {
 def test_each_row_is_named_by_a_test() -> None:
     here = Path(__file__)
     places = (here.parent, here.parents[1] / "benchmarks", here.parents[2] / "spark")
-    files = [file for place in places for file in place.glob("test_*.py")]
+    files = [file for place in places for file in place.rglob("test_*.py")]
     named = {
         row
         for file in files

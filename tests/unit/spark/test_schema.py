@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from triokafka.errors import ConfigurationError
-from triokafka.spark.options import ReadOptions
+from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.schema import arrow_schema, check_schema, spark_schema
 
 # What ``spark.read.format("kafka").load().schema`` prints with the connector's jar.

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 import trio
 
-from triokafka.broker_stub.control import ControlEndpoint
+from triokafka.broker_stub.control.endpoint import ControlEndpoint
 from triokafka.testing import RunningBroker, RunningCluster, running_broker, running_cluster
 from triokafka.testing.control import control_actions, control_metrics
 from triokafka.world.system import RealWorld

@@ -16,7 +16,7 @@ import trio
 
 import triokafka
 from triokafka import errors
-from triokafka.broker_stub.fault_names import UnknownNameError
+from triokafka.broker_stub.faults.names import UnknownNameError
 from triokafka.broker_stub.log.log_directory import CLEAN_SHUTDOWN_FILE
 from triokafka.testing import RunningBroker, run_simulation, running_broker, running_cluster
 from triokafka.testing import blocking as blocking_twins

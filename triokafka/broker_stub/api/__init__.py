@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from triokafka.broker_stub.handlers import Handler
+from triokafka.broker_stub.request.registry import Handler
 
 MODULES: Final = {
     "produce": (0, 0, 13),

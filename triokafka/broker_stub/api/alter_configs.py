@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

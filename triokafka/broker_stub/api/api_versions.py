@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata.features import SERVED
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import InvalidRequestError
 from triokafka.protocol.api.api_versions import (
     ApiVersion,

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Operation, ResourceType, denial
-from triokafka.broker_stub.handlers import RequestContext
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
 from triokafka.broker_stub.metadata.item_error import ItemError
+from triokafka.broker_stub.request.context import RequestContext
 
 _NOT_ALLOWED = "Authorization failed."
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from triokafka.broker_stub.api.group_version import require_group_version
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import TopicAuthorizationFailedError
 from triokafka.protocol.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

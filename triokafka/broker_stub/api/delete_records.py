@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.handlers import RequestContext, handles
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -44,14 +45,14 @@ def _failed(request: DeleteRecordsRequest, context: RequestContext, code: int, m
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Raise each partition's log start offset. All replicas are this broker's own, so nothing is waited for."""
     response = DeleteRecordsResponse()
-    turns = Turns()
+    budget = WorkBudget()
     for topic in request.topics:
         found = DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(found)
         for partition in topic.partitions:
             key = TopicPartition(topic.name, partition.partition_index)
             found.partitions.append(_delete(key, partition.offset, context))
-            await turns.did()
+            await budget.spend()
     return response
 
 

@@ -10,8 +10,9 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata import MetadataImage
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from triokafka.broker_stub.authorizer import Operation, cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata.image import CLIENT_ID, IP, USER, MetadataImage
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import InvalidRequestError, UnsupportedVersionError
 from triokafka.protocol.api.describe_client_quotas import (
     ComponentData,

@@ -13,7 +13,6 @@ from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata import MetadataImage, ResourceType, topic_names
 from triokafka.broker_stub.metadata.config_entries import (
     ConfigEntry,
@@ -25,7 +24,9 @@ from triokafka.broker_stub.metadata.config_entries import (
 )
 from triokafka.broker_stub.metadata.config_resources import check_broker_name, not_configurable
 from triokafka.broker_stub.metadata.item_error import ItemError
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -65,11 +66,11 @@ async def describe_configs(request: DescribeConfigsRequest, context: RequestCont
     image, config = context.broker.metadata_cache.image, context.broker.configuration.config
     denied = denied_resources(request.resources, Operation.DESCRIBE_CONFIGS, context)
     response = DescribeConfigsResponse()
-    turns = Turns()
+    budget = WorkBudget()
     for result in describe_resources(image, request, config, denied=denied):
         response.results.append(result)
         context.items += len(result.configs)
-        await turns.did(_WORK)
+        await budget.spend(_WORK)
     return response
 
 

@@ -7,7 +7,8 @@ GROUP_ID_NOT_FOUND with a message for groups that are not there (KIP-1043); befo
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata import topic_names
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -45,13 +46,13 @@ def _failed(
 )
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """Answer for the partitions that this broker leads."""
-    response, turns = DescribeProducersResponse(), Turns()
+    response, budget = DescribeProducersResponse(), WorkBudget()
     for topic in request.topics:
         result = TopicResponse(name=topic.name)
         response.topics.append(result)
         for number in topic.partition_indexes:
             result.partitions.append(_partition(TopicPartition(topic.name, number), context))
-            await turns.did(1 + len(result.partitions[-1].active_producers))
+            await budget.spend(1 + len(result.partitions[-1].active_producers))
     return response
 
 

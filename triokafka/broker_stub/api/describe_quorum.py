@@ -6,7 +6,8 @@ Versions 0-2. v1: times (KIP-836). v2: directories and addresses of the voters (
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Operation, cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 

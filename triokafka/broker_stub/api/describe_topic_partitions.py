@@ -8,10 +8,11 @@ from __future__ import annotations
 from triokafka import errors
 from triokafka.broker_stub.api.metadata import available_leader, offline_replicas
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from triokafka.broker_stub.metadata.topic_names import is_internal
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -53,7 +54,7 @@ async def describe_topic_partitions(
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index
     room = min(max(request.response_partition_limit, 1), context.broker.config.max_request_partition_size_limit)
-    response, turns = DescribeTopicPartitionsResponse(), Turns()
+    response, budget = DescribeTopicPartitionsResponse(), WorkBudget()
     for name in names:
         topic = image.topics.get(name)
         if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -77,8 +78,8 @@ async def describe_topic_partitions(
         )
         for state in states[:room]:
             described.partitions.append(_partition(name, state, image, context))
-            await turns.did()
-        await turns.did()
+            await budget.spend()
+        await budget.spend()
         context.items += 1 + len(described.partitions)
         response.topics.append(described)
         if len(states) > room:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

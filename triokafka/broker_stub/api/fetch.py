@@ -16,12 +16,13 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
-from triokafka.broker_stub.quotas import QuotaKind
-from triokafka.broker_stub.replica.fetch_session import PartitionKey, TopicKey, WantedPartition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters
-from triokafka.broker_stub.turns import AT_ONCE
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.quotas import QuotaKind
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import BUDGET
+from triokafka.network.fetch_sessions.fetch_session_cache import PartitionKey, TopicKey, WantedPartition
 from triokafka.protocol.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -130,7 +131,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         if fault.error.code == _NOT_LEADER:
             outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, context)))
     replicas = broker.replicas
-    many = len(session.partitions) > AT_ONCE
+    many = len(session.partitions) > BUDGET
     if many:
         await trio.lowlevel.checkpoint()  # each of these steps takes long then
     outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)

@@ -17,9 +17,10 @@ from typing import Final
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import endpoint_of
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0
@@ -57,10 +58,10 @@ async def find_coordinator(request: FindCoordinatorRequest, context: RequestCont
             "this broker does not serve share groups" if known else f"there is no coordinator type {request.key_type}"
         )
     if context.version >= _BATCHED_SINCE:
-        response, turns = FindCoordinatorResponse(), Turns()
+        response, budget = FindCoordinatorResponse(), WorkBudget()
         for group in request.coordinator_keys:
             response.coordinators.append(await _find(group, context))
-            await turns.did()
+            await budget.spend()
         return response
     return _single(await _find(request.key, context))
 

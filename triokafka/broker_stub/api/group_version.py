@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from triokafka.broker_stub.handlers import RequestContext
 from triokafka.broker_stub.metadata.features import GROUP_VERSION
+from triokafka.broker_stub.request.context import RequestContext
 from triokafka.errors import UnsupportedVersionError
 
 

@@ -6,7 +6,8 @@ Versions 0-4. v1: throttle time. v3: static members (KIP-345). v4: flexible.
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 

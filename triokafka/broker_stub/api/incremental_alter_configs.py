@@ -12,11 +12,12 @@ from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
 from triokafka.broker_stub.metadata.config_resources import AlterOperation, check_broker_name, check_repeats
 from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -60,7 +61,7 @@ async def incremental_alter_configs(
         validate_only=request.validate_only,
     )
     response = await context.broker.gateway.incremental_alter_configs(rest, denied=denied)
-    others, turns = iter(response.responses), Turns()
+    others, budget = iter(response.responses), WorkBudget()
     times = Counter(resource.resource_name for resource in request.resources if _is_logger(resource))
     response.responses = []
     for resource in request.resources:
@@ -68,7 +69,7 @@ async def incremental_alter_configs(
             response.responses.append(
                 _alter_loggers(resource, times[resource.resource_name], request.validate_only, denied, context)
             )
-            await turns.did()
+            await budget.spend()
         else:
             response.responses.append(next(others))
     return response

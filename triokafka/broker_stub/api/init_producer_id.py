@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial, or_cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import InvalidRequestError, TransactionalIdAuthorizationFailedError
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

@@ -8,7 +8,8 @@ id (MEMBER_ID_REQUIRED, KIP-394). v5: static members (KIP-345). v6: flexible. v7
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
 
 

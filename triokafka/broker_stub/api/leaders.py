@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from triokafka.broker_stub.api.brokers import endpoint_of
-from triokafka.broker_stub.handlers import RequestContext
 from triokafka.broker_stub.replica.read_result import LeaderHint
+from triokafka.broker_stub.request.context import RequestContext
 
 N = TypeVar("N")
 

@@ -7,7 +7,8 @@ flexible. v5: a reason (KIP-800).
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 

@@ -9,9 +9,10 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Operation, cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

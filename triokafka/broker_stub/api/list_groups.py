@@ -7,7 +7,8 @@ type (KIP-848).
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 
 

@@ -12,14 +12,15 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.replica.partition import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from triokafka.broker_stub.turns import AT_ONCE, Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import BUDGET, WorkBudget
 from triokafka.protocol.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -61,7 +62,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     twice = {key for key, count in Counter(asked).items() if count > 1}
     response = ListOffsetsResponse()
-    turns = Turns()
+    budget = WorkBudget()
     for topic in request.topics:
         found = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(found)
@@ -69,7 +70,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
             key = TopicPartition(topic.name, partition.partition_index)
             found.partitions.append(_look_up(key, partition, request, context, twice=key in twice))
             # For a time, a whole batch is decompressed.
-            await turns.did(AT_ONCE if partition.timestamp >= 0 else 1)
+            await budget.spend(BUDGET if partition.timestamp >= 0 else 1)
     return response
 
 

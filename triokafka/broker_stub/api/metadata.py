@@ -17,10 +17,11 @@ from uuid import UUID
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import endpoint_of
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.metadata.topic_names import is_internal
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -73,13 +74,13 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     broker = context.broker
     every_topic = request.topics is None or (context.version == 0 and not request.topics)
     topics: list[MetadataResponseTopic] = []
-    turns = Turns()
+    budget = WorkBudget()
     if every_topic:
         image = broker.image
         for name in sorted(image.topics):
             if not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 topics.append(_topic(image.topics[name], image, request, context))
-                await turns.did(_size(topics[-1], context))
+                await budget.spend(_size(topics[-1], context))
     else:
         image = broker.image  # what is created from here on is there for the next request
         refused = await _create_missing(request, image, context)
@@ -87,7 +88,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
         asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ())
         for topic in asked:
             topics.append(_one(*topic, refused, image, request, context))
-            await turns.did(_size(topics[-1], context))
+            await budget.spend(_size(topics[-1], context))
         topics.sort(key=_rank)
     response = MetadataResponse(
         brokers=[

@@ -8,7 +8,8 @@ group that is not there (KIP-848). v10: topic ids instead of names.
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.coordinator.offsets.commit import commit_failed
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 

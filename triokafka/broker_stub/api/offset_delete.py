@@ -6,7 +6,8 @@ Version 0.
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 

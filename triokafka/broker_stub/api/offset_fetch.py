@@ -11,7 +11,8 @@ waits until what it says is committed. This broker serves no transactions, but K
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.coordinator.offsets.fetch import as_response, asked_groups
 from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial, or_cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -46,13 +47,13 @@ async def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Answer from each leader's epoch cache."""
-    response, turns = OffsetForLeaderEpochResponse(), Turns()
+    response, budget = OffsetForLeaderEpochResponse(), WorkBudget()
     for topic in request.topics:
         result = OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)
         for asked in topic.partitions:
             result.partitions.append(_end_of_epoch(topic.topic, asked, context))
-            await turns.did()
+            await budget.spend()
     return response
 
 

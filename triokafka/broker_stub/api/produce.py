@@ -19,12 +19,13 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.faults import INJECTED, Fault, Faults
-from triokafka.broker_stub.handlers import CloseConnectionError, RequestContext, handles
+from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, prevalidate
-from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.replica.delayed import AppendOutcome
-from triokafka.broker_stub.turns import AT_ONCE
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.quotas import QuotaKind
+from triokafka.broker_stub.request.registry import CloseConnectionError, handles
+from triokafka.broker_stub.work_budget import BUDGET
 from triokafka.protocol.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -121,11 +122,11 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
         entries.update(await prevalidate(broker.world, work, lanes=broker.check_lanes, slot=context.slot))
         work.clear()
         _refuse_deleted(entries, refused, first, request, context)
-    if len(entries) <= AT_ONCE:
+    if len(entries) <= BUDGET:
         outcomes = replicas.append(entries, required_acks=acks)
     else:
         outcomes, left = {}, iter(entries.items())
-        while some := dict(islice(left, AT_ONCE)):
+        while some := dict(islice(left, BUDGET)):
             _refuse_deleted(some, refused, first, request, context)
             outcomes.update(replicas.append(some, required_acks=acks))
             await trio.lowlevel.checkpoint()

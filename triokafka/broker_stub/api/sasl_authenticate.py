@@ -5,7 +5,8 @@ Versions 0-2. v1: session lifetime. v2: flexible.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import IllegalSaslStateError
 from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 

@@ -6,7 +6,8 @@ nothing to do. Kafka serves the request on every listener, since its error is on
 
 from __future__ import annotations
 
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import IllegalSaslStateError
 from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 

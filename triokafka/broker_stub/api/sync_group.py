@@ -7,7 +7,8 @@ there and be the group's (KIP-559).
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
 
 

@@ -6,7 +6,8 @@ Versions 0-2. v1: kinds of upgrades, and checking only. v2: no results by featur
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Operation, cluster
-from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 

@@ -23,7 +23,7 @@ from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.records import encode_records
-from triokafka.broker_stub.turns import AT_ONCE, in_turns
+from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.protocol.message import Struct
 from triokafka.world import World
 
@@ -212,8 +212,8 @@ class EventQueue:
         if operation.expires_at <= self._world.now():
             raise errors.RequestTimedOutError(f"the time of {operation.name} was over before its turn came")
         found = operation.compute(self._state.image)
-        outcome = await in_turns(found) if isinstance(found, Generator) else found
-        change = await in_turns(self._state.stage(outcome.records)) if outcome.records else None
+        outcome = await run_within_budget(found) if isinstance(found, Generator) else found
+        change = await run_within_budget(self._state.stage(outcome.records)) if outcome.records else None
         return change, outcome.response
 
     async def _commit(self, changes: Sequence[StagedChange]) -> Exception | None:
@@ -222,7 +222,7 @@ class EventQueue:
         size = 0
         try:
             for change in changes:
-                if len(change.records) > AT_ONCE:
+                if len(change.records) > BUDGET:
                     await trio.lowlevel.checkpoint()  # others have their turn before all of it is encoded
                 batch = encode_change(change, self._state.epoch, now_ms)
                 log.append(batch, now_ms=now_ms)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from triokafka.broker_stub.quotas import Rate
+from triokafka.broker_stub.request.quotas import Rate
 from triokafka.errors import KafkaError
 from triokafka.named_tuple import NamedTuple
 

@@ -15,15 +15,15 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.authorizer import ANONYMOUS
-from triokafka.broker_stub.dispatcher import Answer, Dispatcher
-from triokafka.broker_stub.handlers import CloseConnectionError
 from triokafka.broker_stub.network.authentication import Authentication, AuthenticationFailedError, NoAuthentication
-from triokafka.broker_stub.network.fair_turns import FairTurns
+from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import BUFFER_BYTES, FrameBuffers, FrameReader
 from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.network.limited_log import LimitedLog
+from triokafka.broker_stub.network.pending_responses import LARGE_BYTES, PendingResponses, bytes_in_memory
 from triokafka.broker_stub.network.request_memory import MEDIUM_BYTES, STEP_BYTES, Claim, RequestMemory
-from triokafka.broker_stub.network.unsent_answers import LARGE_BYTES, UnsentAnswers, bytes_in_memory
+from triokafka.broker_stub.request.dispatcher import Answer, Dispatcher
+from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.errors import ProtocolError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.repeated_requests import RepeatedRequests
@@ -45,9 +45,9 @@ class Shared(NamedTuple):
     dispatcher: Dispatcher
     slots: HandlerSlots
     memory: RequestMemory
-    unsent: UnsentAnswers
+    unsent: PendingResponses
     buffers: FrameBuffers
-    turns: FairTurns
+    turns: FairScheduler
     world: World
     max_frame_bytes: int
     authentication: Authentication = NoAuthentication()  # it has no state
@@ -61,7 +61,7 @@ class _Held:
     __slots__ = ("_charged", "_claim", "_close", "_memory", "_reader", "_turns")
 
     def __init__(
-        self, reader: FrameReader, memory: RequestMemory, turns: FairTurns, close: Callable[[str], None]
+        self, reader: FrameReader, memory: RequestMemory, turns: FairScheduler, close: Callable[[str], None]
     ) -> None:
         self._turns = turns
         self._claim: Claim | None = None

@@ -9,9 +9,8 @@ from typing import Final
 
 import trio
 
-from triokafka.broker_stub.dispatcher import Dispatcher
 from triokafka.broker_stub.network.authentication import Authentication, NoAuthentication
-from triokafka.broker_stub.network.fair_turns import FairTurns
+from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.limited_log import LimitedLog
@@ -21,10 +20,11 @@ from triokafka.broker_stub.network.limits import (
     ConnectionLimits,
     TooManyConnectionsError,
 )
+from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.processor import logger as processor_logger
 from triokafka.broker_stub.network.request_memory import NO_LIMIT, RequestMemory
-from triokafka.broker_stub.network.unsent_answers import UnsentAnswers
+from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import address_text
@@ -91,7 +91,7 @@ class SocketServer:
             now=world.now,
             on_freed=self._memory_was_freed,
         )
-        self.unsent = UnsentAnswers(config.queued_max_response_bytes)
+        self.unsent = PendingResponses(config.queued_max_response_bytes)
         self._freed = trio.Event()
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[ConnectionProcessor, None] = {}
@@ -171,7 +171,7 @@ class SocketServer:
             self.memory,
             self.unsent,
             self._buffers,
-            FairTurns(),
+            FairScheduler(),
             self._world,
             self._config.request_max_bytes,
             self._authentication,

@@ -19,7 +19,7 @@ from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, Par
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.traffic import Traffic
-from triokafka.broker_stub.turns import Turns
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition, format_uuid
 from triokafka.world import World
@@ -202,13 +202,13 @@ class HostedPartitions:
 
         What cannot be opened is left to `apply`. If cancelled, so is the rest.
         """
-        turns = Turns()
+        budget = WorkBudget()
         for topic_partition in topic_partitions:
             try:
                 self._ahead[topic_partition] = self._new_partition(topic_partition, image)
             except (OSError, errors.KafkaError):
                 continue  # it will say why
-            await turns.did()
+            await budget.spend()
 
     def _open(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
         partition = self._partitions.get(topic_partition)
@@ -277,11 +277,11 @@ class HostedPartitions:
                 wait = _FIRST_RETRY_SECONDS
             await trio.sleep(wait)
             wait = min(2 * wait, _LAST_RETRY_SECONDS)
-            turns = Turns()
+            budget = WorkBudget()
             for topic_partition in list(self._retryable):
                 if topic_partition in self._retryable:
                     self._open_again(TopicPartition(*topic_partition))
-                    await turns.did()
+                    await budget.spend()
 
     def _open_again(self, topic_partition: TopicPartition) -> Partition | None:
         """Open the log of an offline partition; None when it still cannot be opened."""

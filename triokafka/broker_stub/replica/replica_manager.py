@@ -20,13 +20,13 @@ from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, Delaye
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions, LeadershipChange
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
-from triokafka.broker_stub.turns import AT_ONCE, Turns
+from triokafka.broker_stub.work_budget import BUDGET, WorkBudget
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.log.config import LogConfig
-    from triokafka.broker_stub.replica.fetch_session import WantedPartition
+    from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 
 __all__ = ["FetchParameters", "LeadershipChange", "ReplicaManager"]
 
@@ -213,10 +213,10 @@ class ReplicaManager(HostedPartitions):
         failed = 0
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed = parameters.follower, parameters.read_committed
-        turns = Turns() if len(wanted) > AT_ONCE else None
+        work = WorkBudget() if len(wanted) > BUDGET else None
         for topic_partition, request in wanted:
-            if turns is not None:
-                await turns.did()
+            if work is not None:
+                await work.spend()
             try:
                 partition = self._partitions.get(topic_partition) or self.partition(topic_partition)
                 if follower:

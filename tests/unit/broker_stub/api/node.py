@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from triokafka.broker_stub.authorizer import Authorizer
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.server import Broker
 from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from triokafka.protocol.api.produce import (

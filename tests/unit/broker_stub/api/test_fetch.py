@@ -12,7 +12,7 @@ import trio.testing
 from tests.unit.broker_stub.api.node import NOW_MS, batch, marker, running_node
 from tests.unit.broker_stub.test_many_partitions import HeldThreads
 from triokafka import errors
-from triokafka.broker_stub.handlers import CloseConnectionError
+from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
 from triokafka.records import decode_records, iter_batches

@@ -8,8 +8,8 @@ import trio.testing
 
 from tests.unit.broker_stub.api.node import NOW_MS, batch, running_node
 from triokafka import errors
-from triokafka.broker_stub.faults import Fault
-from triokafka.broker_stub.handlers import CloseConnectionError
+from triokafka.broker_stub.faults.faults import Fault
+from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from triokafka.records import decode_records
 

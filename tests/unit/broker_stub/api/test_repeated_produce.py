@@ -7,10 +7,10 @@ import pytest
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.broker_stub.authorizer import AllowAll, Operation, ResourceType
-from triokafka.broker_stub.dispatcher import Dispatcher
-from triokafka.broker_stub.faults import Fault
-from triokafka.broker_stub.handlers import CloseConnectionError
+from triokafka.broker_stub.faults.faults import Fault
 from triokafka.broker_stub.metadata.image import USER
+from triokafka.broker_stub.request.dispatcher import Dispatcher
+from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from triokafka.protocol.api.produce import ProduceResponse
 from triokafka.protocol.frames import decode_response
@@ -18,7 +18,7 @@ from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.records import decode_records
 from triokafka.structs import TopicPartition
 
-DISPATCHER = "triokafka.broker_stub.dispatcher"
+DISPATCHER = "triokafka.broker_stub.request.dispatcher"
 
 
 async def _produce(

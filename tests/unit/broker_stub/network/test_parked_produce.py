@@ -14,11 +14,11 @@ from tests.unit.broker_stub.api.node import Node, batch, running_node
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from tests.unit.broker_stub.test_disks import DiskWorld
 from triokafka import errors
-from triokafka.broker_stub.network.fair_turns import FairTurns
+from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
+from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.request_memory import RequestMemory
-from triokafka.broker_stub.network.unsent_answers import UnsentAnswers
 from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from triokafka.protocol.frames import RequestHeader, decode_response, encode_request
 from triokafka.protocol.repeated_requests import RepeatedRequests
@@ -46,8 +46,10 @@ class Wire:
         frame = b"".join(encode_request(request, version=9, correlation_id=7, client_id="test"))
         stream = ScriptedStream(frame * times)
         broker = self.node.broker
-        slots, turns = broker.sockets.slots, FairTurns()
-        shared = Shared(broker.dispatcher, slots, self.memory, UnsentAnswers(), self.buffers, turns, self.world, 10**6)
+        slots, scheduler = broker.sockets.slots, FairScheduler()
+        shared = Shared(
+            broker.dispatcher, slots, self.memory, PendingResponses(), self.buffers, scheduler, self.world, 10**6
+        )
         await ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared).run()
         size = len(stream.sent) // times
         answers = [bytes(stream.sent[begin + 4 : begin + size]) for begin in range(0, len(stream.sent), size)]

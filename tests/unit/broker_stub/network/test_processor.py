@@ -16,23 +16,24 @@ from tests.support.logged import lines
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Authorizer, Operation, ResourceType
-from triokafka.broker_stub.dispatcher import Dispatcher
-from triokafka.broker_stub.faults import Faults
-from triokafka.broker_stub.handlers import CloseConnectionError, Handler, RequestContext, handles
+from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.network.authentication import (
     Authenticated,
     Authentication,
     AuthenticationFailedError,
     NoAuthentication,
 )
-from triokafka.broker_stub.network.fair_turns import FairTurns
+from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
+from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor, Shared
 from triokafka.broker_stub.network.request_memory import RequestMemory
-from triokafka.broker_stub.network.unsent_answers import UnsentAnswers
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation, Purgatory
-from triokafka.broker_stub.quotas import ClientQuotas
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.dispatcher import Dispatcher
+from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.broker_stub.request.registry import CloseConnectionError, Handler, handles
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.frames import decode_response, encode_request
@@ -70,7 +71,7 @@ class Bench:
         self.world = RealWorld()
         self.slots = HandlerSlots(slots, max_queued=max_queued)
         self.memory = RequestMemory(memory)
-        self.turns = FairTurns()
+        self.turns = FairScheduler()
         self.authentication = authentication or NoAuthentication()
 
         @handles(
@@ -98,7 +99,7 @@ class Bench:
             self.dispatcher,
             self.slots,
             self.memory,
-            UnsentAnswers(),
+            PendingResponses(),
             FrameBuffers(),
             self.turns,
             self.world,

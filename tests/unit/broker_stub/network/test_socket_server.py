@@ -17,10 +17,10 @@ from tests.unit.broker_stub.api.node import memory_world
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from tests.unit.broker_stub.network.test_processor import PROCESSOR, Bench, answers, heartbeat_frame
 from triokafka import AdminClient
+from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.network.limits import ConnectionConfig
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketConfig, SocketServer
-from triokafka.broker_stub.server import Broker
 from triokafka.errors import ConfigurationError
 from triokafka.structs import Buffer
 from triokafka.world import Listener, Stream, World

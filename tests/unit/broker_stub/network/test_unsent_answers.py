@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from triokafka.broker_stub.network.unsent_answers import UnsentAnswers, bytes_in_memory
+from triokafka.broker_stub.network.pending_responses import PendingResponses, bytes_in_memory
 
 
 def test_oldest_answers_are_closed_when_there_are_too_many_bytes() -> None:
     """The newest is never closed: its client may just be about to read it."""
-    unsent, closed = UnsentAnswers(100), []
+    unsent, closed = PendingResponses(100), []
     for name in "abc":
         unsent.begin(name, 40, lambda reason, name=name: closed.append((name, reason)))
     assert [name for name, _ in closed] == ["a"]
@@ -19,7 +19,7 @@ def test_oldest_answers_are_closed_when_there_are_too_many_bytes() -> None:
 
 def test_answer_that_was_sent_counts_no_more() -> None:
     """A second end does nothing."""
-    unsent, closed = UnsentAnswers(100), []
+    unsent, closed = PendingResponses(100), []
     unsent.begin("a", 60, closed.append)
     unsent.end("a")
     unsent.end("a")
@@ -29,7 +29,7 @@ def test_answer_that_was_sent_counts_no_more() -> None:
 
 def test_without_a_limit_no_answer_is_closed() -> None:
     """-1 stands for none."""
-    unsent, closed = UnsentAnswers(-1), []
+    unsent, closed = PendingResponses(-1), []
     for name in range(10):
         unsent.begin(name, 10**9, closed.append)
     assert not closed

@@ -1,0 +1,139 @@
+"""Claims about a broker's metrics."""
+
+from __future__ import annotations
+
+import trio
+
+from tests.unit.broker_stub.api.node import batch, running_node
+from tests.unit.broker_stub.api.test_group_handlers import commit_request, join, stable
+from triokafka.broker_stub.metrics.catalogue import as_prometheus_text
+from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
+from triokafka.protocol.api.metadata import MetadataRequest
+from triokafka.protocol.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+
+
+async def test_requests_are_counted_by_api_version_and_error() -> None:
+    """A fetch is one of a consumer or of a follower, too."""
+    async with running_node() as node:
+        await node.create("t")
+        await node.produce("t", batch(b"v"), version=9)
+        await node.produce("t", batch(b"v"), version=8)
+        await node.produce("nowhere", batch(b"v"))
+        await node.call(node.fetch_request("t", [0]), 11)
+        await node.call(node.fetch_request("t", [0], replica_id=5), 11)
+        await node.call(MetadataRequest(topics=[]), 9)
+        text = as_prometheus_text(node.broker.metrics())
+    for line in (
+        'kafka_network_requestmetrics_requestspersec_count{request="Produce",version="9"} 2',
+        'kafka_network_requestmetrics_requestspersec_count{request="Produce",version="8"} 1',
+        'kafka_network_requestmetrics_errorspersec_count{request="Produce",error="NONE"} 2',
+        'kafka_network_requestmetrics_errorspersec_count{request="Produce",error="UnknownTopicOrPartitionError"} 1',
+        'kafka_network_requestmetrics_totaltimems_count{request="Fetch"} 2',
+        'kafka_network_requestmetrics_totaltimems_count{request="FetchConsumer"} 1',
+        'kafka_network_requestmetrics_totaltimems_count{request="FetchFollower"} 1',
+        'kafka_network_requestmetrics_totaltimems_count{request="Heartbeat"} 0',
+        'kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"} 0',
+        "kafka_network_requestchannel_requestqueuesize 0",
+        "kafka_server_replicamanager_partitioncount 1",
+    ):
+        assert line in text.splitlines()
+
+
+async def test_idle_share_of_handlers_is_near_one_where_nothing_happens() -> None:
+    """And never outside of 0 to 1."""
+    async with running_node() as node:
+        assert 0 <= node.broker.idle_share <= 1
+        await node.call(MetadataRequest(topics=[]), 9)
+        assert 0 <= node.broker.idle_share <= 1
+
+
+async def test_traffic_is_counted_where_records_are_taken_and_given() -> None:
+    """What followers read counts apart."""
+    async with running_node() as node:
+        await node.create("t")
+        sent = batch(b"a", b"b", b"c")
+        await node.produce("t", sent)
+        await node.produce("nowhere", sent)
+        await node.fetch("t", 0)
+        await node.fetch("t", 9)
+        text = as_prometheus_text(node.broker.metrics()).splitlines()
+        prefix = "kafka_server_brokertopicmetrics_"
+        for name, count in (
+            ("bytesinpersec", len(sent)),
+            ("messagesinpersec", 3),
+            ("bytesoutpersec", len(sent)),
+            ("replicationbytesoutpersec", 0),
+            ("totalproducerequestspersec", 2),
+            ("failedproducerequestspersec", 1),
+            ("totalfetchrequestspersec", 2),
+            ("failedfetchrequestspersec", 1),
+        ):
+            assert f"{prefix}{name}_count {count}" in text
+
+
+async def test_groups_and_positions_are_counted() -> None:
+    """(cluster section 19: group state counts)"""
+    async with running_node(group_initial_rebalance_delay_ms=0) as node:
+        await node.create("t", partitions=3)
+        await stable(node, "steady")
+        await join(node, 4, "joined")
+        await node.call(FindCoordinatorRequest(key="g"), 1)
+        await node.call(commit_request(node, 8), 8)
+        await node.call(commit_request(node, 8), 8)
+        topics = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
+        before = as_prometheus_text(node.broker.metrics()).splitlines()
+        await node.call(OffsetDeleteRequest(group_id="g", topics=topics), 0)
+        after = as_prometheus_text(node.broker.metrics()).splitlines()
+    manager, server = "kafka_coordinator_group_groupmetadatamanager_num", "kafka_server_group_coordinator_metrics_"
+    for line in (
+        f"{manager}groups 3",
+        f"{manager}groupsstable 1",
+        f"{manager}groupscompletingrebalance 1",
+        f"{manager}groupsempty 1",
+        f"{manager}groupspreparingrebalance 0",
+        f"{manager}groupsdead 0",
+        f"{manager}offsets 1",
+        f'{server}group_count{{protocol="classic"}} 3',
+        f'{server}group_count{{protocol="consumer"}} 0',
+        f'{server}consumer_group_count{{state="stable"}} 0',
+        f"{server}offset_commit_count 2",
+        f"{server}offset_deletion_count 0",
+        f"{server}group_completed_rebalance_count 1",
+        f"{server}consumer_group_rebalance_count 0",
+        f'{server}num_partitions{{state="active"}} 4',
+        f'{server}num_partitions{{state="loading"}} 0',
+        "triokafka_groupcoordinator_heldoperations 0",
+    ):
+        assert line in before, line
+    assert f"{server}offset_deletion_count 1" in after
+    assert f"{manager}offsets 0" in after
+
+
+async def test_waiting_requests_time_outs_and_sessions_are_told(autojump_clock: object) -> None:
+    async with running_node(max_incremental_fetch_session_cache_slots=1) as node:
+        await node.create("t", partitions=2)
+        await node.call(node.fetch_request("t", [0], session_epoch=0), 11)
+        await node.call(node.fetch_request("t", [0, 0], max_wait_ms=100), 11)
+        await trio.sleep(121)
+        await node.call(node.fetch_request("t", [0, 0], session_epoch=0), 11)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.call, node.fetch_request("t", [0, 0], max_wait_ms=60_000), 11)
+            await trio.testing.wait_all_tasks_blocked()
+            text = as_prometheus_text(node.broker.metrics()).splitlines()
+            nursery.cancel_scope.cancel()
+        for line in (
+            # With those of the one that timed out, which are swept away later.
+            'kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"} 4',
+            'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="Fetch"} 1',
+            'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="Produce"} 0',
+            "kafka_server_delayedfetchmetrics_expirespersec_count 1",
+            "kafka_server_fetchsessioncache_numincrementalfetchsessions 1",
+            "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached 2",
+            "kafka_server_fetchsessioncache_incrementalfetchsessionevictionspersec_count 1",
+        ):
+            assert line in text

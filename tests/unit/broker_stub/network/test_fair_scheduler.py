@@ -1,0 +1,81 @@
+"""Claims about whose turn it is."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from triokafka.broker_stub.network.fair_scheduler import ALONE, FairScheduler
+
+
+class PerTurn(trio.abc.Instrument):
+    """How much was added to ``done`` in each turn of the loop that added something."""
+
+    def __init__(self, done: list[str]) -> None:
+        self.counts: list[int] = []
+        self._done = done
+
+    def before_io_wait(self, timeout: float) -> None:
+        if count := len(self._done) - sum(self.counts):
+            self.counts.append(count)
+
+
+@pytest.mark.parametrize(("others", "expected"), [(0, [1] * 8), (1, [1] * 8), (3, [1, 3, 1, 1, 1, 1]), (90, [1, 7])])
+async def test_as_many_go_on_as_others_were_served_and_at_least_one(others: int, expected: list[int]) -> None:
+    """So those who send ahead have their share where there are many others."""
+    turns, done = FairScheduler(), list[str]()
+    for _ in range(others):
+        turns.count_other()
+    instrument = PerTurn(done)
+
+    async def step_back() -> None:
+        await turns.step_back()
+        done.append("one")
+
+    trio.lowlevel.add_instrument(instrument)
+    async with trio.open_nursery() as nursery:
+        for _ in range(8):
+            nursery.start_soon(step_back)
+    await trio.lowlevel.checkpoint()
+    trio.lowlevel.remove_instrument(instrument)
+    assert instrument.counts == expected
+
+
+@pytest.mark.parametrize("cancelled", [slice(1), slice(2), slice(1, 3), slice(1, 4), slice(3, 4)])
+async def test_who_is_cancelled_leaves_its_turn_to_the_next(cancelled: slice) -> None:
+    """Whether it was about to go on or waited; Trio may begin with the first of them or the last."""
+    turns = FairScheduler()
+    for _ in range(5):
+        done: list[str] = []
+        scopes = [trio.CancelScope() for _ in range(4)]
+
+        async def step_back(scope: trio.CancelScope, done: list[str]) -> None:
+            with scope:
+                await turns.step_back()
+                done.append("one")
+
+        async with trio.open_nursery() as nursery:
+            for scope in scopes:
+                nursery.start_soon(step_back, scope, done)
+            await trio.lowlevel.checkpoint()
+            for scope in scopes[cancelled]:
+                scope.cancel()
+        assert len(done) >= 4 - len(scopes[cancelled])
+    with trio.fail_after(10):
+        await turns.step_back()
+
+
+async def test_who_sends_ahead_has_no_need_to_wait_among_its_kind() -> None:
+    """Only while others were served not long ago, does one that has waited for more wait for its turn, too."""
+    turns = FairScheduler()
+
+    async def come_back() -> bool:
+        """Whether it waits."""
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await turns.come_back()
+        return scope.cancelled_caught
+
+    assert not await come_back()
+    turns.count_other()
+    assert [await come_back() for _ in range(ALONE + 1)] == [True] * (ALONE - 1) + [False] * 2

@@ -1,0 +1,333 @@
+"""One broker node: makes the parts, connects them, starts and stops them in order.
+
+Start: bind the listeners, lock and open the logs, replay the metadata log (``image_follower`` does what every change of
+the image asks for), register with the controller (``registration``), accept; what is not needed for that is imported
+afterwards (``deferred_imports``). Stop: the same backwards. No request is handled here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import trio
+
+from triokafka.broker_stub.api import Handlers
+from triokafka.broker_stub.authorizer import Authorizer
+from triokafka.broker_stub.backend import Backend
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.deferred_imports import load_the_rest
+from triokafka.broker_stub.faults.faults import Faults
+from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.local import LocalControllerGateway
+from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
+from triokafka.broker_stub.image_follower import ImageFollower
+from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
+from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
+from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.network.authentication import Authentication
+from triokafka.broker_stub.network.options import socket_config
+from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
+from triokafka.broker_stub.producer_ids import ProducerIds
+from triokafka.broker_stub.purgatory.delayed_operation import Expirer
+from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
+from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.broker_stub.request.topic_creation import TopicCreation
+from triokafka.errors import IllegalStateError, KafkaError
+from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
+from triokafka.structs import address_text
+from triokafka.world import World
+from triokafka.world.system import RealWorld
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.metrics.catalogue import Sample
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+
+logger = logging.getLogger(__name__)
+
+_STOP_TIMEOUT_MS: Final = 2_000
+"""How long requests in progress get to finish when the broker stops."""
+
+
+class Broker:
+    """A broker with its controller and group coordinator, for the length of an ``async with`` block.
+
+    Entering the block starts it; inside it serves. Leaving it, in whatever way, stops it cleanly: requests in progress
+    get a moment to finish, and logs and checkpoints are written, so that the next start needs no recovery.
+
+    Args:
+        config: all options, checked already.
+        world: the door to the outside; the operating system when None.
+        authorizer: decides who may do what; everybody everything when None.
+        quota: told of every answer, and says how long a client is to be held back; nobody when None.
+        authentication: finds out who a connection belongs to, before its first request; everybody is anonymous when
+            None.
+        backend: controller and logs that this broker shares with others in this process, running already; its own, that
+            start and stop with it, when None.
+
+    Raises:
+        ConfigurationError: at construction: a listener has a security protocol that is not served. On entering: an
+            address cannot be listened on, or a data directory cannot be used, is in use by another broker, or belongs
+            to another node or cluster. Says which, and what to do.
+        KafkaStorageError: on entering: a log cannot be read or written.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        world: World | None = None,
+        authorizer: Authorizer | None = None,
+        quota: QuotaHook | None = None,
+        authentication: Authentication | None = None,
+        backend: Backend | None = None,
+    ) -> None:
+        check_listeners(config)
+        self.config = config
+        self.world: World = RealWorld() if world is None else world
+        self.node_id = config.node_id
+        self.faults = Faults(self.world.random.random)
+        self._backend = Backend(config, self.world) if backend is None else backend
+        self.controller = controller = self._backend.controller
+        # Brokers that share a controller have options of their own, but the same policies, which are made once.
+        own = None if backend is None else ConfigurationControl(config, controller.state.configuration.policies)
+        self.configuration = EffectiveConfiguration(config)
+        self.gateway: ControllerGateway = LocalControllerGateway(controller, own)
+        self.metadata_cache = MetadataCache(lambda: controller.kraft_version)
+        self.lifecycle = BrokerLifecycle(
+            self.world,
+            self.gateway,
+            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            metadata_offset=lambda: self.image.offset,
+            registered=self._registered,
+        )
+        self.logs = self._backend.logs
+        self.cleaner = self._backend.cleaner
+        self.replicas = ReplicaManager(
+            config.node_id,
+            self.logs,
+            self.world,
+            produce_purge_interval=config.producer_purgatory_purge_interval_requests,
+            fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
+            shares_logs=self._backend.shared,
+        )
+        self.fetch_sessions: FetchSessionCache[ReadOutcome] = FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots, self.world
+        )
+        self.quotas = ClientQuotas(
+            config.quota_window_num,
+            config.quota_window_size_seconds,
+            mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
+        )
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.topic_creation = TopicCreation(self.gateway, config, lambda: self.image)
+        self._group_coordinator: GroupCoordinator | None = None
+        handlers = Handlers()
+        self.dispatcher = Dispatcher(self, handlers, authorizer=authorizer, quota=quota, advertised=handlers.advertised)
+        self.sockets = SocketServer(
+            self.world, socket_config(config, self.world.available_memory()), authentication=authentication
+        )
+        self.check_lanes = PrevalidationSlots(config.num_validation_threads)
+        self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
+        self._nursery: trio.Nursery | None = None
+        self._stopped = trio.Event()
+        self._made_at = self.world.now()
+        self.failure: Exception | None = None
+        self.follower = ImageFollower(self)
+        self.replicas.on_high_watermark(self.follower.high_watermark_rose)
+        self.replicas.on_reopened = self.follower.reopened
+
+    # What it is
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata, as far as this broker has applied it."""
+        return self.metadata_cache.image
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        return self.controller.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients are to send what is for the controller; any can do it, so all name the same one."""
+        return min((node.broker_id for node in self.image.brokers.values() if not node.fenced), default=self.node_id)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect: ``host:port`` of every listener, separated by commas."""
+        return ",".join(address_text(endpoint.host, endpoint.port) for endpoint in self._advertised())
+
+    def _advertised(self) -> list[EndpointImage]:
+        return advertised_endpoints(self.config, lambda listener: self.sockets.address(listener)[1])
+
+    @property
+    def group_coordinator(self) -> GroupCoordinator:
+        """Groups and their offsets. Made when there is a log for them, somebody asks, or else soon after the start: to
+        import it is a tenth of what a broker does before it answers.
+        """
+        if self._group_coordinator is None:
+            from triokafka.broker_stub.group_service import group_coordinator
+
+            self._group_coordinator = group_coordinator(self.world, self.config, self.replicas, lambda: self.image)
+            if self._nursery is not None:
+                self._nursery.start_soon(self._guard, self._group_coordinator.run)
+            elif self._nursery_manager is not None:
+                self._group_coordinator.stop()
+        return self._group_coordinator
+
+    @property
+    def has_group_coordinator(self) -> bool:
+        """Whether `group_coordinator` is made already."""
+        return self._group_coordinator is not None
+
+    @property
+    def idle_share(self) -> float:
+        """How much of their time handler slots were free since the start, between 0 and 1."""
+        elapsed = self.world.now() - self._made_at
+        return max(1 - self.dispatcher.busy_seconds / max(elapsed * self.sockets.slots.slots, 1e-9), 0.0)
+
+    def metrics(self) -> list[Sample]:
+        """Return the current value of every metric; see `triokafka.broker_stub.metrics.catalogue`."""
+        for key in self.dispatcher.handlers:  # also of APIs that nobody has asked for
+            self.dispatcher.load(key)
+        from triokafka.broker_stub.metrics.catalogue import broker_metrics
+
+        return list(broker_metrics(self))
+
+    async def wait_stopped(self) -> None:
+        """Wait until the broker has stopped, by leaving its block or because a part of it failed (`failure`)."""
+        await self._stopped.wait()
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def _start(self) -> None:
+        if self._nursery_manager is not None:
+            raise IllegalStateError("a broker starts once; make another one")
+        world = self.world
+        self._nursery_manager = trio.open_nursery()
+        nursery = self._nursery = await self._nursery_manager.__aenter__()
+        if self._group_coordinator is not None:  # somebody looked at it before the start
+            nursery.start_soon(self._guard, self._group_coordinator.run)
+        try:
+            for listener in self.config.broker_listeners:
+                await self.sockets.bind(Endpoint(listener.name, listener.host, listener.port))
+            if not self._backend.shared:
+                await self._backend.start()
+            self._backend.join(self)
+            self.controller.publisher.subscribe(self.follower.metadata_changed)
+            if not self._backend.shared:
+                self._backend.run_tasks(nursery, self._guard)
+            for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
+                nursery.start_soon(self._guard, Expirer(purgatory, world).run)
+            registration = registration_of(
+                self.config,
+                incarnation_id=world.uuid(),
+                cluster_id=self.cluster_id,
+                endpoints=self._advertised(),
+                directory_ids=self.controller.identity.directory_ids,
+                missed_directories=self.replicas.missed_directories,
+            )
+            await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)
+            nursery.start_soon(self._guard, self.lifecycle.run)
+            nursery.start_soon(self._guard, self.replicas.retry_offline)
+            nursery.start_soon(self._guard, self._serve)
+            nursery.start_soon(self._guard, partial(load_the_rest, self))
+        except BaseException:
+            await self._stop()
+            raise
+        logger.info("broker %d of cluster %s serves %s", self.node_id, self.cluster_id, self.bootstrap_servers)
+
+    async def kill(self) -> None:
+        """End at once and leave everything as a process that is killed does; for tests.
+
+        Connections break in the middle of answers, nobody is told, nothing is flushed, checkpointed or marked as closed
+        cleanly: what was written stays, and the next start recovers it. Call it inside the block, in the task that
+        entered it; leaving the block does nothing more.
+        """
+        await self._stop(cleanly=False)
+
+    async def _stop(self, *, cleanly: bool = True) -> None:
+        manager, nursery = self._nursery_manager, self._nursery
+        if manager is None or nursery is None:
+            return
+        self._nursery = None
+        if cleanly:
+            with trio.CancelScope(shield=True):
+                self.replicas.shut_down()
+                if self._group_coordinator is not None:
+                    self._group_coordinator.stop()
+                await self.sockets.stop(_STOP_TIMEOUT_MS)
+                await self._sign_off()
+        else:
+            self.sockets.close()
+        # The tasks must be gone before the files are closed, also when the body was cancelled.
+        nursery.cancel_scope.shield = True
+        nursery.cancel_scope.cancel()
+        await manager.__aexit__(None, None, None)
+        if self._backend.shared:
+            self.controller.publisher.unsubscribe(self.follower.metadata_changed)
+        elif cleanly:
+            await self._backend.close()
+        else:
+            await self._backend.abandon()
+        self._backend.leave(self)
+        self._stopped.set()
+
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward; see `Backend.clock_jumped`."""
+        self._backend.clock_jumped()
+
+    def look_at_clock(self) -> None:
+        """The broker's own part of `clock_jumped`."""
+        if self._group_coordinator is not None:
+            self._group_coordinator.runtime.clock_jumped()
+        self.replicas.clock_jumped()
+        self.sockets.clock_jumped()
+
+    async def _sign_off(self) -> None:
+        with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
+            try:
+                await self.lifecycle.leave()
+            except KafkaError as error:
+                logger.warning("could not sign off with the controller: %s", error)
+
+    async def _serve(self) -> None:
+        await self.sockets.run(self.dispatcher)
+
+    async def _guard(self, run: Callable[[], Awaitable[object]]) -> None:
+        """Run a part that should never end by itself; if it fails, the broker stops serving and says why."""
+        try:
+            await run()
+        except Exception as error:
+            logger.critical("the broker stops: %r failed", run, exc_info=True)
+            self.failure = error
+            self.sockets.close()
+            self._stopped.set()
+
+    async def _allocate_producer_ids(self) -> tuple[int, int]:
+        block = await self.gateway.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)
+        return block.first, block.size
+
+    def _registered(self, broker_epoch: int) -> None:
+        self.logs.broker_epoch = broker_epoch

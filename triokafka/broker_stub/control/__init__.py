@@ -1,0 +1,1 @@
+"""The control endpoint of a broker for tests, over HTTP."""

@@ -1,0 +1,1 @@
+"""Faults that tests and the control endpoint inject into responses."""

@@ -1,0 +1,1 @@
+"""The path of a request from its frame to its response: dispatcher, handler registry, context, quotas."""

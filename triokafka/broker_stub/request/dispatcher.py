@@ -1,0 +1,463 @@
+"""From a frame to an answer.
+
+The dispatcher decodes the frame, refuses versions that nobody serves, asks the authorizer, runs the handler, turns an
+exception into the API's own error response, encodes the answer, and counts what it took. It never touches sockets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import AllowAll, Authorizer, denial
+from triokafka.broker_stub.faults.faults import INJECTED
+from triokafka.broker_stub.faults.faulty_items import FaultyItems
+from triokafka.broker_stub.metrics.error_counts import Counter, error_counter
+from triokafka.broker_stub.metrics.request_metrics import (
+    ApiMetrics,
+    RequestMetrics,
+    Times,
+    log_request,
+    requests_logger,
+)
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.error_messages import cut_error_messages
+from triokafka.broker_stub.request.quotas import QuotaKind
+from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
+from triokafka.errors import BrokerResponseError, ProtocolError
+from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
+from triokafka.protocol.api.fetch import FetchRequest
+from triokafka.protocol.compiler import carries_records
+from triokafka.protocol.frames import RequestHeader, decode_request_header, encode_response
+from triokafka.protocol.message import MOST_MEMORY, Request, Response
+from triokafka.protocol.repeated_requests import RepeatedRequests
+from triokafka.protocol.templates import FilledAnswer
+from triokafka.structs import Buffer
+from triokafka.world import FileSlice
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.broker import Broker
+    from triokafka.broker_stub.network.handler_slots import Slot
+
+logger = logging.getLogger(__name__)
+
+API_VERSIONS_KEY: Final = 18
+UNKNOWN_SERVER_ERROR: Final = -1
+_PRODUCE_KEY: Final = 0
+_FETCH_KEY: Final = 1
+_LARGE_BYTES: Final = 131_072
+"""Requests beyond this are decoded, and their answers encoded, in a thread: it takes tens of milliseconds and more."""
+_LITTLE_MEMORY: Final = 262_144
+"""A large request with records that takes no more memory than this beside its bytes is decoded on the event loop."""
+_DECODING_SECONDS: Final = 30
+"""How long a large request may wait for the memory to be decoded in."""
+_MANY_ITEMS: Final = 1_000
+"""Answers that tell of more than that are encoded in a thread, however small the request."""
+_DECODED_TIMES: Final = 4
+"""How many times ``socket.request.max.bytes`` a request may take in memory when it is decoded, beside its own bytes."""
+_FAULTS_BY_ITEM: Final = (0, 1, 2)  # Produce, Fetch and ListOffsets ask for each partition
+
+
+class QuotaHook(Protocol):
+    """Told of every answered request; says for how many milliseconds the client is to be held back (KIP-219)."""
+
+    def throttle_time_ms(self, context: RequestContext, response: Response) -> int:
+        """0 for "not at all"."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """What goes back: buffers to send (none for ``acks=0``), and how long not to read after it.
+
+    ``delay_ms`` and ``closes`` are for injected faults: wait before sending, close the connection afterwards.
+    ``done_at`` is when it was ready; give it to `Dispatcher.answered` when it was sent.
+    """
+
+    parts: Sequence[Buffer | FileSlice] = field(default_factory=list)
+    throttle_ms: int = 0
+    delay_ms: int = 0
+    closes: bool = False
+    done_at: float = 0.0
+    context: RequestContext | None = None
+
+
+class _Api(NamedTuple):
+    """A served API, and what is counted of it."""
+
+    handler: Handler[Any, Any]
+    metrics: ApiMetrics
+    count_errors: Counter | None
+
+
+class Dispatcher:
+    """Answers requests, whatever connection they come from.
+
+    Args:
+        handlers: the served APIs by key.
+        advertised: the versions that ApiVersions names; those that the handlers say when None.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        handlers: Mapping[int, Handler[Any, Any]],
+        *,
+        authorizer: Authorizer | None = None,
+        quota: QuotaHook | None = None,
+        advertised: Mapping[int, range] | None = None,
+    ) -> None:
+        self.broker = broker
+        self.handlers = handlers
+        self.advertised = {key: h.advertised for key, h in handlers.items()} if advertised is None else advertised
+        self.quota = quota
+        self.authorizer = authorizer if authorizer is not None else AllowAll()
+        self.allows_all = isinstance(self.authorizer, AllowAll)
+        self.metrics = RequestMetrics()
+        self._apis: dict[int, _Api] = {}
+        self._decoding = trio.Semaphore(1)
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long requests were worked on since the start, all taken together."""
+        return sum(api.metrics.local_seconds for api in self._apis.values())
+
+    def load(self, key: int) -> _Api | None:
+        """The API of that key; None when it is not served."""
+        api = self._apis.get(key)
+        if api is None:
+            handler = self.handlers.get(key)
+            if handler is None:
+                return None
+            count_errors = error_counter(handler.request_type.response_type)
+            api = self._apis[key] = _Api(handler, self.metrics.api(handler.name), count_errors)
+        return api
+
+    async def dispatch(
+        self,
+        frame: Buffer,
+        *,
+        slot: Slot,
+        principal: str,
+        listener: str,
+        peer: tuple[str, int],
+        received_at: float | None = None,
+        started_at: float | None = None,
+        let_go: Callable[[], None] | None = None,
+        charge: Callable[[int], None] | None = None,
+        repeated: RepeatedRequests | None = None,
+    ) -> Answer:
+        """Answer one request, which came at ``received_at`` and got its slot at ``started_at``, now when left out.
+
+        ``let_go`` is called when the frame is done with before the answer is there; the caller must not keep it.
+        ``charge`` is told how much memory the decoded form of a large request takes beside the frame. ``repeated``
+        knows what the same connection has asked before.
+
+        Raises:
+            CloseConnectionError: the frame is not a request, or asks for an API or version that is not served, or the
+                only possible answer is to hang up.
+        """
+        now = self.broker.world.now() if started_at is None else started_at
+        request: Any
+        handler: Handler[Any, Any] | None
+        known = repeated.read(frame) if repeated is not None else None
+        if known is not None:
+            header, request = known.header, known.request
+            handler = self._apis[header.api_key].handler
+        else:
+            try:
+                header, handler = self._route(frame)
+                if handler is None:
+                    return self._refuse_api_versions(header, now)
+                if len(frame) > _LARGE_BYTES:
+                    request, memory = await self._decode_large(handler, frame, header, slot)
+                    if charge is not None:
+                        charge(memory)
+                else:
+                    request = handler.decode(frame, header.api_version, header.size)
+                if header.api_key == _PRODUCE_KEY and repeated is not None:
+                    repeated.learn(frame, header, request)
+            except ProtocolError as error:
+                raise CloseConnectionError(f"not a Kafka request: {error}") from error
+        context = RequestContext(
+            header=header,
+            broker=self.broker,
+            principal=principal,
+            listener=listener,
+            peer=peer,
+            now=now,
+            slot=slot,
+            size=len(frame),
+            received_at=now if received_at is None else received_at,
+            let_go=let_go,
+            known=known,
+        )
+        del frame  # its records are the handler's now
+        if handler.waits:
+            slot.release()
+            context.counts_time = False
+        if header.api_key == _FETCH_KEY:
+            context.follower = _is_follower(request)
+        if self.broker.faults.armed:
+            return await self._dispatch_faulty(handler, request, context)
+        response = await self._answer(handler, request, context, faulty=False)
+        large = context.size > _LARGE_BYTES or context.items > _MANY_ITEMS
+        if large and isinstance(response, Response) and not carries_records(type(response)):
+            return await self._finish_aside(response, context)
+        return self._finish(response, context)
+
+    async def _decode_large(
+        self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, slot: Slot
+    ) -> tuple[Any, int]:
+        """Decode a large request in bounded memory; return it and the memory that its elements take.
+
+        Requests that are nearly all records are decoded at once. All others are decoded in a thread, one at a time:
+        each holds the interpreter for long. Waits while the decoded requests in progress take too much memory.
+        """
+        if handler.carries_records:
+            try:
+                return _decode(handler, frame, header, _LITTLE_MEMORY)
+            except ProtocolError:
+                pass  # malformed, or of many elements
+        slot.release()  # requests that are little work go on meanwhile
+        found = await self._decode_in_turn(handler, frame, header)
+        await slot.resume()
+        return found
+
+    async def _decode_in_turn(
+        self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader
+    ) -> tuple[Any, int]:
+        world, sockets = self.broker.world, self.broker.sockets
+        most = sockets.decoded_bytes
+        max_memory = max(_DECODED_TIMES * self.broker.config.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY)
+        if not most:
+            async with self._decoding:
+                return await world.run_in_thread(_decode, handler, frame, header, max_memory)
+        with trio.move_on_after(_DECODING_SECONDS):
+            async with self._decoding:
+                while sockets.memory.added > most:
+                    await sockets.memory.wait_for_release()
+                return await world.run_in_thread(_decode, handler, frame, header, min(most, max_memory))
+        raise CloseConnectionError(
+            f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded in; "
+            "other large requests are in progress (queued.max.request.bytes)"
+        )
+
+    async def _finish_aside(self, response: Response, context: RequestContext) -> Answer:
+        """As `_finish`; others have their turn while the answer is encoded."""
+        answer, world, header = self._finish(response, context, encode=False), self.broker.world, context.header
+        answer.parts = await world.run_in_thread(_encode, response, header)
+        answer.done_at = world.now()
+        return answer
+
+    def answered(self, answer: Answer, sending_at: float, sent_at: float) -> None:
+        """An answer was sent between these times, or could not be: count the request."""
+        context = answer.context
+        if context is None:
+            return
+        worked = answer.done_at - context.now
+        # Who waits without a slot was not worked on meanwhile, or not to speak of.
+        remote = context.parked_seconds if context.counts_time else worked
+        if remote > worked:
+            remote = worked
+        throttle = answer.throttle_ms / 1000
+        times: Times = (
+            context.now - context.received_at,
+            worked - remote,
+            remote,
+            throttle,
+            sending_at - answer.done_at,
+            sent_at - sending_at,
+            sent_at - context.received_at + throttle,
+            context.size,
+        )
+        header = context.header
+        self._apis[header.api_key].metrics.record(header.api_version, times)
+        if header.api_key == _FETCH_KEY:
+            name = "FetchFollower" if context.follower else "FetchConsumer"
+            self.metrics.api(name).record(header.api_version, times)
+        if requests_logger.isEnabledFor(logging.DEBUG):
+            log_request(self.handlers[header.api_key].name, context, times)
+
+    def _finish(
+        self, response: Response | FilledAnswer | None, context: RequestContext, *, encode: bool = True
+    ) -> Answer:
+        """Throttle as the quotas say, encode, and count errors."""
+        broker, header = self.broker, context.header
+        world = broker.world
+        if broker.quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
+            busy = world.now() - context.now - context.parked_seconds
+            context.count_towards(QuotaKind.REQUEST, busy * 100)
+        throttle_ms = context.throttle_ms
+        if response is None:
+            return Answer(throttle_ms=throttle_ms, done_at=world.now(), context=context)
+        if type(response) is FilledAnswer:
+            if self.quota is None and not throttle_ms:
+                errors_seen = self._apis[header.api_key].metrics.errors
+                errors_seen[0] = errors_seen.get(0, 0) + 1
+                frame = response.template.frame(header.correlation_id, response.numbers)
+                return Answer([frame], 0, 0, False, world.now(), context)
+            response = response.made()
+        assert isinstance(response, Response)
+        if self.quota is not None:
+            throttle_ms = max(throttle_ms, self.quota.throttle_time_ms(context, response))
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+        api = self._apis[header.api_key]
+        if api.count_errors is not None:
+            api.count_errors(response, api.metrics.errors)
+        parts = _encode(response, header) if encode else []
+        return Answer(parts, throttle_ms, 0, False, world.now(), context)
+
+    async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
+        """As the armed faults say; see `triokafka.broker_stub.faults.faults`."""
+        fault = self.broker.faults.for_request(handler.api_key, context.client_id)
+        if fault is None:
+            return self._finish(await self._answer(handler, request, context, faulty=True), context)
+        if fault.delay_ms:
+            context.yield_slot()
+            await trio.sleep(fault.delay_ms / 1000)
+        if fault.close == "before":
+            raise CloseConnectionError("a fault was injected: closed before the request was worked on")
+        response = await self._answer(handler, request, context, faulty=self.broker.faults.armed)
+        if fault.close == "after":
+            raise CloseConnectionError("a fault was injected: closed instead of answering")
+        context.throttle_ms = max(context.throttle_ms, fault.throttle_ms)
+        answer = self._finish(response, context)
+        if fault.close == "within":
+            whole = b"".join(part.read() if isinstance(part, FileSlice) else part for part in answer.parts)
+            answer.parts, answer.closes = [whole[: len(whole) // 2]], True
+        elif fault.lose_answer:
+            answer.parts = []
+        answer.delay_ms = fault.answer_delay_ms
+        return answer
+
+    def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
+        """The handler for a frame; None for an ApiVersions request of a version that does not exist yet."""
+        header = decode_request_header(frame)
+        api = self._apis.get(header.api_key) or self.load(header.api_key)
+        if api is None:
+            raise CloseConnectionError(f"API key {header.api_key} (version {header.api_version}) is not served")
+        handler = api.handler
+        if header.api_version not in handler.versions:
+            if header.api_key == API_VERSIONS_KEY:
+                return header, None
+            raise CloseConnectionError(
+                f"{handler.request_type.__name__} version {header.api_version} is not served; "
+                f"{handler.versions.start} to {handler.versions.stop - 1} are"
+            )
+        return header, handler
+
+    def _refuse_api_versions(self, header: RequestHeader, now: float) -> Answer:
+        # The client asks again with a version that this answer names; it is always readable, being version 0 (KIP-511).
+        versions = self.advertised[API_VERSIONS_KEY]
+        response = ApiVersionsResponse(
+            error_code=errors.UnsupportedVersionError.code,
+            api_keys=[ApiVersion(api_key=API_VERSIONS_KEY, min_version=versions.start, max_version=versions.stop - 1)],
+        )
+        return Answer(encode_response(response, version=0, correlation_id=header.correlation_id), done_at=now)
+
+    async def _answer(
+        self, handler: Handler[Any, Any], request: Any, context: RequestContext, *, faulty: bool
+    ) -> Response | FilledAnswer | None:
+        try:
+            if not self.allows_all:
+                _authorize(handler, request, context)
+            if faulty and handler.api_key not in _FAULTS_BY_ITEM:
+                return await self._answer_with_faulty_items(handler, request, context)
+            response: Response | FilledAnswer | None = await handler.function(request, context)
+            return response
+        except BrokerResponseError as error:
+            return _error_response(handler, request, context, error.code, str(error))
+        except CloseConnectionError:
+            raise
+        except Exception as error:
+            logger.exception("%s from %s:%d failed", type(request).__name__, *context.peer)
+            return _error_response(handler, request, context, UNKNOWN_SERVER_ERROR, str(error))
+
+    async def _answer_with_faulty_items(
+        self, handler: Handler[Any, Any], request: Any, context: RequestContext
+    ) -> Response | None:
+        """The whole request fails, or some of its items do, as armed faults say."""
+        faults = self.broker.faults
+        faults.check(handler.api_key)
+        group = getattr(request, "group_id", None)
+        fault = faults.for_named(handler.api_key, None, None, group) if group else None
+        if fault is not None:
+            raise fault.error(INJECTED)
+        items = FaultyItems(faults, handler, context)
+        items.take_out(request)
+        response: Response | None = await handler.function(request, context)
+        items.put_in(response)
+        return response
+
+
+def _decode(
+    handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, max_memory: int
+) -> tuple[Request[Any], int]:
+    found: tuple[Request[Any], int] = handler.request_type.decode_within(
+        frame,
+        header.api_version,
+        header.size,
+        max_memory=max_memory,
+        prefix=not handler.carries_records,
+    )
+    return found
+
+
+def _encode(response: Response, header: RequestHeader) -> list[Buffer]:
+    """Encode an answer; cut its error messages where they are longer than a string of the protocol may be.
+
+    Raises:
+        CloseConnectionError: another value does not fit, such as a name whose bytes were not UTF-8.
+    """
+    version, correlation_id = header.api_version, header.correlation_id
+    try:
+        return encode_response(response, version=version, correlation_id=correlation_id)
+    except ProtocolError as error:
+        reason = str(error)
+    if cut_error_messages(response):
+        try:
+            return encode_response(response, version=version, correlation_id=correlation_id)
+        except ProtocolError as error:
+            reason = str(error)
+    raise CloseConnectionError(f"the answer {reason}")
+
+
+def _is_follower(request: FetchRequest) -> bool:
+    return request.replica_id >= 0 or request.replica_state.replica_id >= 0
+
+
+def _authorize(handler: Handler[Any, Any], request: Any, context: RequestContext) -> None:
+    """Refuse the request as a whole where one denial does; items are the handler's to ask about."""
+    for access in handler.accesses:
+        if access.per_item:
+            continue
+        for name in access.names(request):
+            if context.denied(access.operation, access.resource_type, name):
+                raise denial(access.resource_type)(f"{context.principal} may not {access.operation.name} {name}")
+
+
+def _error_response(
+    handler: Handler[Any, Any], request: Any, context: RequestContext, code: int, message: str
+) -> Response | None:
+    """The API's own answer that the whole request failed."""
+    if handler.on_error is not None:
+        response: Response | None = handler.on_error(request, context, code, message)
+        if response is not None:
+            return response
+    else:
+        response_type = handler.request_type.response_type
+        if hasattr(response_type, "error_code"):
+            fields: dict[str, Any] = {"error_code": code}
+            if hasattr(response_type, "error_message"):
+                fields["error_message"] = message
+            failed: Response = response_type(**fields)
+            return failed
+    name = handler.request_type.__name__
+    raise CloseConnectionError(f"{name} failed with error {code} ({message}), and its answer has no room for that")

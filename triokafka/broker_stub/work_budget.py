@@ -1,0 +1,44 @@
+"""Cooperative scheduling of long requests: a checkpoint after each portion of work."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+BUDGET: Final = 50
+"""Partitions that a request may process between two checkpoints: one or two milliseconds of work."""
+
+
+class WorkBudget:
+    """Counts the work of one request and runs a checkpoint after every `BUDGET` items, so that other tasks can run."""
+
+    __slots__ = ("_spent",)
+
+    def __init__(self) -> None:
+        self._spent = 0
+
+    async def spend(self, amount: int = 1) -> None:
+        """Add ``amount`` items of work (`BUDGET` for one expensive item); run a checkpoint if one is due."""
+        self._spent += amount
+        if self._spent >= BUDGET:
+            self._spent = 0
+            await trio.lowlevel.checkpoint()
+
+
+async def run_within_budget(steps: Generator[int, None, T]) -> T:
+    """Run a generator that yields the amount of work of each step, and return its result.
+
+    Runs a checkpoint after every `BUDGET` items. If cancelled, the remaining steps do not run.
+    """
+    budget = WorkBudget()
+    while True:
+        try:
+            done = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await budget.spend(done)

@@ -1,0 +1,209 @@
+"""One run of reading with triokafka's own consumer: join, go to the beginning, count, tell how it goes, and sum up.
+
+The clock runs from the first assignment to the last record: neither joining the group nor waiting in vain at the end
+counts. Bytes are those of keys and values.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+import trio
+
+import triokafka
+from triokafka.cli.load.meter import peak_mib
+from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+
+Api = Literal["poll", "arrow"]
+Take = Callable[[triokafka.Consumer, int, float], Awaitable[tuple[int, int]]]
+"""Reads at most so many records within milliseconds; how many came, and their bytes."""
+
+JOIN_MS: Final = 10_000
+_AT_ONCE: Final = 10_000
+_AT_ONCE_ARROW: Final = 100_000
+_MEGABYTE: Final = 1_000_000
+
+
+class Reading(NamedTuple):
+    """What is to be read, and how."""
+
+    topic: str
+    records: int
+    api: Api = "poll"
+    from_latest: bool = False
+    idle_ms: float = 10_000
+    """How long to wait for a next record before giving up."""
+    interval_ms: float = 5_000
+
+
+class Window(NamedTuple):
+    """What was read between two reports, or all together; ``ended_at_ms`` is wall-clock time."""
+
+    ended_at_ms: int
+    seconds: float
+    records: int
+    size: int
+    all_records: int
+    all_size: int
+
+
+class ReadSummary(NamedTuple):
+    """How a run went. Times of day are wall-clock milliseconds."""
+
+    started_at_ms: int
+    ended_at_ms: int
+    records: int
+    bytes: int
+    interrupted: bool
+    complete: bool
+    join_seconds: float
+    seconds: float
+    records_per_second: float
+    megabytes_per_second: float
+    cpu_seconds_per_million: float
+    peak_mib: float
+
+
+class ReadRun:
+    """One run; `perform` once. ``report`` is called with what was read in every interval, also when it was nothing.
+
+    ``advance`` is called with how many more records were read.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        options: Mapping[str, Any],
+        report: Callable[[Window], None],
+        advance: Callable[[float], None] = lambda more: None,
+    ) -> None:
+        self._reading = reading
+        self._consumer = triokafka.Consumer(**options)
+        self._report = report
+        self._advance = advance
+        self._take = _arrow_taker() if reading.api == "arrow" else _take_records
+        self._records = self._bytes = 0
+        self._interrupted = False
+        self._join_seconds = self._seconds = self._cpu = 0.0
+        self._started_at_ms = self._ended_at_ms = 0
+
+    async def perform(self) -> ReadSummary:
+        """Read until all records are there, none has come for too long, or SIGINT.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+            KafkaTimeoutError: the group gave this consumer no partition within ten seconds.
+            KafkaError: reading failed.
+        """
+        failure: KafkaError | None = None
+        with trio.open_signal_receiver(signal.SIGINT) as interrupts:
+            async with self._consumer as consumer, trio.open_nursery() as nursery:
+                reading = trio.CancelScope()
+                nursery.start_soon(self._stop_on_interrupt, interrupts, reading)
+                with reading:
+                    try:
+                        await self._join(consumer)
+                        self._started_at_ms = self._ended_at_ms = _wall_ms()
+                        nursery.start_soon(self._tell_progress)
+                        await self._read_all(consumer)
+                    except KafkaError as error:
+                        failure = error  # raised as itself, not in a group
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return self._summary()
+
+    async def _stop_on_interrupt(self, interrupts: AsyncIterator[int], reading: trio.CancelScope) -> None:
+        async for _ in interrupts:
+            self._interrupted = True
+            reading.cancel()
+
+    async def _join(self, consumer: triokafka.Consumer) -> None:
+        """Wait for the first assignment, and go to where reading begins."""
+        if await consumer.partitions_for_topic(self._reading.topic) is None:
+            raise UnknownTopicOrPartitionError(f"there is no topic {self._reading.topic!r}")
+        since = time.perf_counter()
+        consumer.subscribe([self._reading.topic])
+        with trio.move_on_after(JOIN_MS / 1000):
+            while not consumer.assignment():
+                await consumer.poll(timeout_ms=100, max_records=1)
+        if not consumer.assignment():
+            raise KafkaTimeoutError(
+                f"no partition of {self._reading.topic!r} was assigned within {JOIN_MS} ms: are there other members in"
+                " the group?"
+            )
+        if self._reading.from_latest:
+            consumer.seek_to_end()
+        else:
+            consumer.seek_to_beginning()
+        self._join_seconds = time.perf_counter() - since
+
+    async def _read_all(self, consumer: triokafka.Consumer) -> None:
+        start, cpu_start = last, _ = time.perf_counter(), time.process_time()
+        while (left := self._reading.records - self._records) > 0:
+            waits_ms = self._reading.idle_ms - (time.perf_counter() - last) * 1000
+            if waits_ms <= 0:
+                return
+            records, size = await self._take(consumer, left, waits_ms)
+            if records:
+                last = time.perf_counter()
+                self._records += records
+                self._bytes += size
+                self._advance(records)
+                self._seconds, self._cpu = last - start, time.process_time() - cpu_start
+                self._ended_at_ms = _wall_ms()
+
+    async def _tell_progress(self) -> None:
+        since, records, size = time.perf_counter(), 0, 0
+        while True:
+            await trio.sleep(self._reading.interval_ms / 1000)
+            now, told = time.perf_counter(), (self._records, self._bytes)
+            self._report(Window(_wall_ms(), now - since, told[0] - records, told[1] - size, *told))
+            since, (records, size) = now, told
+
+    def _summary(self) -> ReadSummary:
+        seconds = self._seconds
+        return ReadSummary(
+            started_at_ms=self._started_at_ms,
+            ended_at_ms=self._ended_at_ms,
+            records=self._records,
+            bytes=self._bytes,
+            interrupted=self._interrupted,
+            complete=self._records >= self._reading.records,
+            join_seconds=self._join_seconds,
+            seconds=seconds,
+            records_per_second=self._records / seconds if seconds else 0.0,
+            megabytes_per_second=self._bytes / seconds / _MEGABYTE if seconds else 0.0,
+            cpu_seconds_per_million=self._cpu / self._records * 1e6 if self._records else math.nan,
+            peak_mib=peak_mib(),
+        )
+
+
+async def _take_records(consumer: triokafka.Consumer, left: int, timeout_ms: float) -> tuple[int, int]:
+    found = await consumer.poll(timeout_ms=timeout_ms, max_records=min(left, _AT_ONCE))
+    records = size = 0
+    for some in found.values():
+        records += len(some)
+        for record in some:
+            size += len(record.key or b"") + len(record.value or b"")
+    return records, size
+
+
+def _arrow_taker() -> Take:
+    import pyarrow.compute as pc  # now, so that the run does not wait for it
+
+    async def take(consumer: triokafka.Consumer, left: int, timeout_ms: float) -> tuple[int, int]:
+        batch = await consumer.poll_arrow(
+            timeout_ms=timeout_ms, max_records=min(left, _AT_ONCE_ARROW), columns=["key", "value"]
+        )
+        return batch.num_rows, sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in batch.columns)
+
+    return take
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

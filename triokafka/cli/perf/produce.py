@@ -1,0 +1,266 @@
+"""``triokafka perf``: how fast records are sent, by this client alone or in comparison with others, and read."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+
+import click
+
+from triokafka.cli.app import describe
+from triokafka.cli.completing import topic_names
+from triokafka.cli.connection import bootstrap_option, given_profile, setting, timeout_ms
+from triokafka.cli.counting import counted
+from triokafka.cli.load.brokers import IN_MEMORY, SINK, ready_process
+from triokafka.cli.load.documents import json_text
+from triokafka.cli.output import examples
+from triokafka.cli.progress import Advance, progress, say, shows_progress
+from triokafka.cli.reaching import hooked
+from triokafka.cli.values import SIZE, Number, Whole, configured
+
+if TYPE_CHECKING:
+    from triokafka.cli.load.load_run import Summary
+
+_APIS: Final = ("send", "send-many", "bound")
+_OWN_TOPIC: Final = "perf"
+_CLOSE_MS: Final = 5_000
+
+
+class Settings(NamedTuple):
+    """What was asked for, apart from where to."""
+
+    topic: str
+    records: int
+    size: int
+    rate: float | None
+    payload_file: str | None
+    compression: str
+    acks: str
+    linger_ms: float
+    batch_size: int
+    api: str
+    partition: int | None
+    more: dict[str, Any]
+    as_json: bool
+
+
+@click.command(
+    "produce",
+    epilog=examples(
+        "triokafka perf produce",
+        "triokafka perf produce --bootstrap-server localhost:9092 --topic load --compression lz4",
+        "triokafka perf produce --throughput 5000 --linger-ms 0",
+        "triokafka perf produce --compare",
+    ),
+)
+@click.option(
+    "--topic",
+    shell_complete=topic_names,
+    help=f"Where to.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]",
+)
+@bootstrap_option(without="A broker; without it one is started.")
+@click.option(
+    "--against",
+    type=click.Choice(["sink", "memory"]),
+    help="What to start without --bootstrap-server: a broker that only acknowledges, or one that keeps the records in "
+    "memory.  [default: sink]",
+)
+@click.option("--num-records", "records", type=Whole(min=1), default=1_000_000, show_default=True, help="To send.")
+@click.option("--record-size", "size", type=SIZE, metavar="BYTES", help="Of a value.  [default: 100]")
+@click.option("--payload-file", metavar="FILE", help="Send its lines in turns instead of made-up values.")
+@click.option(
+    "--throughput", "rate", type=Number(min=-1), metavar="RATE", help="Records a second; without, or -1: all it can."
+)
+@click.option(
+    "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
+)
+@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
+@click.option("--linger-ms", type=Number(min=0), default=5, show_default=True, help="What a batch waits for.")
+@click.option(
+    "--batch-size",
+    type=Whole(min=0),
+    metavar="BYTES",
+    default=131_072,
+    show_default=True,
+    help="When it is full.",
+)
+@click.option("--partition", type=Whole(min=0), help="Where to; with --api bound and --compare 0 without it.")
+@click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="How the program sends.")
+@click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Any other option of the producer.")
+@click.option("--compare", is_flag=True, help="Measure the other installed clients too, in turn; needs a checkout.")
+@click.option("--rounds", type=Whole(min=1), default=3, show_default=True, help="With --compare.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+def produce(
+    topic: str | None,
+    bootstrap: str | None,
+    against: str | None,
+    records: int,
+    size: int | None,
+    payload_file: str | None,
+    rate: float | None,
+    compression: str,
+    acks: str,
+    linger_ms: float,
+    batch_size: int,
+    partition: int | None,
+    api: str,
+    properties: tuple[str, ...],
+    compare: bool,
+    rounds: int,
+    as_json: bool,
+) -> int:
+    """Send records, and say how fast that was, how long acknowledgements took, and what it cost.
+
+    Without --bootstrap-server it starts a broker that checks and acknowledges what it gets but keeps nothing: what is
+    measured is the client. With --throughput, latency counts from when a record was meant to be sent. Ctrl-C ends the
+    run with the summary so far.
+    """
+    if bootstrap is not None and against is not None:
+        raise click.UsageError("--against is for runs without --bootstrap-server.")
+    if bootstrap is not None and topic is None:
+        raise click.UsageError("With --bootstrap-server, say where to send: --topic NAME.")
+    if payload_file is not None and size is not None:
+        raise click.UsageError("--record-size and --payload-file exclude each other.")
+    if rate is not None and rate != -1 and not 0 < rate <= 1_000_000:
+        raise click.UsageError("--throughput is a number of records a second from above 0 to 1,000,000, or -1.")
+    if compare and properties:
+        raise click.UsageError("--compare gives all clients the same settings; -X is for this one.")
+    settings = Settings(
+        topic=topic or _OWN_TOPIC,
+        records=records,
+        size=size or 100,
+        rate=None if rate == -1 else rate,
+        payload_file=payload_file,
+        compression=compression,
+        acks=acks,
+        linger_ms=linger_ms,
+        batch_size=batch_size,
+        api=api,
+        partition=partition,
+        more=dict(setting("-X", text) for text in properties),
+        as_json=as_json,
+    )
+    options = _options("localhost:9092" if bootstrap is None else bootstrap, settings)
+    values = _values(settings)
+    against = against or "sink"
+    if bootstrap is None:
+        does = "only acknowledges" if against == "sink" else "keeps everything in memory"
+        starts = f"No --bootstrap-server: sending to a broker process of its own that {does}."
+    if compare:
+        compare_clients = _comparison_in_checkout()
+        if bootstrap is None:
+            say(starts)
+        compare_clients(bootstrap, against, settings, rounds)
+        return 0
+    if bootstrap is not None:
+        return _measure(options, values, settings)
+    with ready_process(*(SINK if against == "sink" else IN_MEMORY)) as (_, own):
+        say(starts)
+        return _measure({**options, "bootstrap_servers": own}, values, settings)
+
+
+def _options(bootstrap: str, settings: Settings) -> dict[str, Any]:
+    """The producer's options, checked. Raises `click.UsageError`."""
+    from triokafka.client.config import ProducerOptions
+
+    options = {
+        "bootstrap_servers": bootstrap,
+        "acks": settings.acks if settings.acks == "all" else int(settings.acks),
+        "compression_type": settings.compression,
+        "linger_ms": settings.linger_ms,
+        "batch_size": settings.batch_size,
+    }
+    twice = [name for name in settings.more if name in options]
+    if twice:
+        raise click.UsageError(f"-X {twice[0]} is an option of this command: see --help.")
+    ctx = click.get_current_context()
+    defaults = {**given_profile(ctx).options, "max_block_ms": timeout_ms(ctx), "close_timeout_ms": _CLOSE_MS}
+    checked = {**defaults, **options, **settings.more}
+    configured(ProducerOptions.parse, checked)
+    return checked
+
+
+def _values(settings: Settings) -> Sequence[bytes]:
+    from triokafka.cli.load.payloads import file_values, json_values
+
+    if settings.payload_file is None:
+        return json_values(settings.size)
+    try:
+        return file_values(settings.payload_file)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--payload-file: {describe(error)}.") from None
+
+
+def _comparison_in_checkout() -> Callable[[str | None, str, Settings, int], None]:
+    """Return `benchmarks.clients.compare_command.compare`. Raises `click.UsageError` where there is no checkout.
+
+    The drivers of other clients are in the repository, not in the wheel.
+    """
+    checkout = Path(__file__).parents[3]
+    if not (checkout / "benchmarks" / "clients" / "compare_command.py").is_file():
+        raise click.UsageError(
+            "--compare needs a checkout of triokafka's repository, which has the drivers of the other clients:"
+            " clone it, and run pip install -e . there."
+        )
+    if str(checkout) not in sys.path:
+        sys.path.insert(0, str(checkout))
+    command = import_module("benchmarks.clients.compare_command")
+    return command.compare  # type: ignore[no-any-return]
+
+
+def _measure(options: dict[str, Any], values: Sequence[bytes], settings: Settings) -> int:
+    import trio
+
+    from triokafka.cli.load.load_run import Api, Load, LoadRun
+
+    assert settings.api in get_args(Api)
+    load = Load(
+        settings.topic,
+        values,
+        settings.records,
+        settings.api,  # type: ignore[arg-type]
+        settings.rate,
+        settings.partition,
+    )
+
+    reaching = hooked(options, options["max_block_ms"])
+
+    async def main(advance: Advance | None) -> Summary:
+        return await reaching.watch(LoadRun(load, options, say, advance).perform)
+
+    shown = shows_progress() and not settings.as_json
+    with progress("sending", settings.records, shown=shown) as advance:
+        summary = trio.run(main, advance if shown else None)
+    if settings.as_json:
+        click.echo(json_text({**summary._asdict(), "latency": summary.latency._asdict()}))
+    else:
+        _print(summary, settings)
+    if summary.failed or (summary.first_error and not summary.interrupted):
+        lost = f"{counted(summary.failed, 'record')} {'was' if summary.failed == 1 else 'were'}"
+        click.echo(f"triokafka: {lost} not delivered: {summary.first_error}", err=True)
+        return 1
+    return 128 + signal.SIGINT if summary.interrupted else 0
+
+
+def _print(summary: Summary, settings: Settings) -> None:
+    late = summary.latency
+    if summary.interrupted:
+        lost = summary.sent - summary.acknowledged
+        click.echo(f"Interrupted after {counted(summary.sent, 'record')}, of which {lost:,} were not acknowledged.")
+    click.echo(
+        f"{counted(summary.acknowledged, 'record')} acknowledged in {summary.seconds:.2f} s:"
+        f" {summary.records_per_second:,.0f} records/s, {summary.megabytes_per_second:,.1f} MB/s"
+    )
+    if late.measured:
+        since = "the intended time" if settings.rate else "the call"
+        quantiles = f"p50 {late.p50:.2f}, p95 {late.p95:.2f}, p99 {late.p99:.2f}, p99.9 {late.p999:.2f}"
+        click.echo(
+            f"latency from {since}, {counted(late.measured, 'record')} sampled: average {late.average:.2f} ms,"
+            f" {quantiles}, worst {late.worst:.2f}"
+        )
+    processor = f"processor {summary.cpu_seconds_per_million:.2f} s a million records, " if summary.acknowledged else ""
+    click.echo(f"{processor}peak memory {summary.peak_mib:.0f} MiB")

@@ -1,0 +1,1 @@
+"""The sink of ``format("triokafka")``, and `kafka_batch` for functions of ``foreachBatch``."""

@@ -1,0 +1,165 @@
+"""The sink: every Spark task sends its rows through its own producer and reports what it wrote where.
+
+Rows come from the JVM as Arrow and are sent by column. A task returns when all its records are acknowledged. The
+driver's `commit` and `abort` only log: without transactions, records of a failed attempt stay in the topic, and the
+next attempt writes them again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import pyspark.sql.datasource as datasource
+import trio
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+
+import triokafka
+from triokafka.errors import ConfigurationError, KafkaError
+from triokafka.loop_thread import loop_thread
+from triokafka.spark.planning.brokers import without_frames
+from triokafka.spark.writing.record_sink import RecordSink, Written
+from triokafka.spark.writing.write_options import COLUMNS, WriteOptions, check_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+logger = logging.getLogger(__name__)
+
+# Spark 4.0 does not have this class; it passes rows one by one.
+ArrowStreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", None)
+_ROWS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class TaskWritten(WriterCommitMessage):  # type: ignore[misc] # pyspark has no types here
+    """One task's report to the driver: records and offsets by partition."""
+
+    written: Written
+
+
+class _Writing:
+    """The common part of batch and streaming writers. Spark pickles the writer for every task."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_columns(schema, options.topic)
+        self.options = options
+        self.schema = schema
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
+        """Send the rows of one task, and wait until all are acknowledged.
+
+        Raises:
+            ConfigurationError: a topic is null.
+            KafkaError: a record cannot be sent, or was not delivered within ``delivery.timeout.ms``; the message names
+                topic, partition and reason.
+        """
+        batches = (batch.select(self._wanted) for batch in iterator)
+        try:
+            return TaskWritten(loop_thread().feed(batches, self._send_all))
+        except KafkaError as error:
+            raise without_frames(error) from None
+
+    @property
+    def _wanted(self) -> list[str]:
+        """The columns to write."""
+        names = [name for name in COLUMNS if name in self.schema.names]
+        return [name for name in names if name != "topic" or self.options.topic is None]
+
+    async def _send_all(self, batches: trio.MemoryReceiveChannel[pa.RecordBatch]) -> Written:
+        async with triokafka.Producer(**self.options.producer_settings()) as producer:
+            sink = RecordSink(producer, self.options.topic)
+            async for batch in batches:
+                await sink.send(batch)
+            return await sink.finish()
+
+    def _log(self, what: str, messages: Iterable[TaskWritten | None]) -> None:
+        total = Written()
+        for message in messages:
+            if message is not None:
+                for partition, found in message.written.ranges.items():
+                    total.add(partition, found)
+        logger.info("%s: %d records in %d partitions", what, total.records, len(total.ranges))
+
+
+class TopicWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc] # pyspark has no types here
+    """The batch writer, which only appends.
+
+    Raises:
+        ConfigurationError: the frame lacks a column, or the save mode is overwrite.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigurationError(
+                "Save mode Overwrite not allowed for Kafka: a topic is only added to. Use .mode('append')"
+            )
+        super().__init__(options, schema)
+
+    def commit(self, messages: list[TaskWritten | None]) -> None:
+        """Log the total; all records are acknowledged already."""
+        self._log("written", messages)
+
+    def abort(self, messages: list[TaskWritten | None]) -> None:
+        """Log the total after a task has failed permanently. Written records stay in the topics."""
+        self._log("the write failed after", messages)
+
+
+class _StreamWriting(_Writing):
+    """Streaming writers. In complete mode Spark asks to replace the contents; like the connector, they append all rows
+    again."""
+
+    def commit(self, messages: list[TaskWritten | None], batchId: int) -> None:
+        """Log the total of a completed micro-batch."""
+        self._log(f"batch {batchId} written", messages)
+
+    def abort(self, messages: list[TaskWritten | None], batchId: int) -> None:
+        """Log the total of a failed micro-batch. Written records stay, and a restarted query writes them again."""
+        self._log(f"batch {batchId} failed after", messages)
+
+
+class RowStreamWriter(_StreamWriting, DataSourceStreamWriter):  # type: ignore[misc] # pyspark has no types here
+    """The streaming writer for Spark 4.0, which receives Python rows."""
+
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        """Write rows as `TopicWriter.write` writes batches."""
+        return super().write(_as_batches(iterator, self.schema, self._wanted))
+
+
+def stream_writer(options: WriteOptions, schema: StructType) -> DataSourceStreamWriter:
+    """Return the streaming writer, by column if this Spark supports it."""
+    return RowStreamWriter(options, schema) if ArrowStreamWriter is None else StreamWriter(options, schema)
+
+
+def _as_batches(rows: Iterator[Any], schema: StructType, wanted: list[str]) -> Iterator[pa.RecordBatch]:
+    """Convert rows to batches of the wanted columns; other columns may have types that Arrow lacks."""
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from triokafka.spark.schema import to_arrow
+
+    arrow = to_arrow(StructType([schema[name] for name in wanted]))
+    places = [schema.names.index(name) for name in wanted]
+    while piece := list(islice(rows, _ROWS)):
+        columns = [
+            pa.array([_plain(row[place]) for row in piece], each.type)
+            for place, each in zip(places, arrow, strict=True)
+        ]
+        yield pa.record_batch(columns, schema=arrow)
+
+
+def _plain(value: Any) -> Any:
+    """Convert Spark's row classes in a cell: headers are lists of them."""
+    if isinstance(value, list):
+        return [each.asDict() if hasattr(each, "asDict") else each for each in value]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+if ArrowStreamWriter is not None:
+
+    class StreamWriter(_StreamWriting, ArrowStreamWriter):  # type: ignore[misc] # known at run time only
+        """The streaming writer for Spark 4.1 and newer."""
