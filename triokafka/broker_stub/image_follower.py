@@ -86,7 +86,7 @@ class ImageFollower:
         if topic_partition.topic == GROUP_METADATA_TOPIC:
             self._broker.group_coordinator.high_watermark_changed(topic_partition.partition, offset)
 
-    def logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """Logs cannot be used any more, as the backend says."""
         for topic, number in topic_partitions:
             if topic == GROUP_METADATA_TOPIC:
