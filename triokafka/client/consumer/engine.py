@@ -20,7 +20,7 @@ from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.membership.membership import LEAVE_TIMEOUT, GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
-from triokafka.client.consumer.rebalance.rebalancer import Rebalancer, make_rebalancer
+from triokafka.client.consumer.rebalance.composition import make_rebalancer
 from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.topic_lists import TopicLists
@@ -76,7 +76,6 @@ class Engine:
             owns=self.subscription.__contains__,
             on_done=self.notify,
         )
-        self._rebalancer: Rebalancer
         self._membership, self._rebalancer = make_rebalancer(
             options,
             self.network,
@@ -348,12 +347,12 @@ class Engine:
                 self._changed = changed = trio.Event()
                 self.check_usable()
                 self._raise_errors()
-                if (self.subscription.uses_group or self._rebalancer.telling) and not self._stepping:
+                if (self.subscription.uses_group or self._rebalancer.has_calls) and not self._stepping:
                     await self._step(membership)
                 if self.failure_tracker:
                     # Also when there are records: of what fails, none may ever come.
                     self.failure_tracker.raise_after(patience, self.world.now())
-                if truthy and not self._rebalancer.telling:
+                if truthy and not self._rebalancer.has_calls:
                     self._check_reads_something()
                 if not (truthy and self._rebalancer.settling):
                     found = look()
@@ -407,7 +406,7 @@ class Engine:
             raise WakeupError("wakeup() was called")
         membership = self.membership
         error = membership.take_error() if membership is not None else None
-        if error is None and (self._stepping or not self._rebalancer.telling):
+        if error is None and (self._stepping or not self._rebalancer.has_calls):
             error = self._positions.take_error()  # not while the listener may still say where to begin
         error = error or self._topics.take_error()
         if error is not None:
