@@ -18,9 +18,10 @@ from triokafka.client.consumer.fetch_collector import FetchCollector
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.membership.membership import LEAVE_TIMEOUT, GroupMembership
+from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
+from triokafka.client.consumer.membership.group_membership import GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
-from triokafka.client.consumer.rebalance.composition import make_rebalancer
+from triokafka.client.consumer.rebalance.composition import compose_group
 from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.topic_lists import TopicLists
@@ -76,7 +77,7 @@ class Engine:
             owns=self.subscription.__contains__,
             on_done=self.notify,
         )
-        self._membership, self._rebalancer = make_rebalancer(
+        self._membership, self._rebalancer = compose_group(
             options,
             self.network,
             self.subscription,

@@ -7,8 +7,10 @@ import logging
 
 from triokafka.assignors import Assignment
 from triokafka.client.consumer.commits import Committer
-from triokafka.client.consumer.membership.classic_member import NO_GENERATION
+from triokafka.client.consumer.membership.classic_join import ClassicJoin
+from triokafka.client.consumer.membership.classic_member import NO_GENERATION, ClassicMember
 from triokafka.client.consumer.membership.classic_membership import ClassicMembership
+from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.structs import TopicPartition
@@ -28,13 +30,18 @@ class ClassicRebalance:
     def __init__(
         self,
         subscription: SubscriptionState,
+        member: ClassicMember,
         membership: ClassicMembership,
+        join: ClassicJoin,
+        leader: LeaderAssignment,
         committer: Committer,
         handover: PartitionHandover,
     ) -> None:
         self._subscription = subscription
+        self._member = member
         self._membership = membership
-        self._member = membership.member
+        self._join = join
+        self._leader = leader
         self._committer = committer
         self._handover = handover
         self._phase = _Phase.IDLE
@@ -48,19 +55,19 @@ class ClassicRebalance:
 
     def subscription_changed(self) -> None:
         """Ask for a rebalance if other topics match now, or if partitions were added."""
-        membership, member = self._membership, self._member
+        member, leader = self._member, self._leader
         if self._subscription.topics or member.generation != NO_GENERATION:
             member.subscription_changed(self._subscription.topics)
-        dealt = membership.dealt
+        dealt = leader.dealt
         # An assignment that waits is compared by `_receive`.
-        settled = not (membership.joining or membership.brings_assignment)
-        if dealt is not None and settled and dealt != membership.layout():
-            membership.dealt = None
+        settled = not (self._membership.is_joining or self._join.has_assignment)
+        if dealt is not None and settled and dealt != leader.layout():
+            leader.dealt = None
             member.request_rejoin("topics or partitions were added or removed, or moved to other racks")
 
     def advance(self) -> bool:
         """Do the next thing that can be done now; False when there is nothing to do before something else happens."""
-        membership, member = self._membership, self._member
+        member = self._member
         if self._phase is _Phase.COMMITTING:
             if self._committer.flushing:
                 return False
@@ -68,17 +75,17 @@ class ClassicRebalance:
             call = bool(self._going) or not member.cooperative
             self._handover.give_up(self._going, lost=member.lost, call=call)
             return True
-        assignment = membership.take_assignment()
+        assignment = self._join.take_assignment()
         if assignment is not None:
             self._receive(assignment)
-        elif member.needs_rejoin is None or membership.joining:
+        elif member.needs_rejoin is None or self._membership.is_joining:
             return False
         elif self._phase is _Phase.IDLE or (member.lost and self._subscription.assignment):
-            membership.dealt = None
-            membership.timing.started(member.needs_rejoin)
+            self._leader.dealt = None
+            self._handover.timing.started(member.needs_rejoin)
             self._begin_to_give_up(self._not_kept())
         else:
-            membership.start_join()
+            self._join.start()
             return False
         return True
 
@@ -96,7 +103,7 @@ class ClassicRebalance:
         """Commit what is finished; then the listener hears of the partitions, and only then are they dropped."""
         self._going = going
         self._phase = _Phase.COMMITTING
-        self._membership.timing.giving_up()
+        self._handover.timing.giving_up()
         if self._member.generation != NO_GENERATION:
             self._committer.flush()
 
@@ -113,11 +120,11 @@ class ClassicRebalance:
     # ---------------------------------------------------------------- take over
 
     def _receive(self, assignment: Assignment) -> None:
-        membership, member = self._membership, self._member
-        dealt = membership.dealt
-        if dealt is not None and dealt != membership.layout():
+        member, leader = self._member, self._leader
+        dealt = leader.dealt
+        if dealt is not None and dealt != leader.layout():
             # Partitions came or went while the group was rebalancing: once more, without revoking twice.
-            membership.dealt = None
+            leader.dealt = None
             member.request_rejoin("topics or partitions changed during the rebalance")
             return
         if self._is_outdated(assignment):
@@ -146,7 +153,7 @@ class ClassicRebalance:
         self._handover.take_over(wanted, added, keep=member.cooperative)
         self._phase = _Phase.IDLE
         self._committer.assignment_changed()
-        group_id, names = self._membership.group_id, ", ".join(map(str, wanted))
+        group_id, names = member.config.group_id, ", ".join(map(str, wanted))
         logger.info("group %r, generation %d: assigned %s", group_id, member.generation, names)
 
     # ---------------------------------------------------------------- leave

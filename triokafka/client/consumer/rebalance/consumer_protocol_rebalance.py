@@ -77,7 +77,7 @@ class ConsumerProtocolRebalance:
                 member.released()
             return True
         if member.state is State.OUTSIDE:
-            self._membership.timing.started("joining")
+            self._handover.timing.started("joining")
             self._membership.join()
         elif member.state is State.RECONCILING and member.target is not None:
             return self._reconcile()
@@ -98,8 +98,8 @@ class ConsumerProtocolRebalance:
             self._subscription.mark_going(going)
             if self._phase is _Phase.IDLE:
                 self._phase = _Phase.COMMITTING
-                self._membership.timing.started("partitions are to be given up")
-                self._membership.timing.giving_up()
+                self._handover.timing.started("partitions are to be given up")
+                self._handover.timing.giving_up()
                 self._committer.flush()
             if self._committer.flushing:
                 return False
@@ -143,7 +143,7 @@ class ConsumerProtocolRebalance:
         self._membership.settle(owned, complete=complete)
         self._handover.take_over(list(wanted), added, keep=True)
         self._committer.assignment_changed()
-        group_id, names = self._membership.group_id, ", ".join(map(str, wanted))
+        group_id, names = member.config.group_id, ", ".join(map(str, wanted))
         logger.info("group %r, epoch %d: assigned %s", group_id, member.epoch, names)
         return True
 
