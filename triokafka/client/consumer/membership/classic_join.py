@@ -12,7 +12,7 @@ from triokafka.assignors import Assignment
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import COORDINATOR
-from triokafka.client.consumer.membership.classic_member import NO_GENERATION, ClassicMember, State, Step
+from triokafka.client.consumer.membership.classic_member import NO_GENERATION, ClassicMember, ClassicState, JoinStep
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.client.consumer.membership.held_request import HeldRequest
 from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
@@ -104,7 +104,7 @@ class ClassicJoin:
         """Return the assignment that the last join brought, once."""
         assignment, self._assignment = self._assignment, None
         # Between the join and now the group may have gone on without this member.
-        return assignment if self._member.state is State.STABLE else None
+        return assignment if self._member.state is ClassicState.STABLE else None
 
     def start(self) -> None:
         """Begin to join, unless that is under way."""
@@ -139,11 +139,11 @@ class ClassicJoin:
     async def _join_until_done(self) -> None:
         member = self._member
         failures = 0
-        step = Step.JOIN_AGAIN
+        step = JoinStep.JOIN_AGAIN
         while True:
-            if step is Step.FIND_COORDINATOR:
+            if step is JoinStep.FIND_COORDINATOR:
                 self._network.forget_coordinator(self._status.group_id)
-            if step in (Step.FIND_COORDINATOR, Step.BACK_OFF):
+            if step in (JoinStep.FIND_COORDINATOR, JoinStep.BACK_OFF):
                 failures += 1
                 await trio.sleep(self._backoff.delay(failures, self._world.random.random()))
             try:
@@ -155,13 +155,13 @@ class ClassicJoin:
                 logger.debug("%s failed, trying again: %s", self._status.join_activity, error)
                 self._failures.failed(self._status.join_activity, error, self._world.now())
                 self._network.request_metadata_update()
-                step = Step.FIND_COORDINATOR
+                step = JoinStep.FIND_COORDINATOR
                 continue
             if member.lost and self._subscription.assignment:
                 # Put out while it rejoined with partitions in hand: they are to be given up as lost before it becomes
                 # a member anew, or it would commit positions that others have passed meanwhile.
                 return
-            if step is Step.DONE:
+            if step is JoinStep.DONE:
                 now = self._world.now()
                 self._failures.succeeded(self._status.join_activity)
                 self._clock.reset(now)
@@ -170,7 +170,7 @@ class ClassicJoin:
                 self._assignment = member.assignment
                 return
 
-    async def _join_once(self) -> Step:
+    async def _join_once(self) -> JoinStep:
         member = self._member
         node = await self._network.find_coordinator(self._status.group_id)
         timeout_ms = max(self._options.request_timeout_ms, self._options.max_poll_interval_ms + _JOIN_GRACE_MS)
@@ -178,7 +178,7 @@ class ClassicJoin:
         logger.info("joining group %r: %s", self._status.group_id, request.reason)
         joined = await self._send_held(node.node_id, request, timeout_ms, _LAST_INFLEXIBLE_JOIN)
         step = member.joined(joined)
-        if step is not Step.SYNC:
+        if step is not JoinStep.SYNC:
             return step
         self._clock.reset(self._world.now())
         self._status.changed.set()
@@ -215,9 +215,9 @@ class ClassicJoin:
                 if not wait.sends_again:
                     self._broken += 1
                     raise
-                if is_join and self._member.state is not State.JOINING:
+                if is_join and self._member.state is not ClassicState.JOINING:
                     raise
-                if not is_join and self._member.state is not State.SYNCING:
+                if not is_join and self._member.state is not ClassicState.SYNCING:
                     raise
             finally:
                 scope.cancel()
@@ -236,7 +236,7 @@ class ClassicJoin:
                 else:
                     answer = NodeNotReadyError if is_join else RebalanceInProgressError
                 now = self._world.now()
-                gone = not is_join and self._member.state is not State.SYNCING
+                gone = not is_join and self._member.state is not ClassicState.SYNCING
                 if gone or (wait.is_lost(now, answer) and has_name):
                     break
                 self._note_long_wait(wait, now)

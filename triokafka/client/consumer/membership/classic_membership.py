@@ -12,7 +12,7 @@ from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
 from triokafka.client.consumer.membership.classic_join import ClassicJoin
-from triokafka.client.consumer.membership.classic_member import ClassicMember, State
+from triokafka.client.consumer.membership.classic_member import ClassicMember, ClassicState
 from triokafka.client.consumer.membership.departure import Departure, Goodbye
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
@@ -84,7 +84,7 @@ class ClassicMembership:
             self.member.forget_membership("a commit was refused", keep_member_id=False)
         elif isinstance(cause, IllegalGenerationError):
             self.member.forget_membership("a commit was refused", keep_member_id=True)
-        elif self.member.state is State.STABLE:
+        elif self.member.state is ClassicState.STABLE:
             # While it joins or syncs that is the rebalance in which it takes part.
             self.member.request_rejoin("a commit met a rebalance")
         self._status.notify()
@@ -100,7 +100,7 @@ class ClassicMembership:
 
     @property
     def is_member(self) -> bool:
-        return self.member.state is State.STABLE
+        return self.member.state is ClassicState.STABLE
 
     def due_at(self, now: float) -> float:
         if self.clock.session_expired(now):

@@ -18,9 +18,9 @@ from triokafka.client.consumer.membership.consumer_protocol_member import (
     NO_EPOCH,
     ConsumerProtocolMember,
     Heartbeat,
+    MemberState,
     Partitions,
-    State,
-    Wants,
+    SubscribedTo,
     unsupported,
 )
 from triokafka.client.consumer.membership.departure import Departure, Goodbye
@@ -85,7 +85,7 @@ class ConsumerProtocolMembership:
 
     # ---------------------------------------------------------------- what the user's side does
 
-    def want(self, wants: Wants) -> None:
+    def want(self, wants: SubscribedTo) -> None:
         """Subscribe to something else; the coordinator hears of it at once."""
         if self.member.subscribe(wants):
             self._status.changed.set()
@@ -127,7 +127,7 @@ class ConsumerProtocolMembership:
     def heartbeats(self) -> bool:
         member = self.member
         # The coordinator must hear the goodbye of the last membership first.
-        return member.heartbeats and not (member.state is State.JOINING and self._departure.under_way)
+        return member.heartbeats and not (member.state is MemberState.JOINING and self._departure.under_way)
 
     @property
     def is_member(self) -> bool:
@@ -145,7 +145,7 @@ class ConsumerProtocolMembership:
 
     async def _beat(self) -> None:
         member = self.member
-        what = self._status.join_activity if member.state is State.JOINING else self._status.heartbeat_activity
+        what = self._status.join_activity if member.state is MemberState.JOINING else self._status.heartbeat_activity
         before = (member.state, member.target)
         sent_at = self._world.now()
         heartbeat = member.heartbeat(sent_at)
@@ -163,7 +163,7 @@ class ConsumerProtocolMembership:
                 self._failures.succeeded(self._status.join_activity)
                 self._failures.succeeded(self._status.heartbeat_activity)
         self._status.note_heartbeat(sent_at, trouble)
-        if member.state is State.LOST:
+        if member.state is MemberState.LOST:
             # Not a trouble that lasts: it joins anew when the user asks for records, however late that is.
             self._failures.succeeded(self._status.heartbeat_activity)
         if trouble is not None or (member.state, member.target) != before:

@@ -61,6 +61,7 @@ class GroupMembership:
         self.group_id = status.group_id
         self.clock = clock
         self.status = status
+        self.sender = sender
         self.take_error = status.take_error
         self.enter_call, self.leave_call = sender.enter_call, sender.leave_call
         self.run_heartbeats = sender.run

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from triokafka.client.consumer.commits import Committer
-from triokafka.client.consumer.membership.consumer_protocol_member import State, Wants
+from triokafka.client.consumer.membership.consumer_protocol_member import MemberState, SubscribedTo
 from triokafka.client.consumer.membership.consumer_protocol_membership import ConsumerProtocolMembership
 from triokafka.client.consumer.membership.topic_names import TopicNames
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
@@ -24,7 +24,7 @@ from triokafka.structs import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-class _Phase(enum.Enum):
+class _ReleasePhase(enum.Enum):
     IDLE = "nothing is given up"
     COMMITTING = "committing what is finished"
 
@@ -54,7 +54,7 @@ class ConsumerProtocolRebalance:
         self._committer = committer
         self._handover = handover
         self._pin_topics = pin_topics
-        self._phase = _Phase.IDLE
+        self._phase = _ReleasePhase.IDLE
         self._topic_ids: dict[TopicPartition, UUID] = {}
         """The ids of the topics of all assigned partitions."""
         self._greeted = 0
@@ -63,28 +63,28 @@ class ConsumerProtocolRebalance:
     def subscription_changed(self) -> None:
         """Have the coordinator hear of the present subscription."""
         pattern = self._subscription.remote_pattern
-        self._membership.want(Wants(self._subscription.topics) if pattern is None else Wants((), pattern))
+        self._membership.want(SubscribedTo(self._subscription.topics) if pattern is None else SubscribedTo((), pattern))
 
     def advance(self) -> bool:
         """Do the next thing that can be done now; False when there is nothing to do before something else happens."""
         member = self._member
-        if member.state is State.LOST:
+        if member.state is MemberState.LOST:
             held = self._subscription.assignment
-            self._phase = _Phase.IDLE
+            self._phase = _ReleasePhase.IDLE
             if held:
                 self._give_up(held, lost=True)
             else:
                 member.released()
             return True
-        if member.state is State.OUTSIDE:
+        if member.state is MemberState.OUTSIDE:
             self._handover.timing.started("joining")
             self._membership.join()
-        elif member.state is State.RECONCILING and member.target is not None:
+        elif member.state is MemberState.RECONCILING and member.target is not None:
             return self._reconcile()
-        elif self._phase is _Phase.COMMITTING:
+        elif self._phase is _ReleasePhase.COMMITTING:
             # The coordinator has given the partitions back before they were dropped.
             self._subscription.mark_going(())
-            self._phase = _Phase.IDLE
+            self._phase = _ReleasePhase.IDLE
             self._handover.assignment_changed()
         return False
 
@@ -96,18 +96,18 @@ class ConsumerProtocolRebalance:
         going = tuple(partition for partition in held if wanted.get(partition) != self._topic_ids.get(partition))
         if going:
             self._subscription.mark_going(going)
-            if self._phase is _Phase.IDLE:
-                self._phase = _Phase.COMMITTING
+            if self._phase is _ReleasePhase.IDLE:
+                self._phase = _ReleasePhase.COMMITTING
                 self._handover.timing.started("partitions are to be given up")
                 self._handover.timing.giving_up()
                 self._committer.flush()
             if self._committer.flushing:
                 return False
-            self._phase = _Phase.IDLE
+            self._phase = _ReleasePhase.IDLE
             self._give_up(going, lost=False)
             return True
         self._subscription.mark_going(())
-        self._phase = _Phase.IDLE
+        self._phase = _ReleasePhase.IDLE
         self._names.want(missing)
         return self._take_over(wanted, complete=not missing)
 
@@ -166,7 +166,7 @@ class ConsumerProtocolRebalance:
     def abandon(self) -> None:
         """The subscription ends."""
         self._names.want(())
-        self._phase = _Phase.IDLE
+        self._phase = _ReleasePhase.IDLE
         self._topic_ids = {}
         self._handover.abandon(lost=not self._member.in_group)
 
