@@ -154,9 +154,9 @@ class RunningCluster(FaultCalls):
 
     def coordinator(self, group: str) -> int:
         """The id of the broker that coordinates a group; -1 when none does yet."""
-        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.topic_names import GROUP_METADATA_TOPIC
 
-        return self.leader(GROUP_METADATA_TOPIC, self._any().group_coordinator.partition_for(group))
+        return self.leader(GROUP_METADATA_TOPIC, self._any().group_coordinator.runtime.partition_for(group))
 
     async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
         """See `RunningBroker.move_leader`."""

@@ -9,10 +9,10 @@ from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.append_errors import coordinator_error
 from triokafka.coordinator.group.group_shard import GroupShard
-from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.group_shards import GroupShards, client_message
-from triokafka.coordinator.runtime.waiting import answer_to, checkpoint
+from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.waiting import answer_to, checkpoint
 from triokafka.errors import CoordinatorLoadInProgressError, KafkaError
 from triokafka.protocol.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from triokafka.coordinator.group.admin_requests import AdminRequests
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings, no_settings
 from triokafka.coordinator.group.group_shards import GroupShards
@@ -66,9 +68,7 @@ class GroupCoordinator:
             NotCoordinatorError: this broker does not coordinate the group.
             CoordinatorLoadInProgressError: the group's partition is still loading.
         """
-        self.runtime.write(
-            self.runtime.partition_for(group_id), lambda shard, effects: end_session(shard, group_id, member_id, effects)
-        )
+        self._shards.begin(group_id, partial(end_session, group_id=group_id, member_id=member_id))
         self.runtime.fire_due()
 
     def count_groups(self) -> GroupCounts:

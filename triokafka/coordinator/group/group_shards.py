@@ -12,7 +12,7 @@ from triokafka.coordinator.group.records import Change, GroupEffects
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
 from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
-from triokafka.coordinator.runtime.coordinator_type import CoordinatorType, KeyType
+from triokafka.coordinator.runtime.coordinator_type import CoordinatorType
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.waiting import answer_to
 from triokafka.errors import InvalidGroupIdError, KafkaError
@@ -52,7 +52,6 @@ class GroupShards:
         coordinator_type = CoordinatorType(
             name="group",
             topic=GROUP_METADATA_TOPIC,
-            key_type=KeyType.GROUP,
             new_shard=lambda partition: GroupShard(
                 config, lambda: str(world.uuid()), topics, own_settings, self.counters
             ),
@@ -72,7 +71,8 @@ class GroupShards:
         """Run an operation on the shard of the group. The operation's reply arrives later. Raises like
         `CoordinatorRuntime.write`.
         """
-        self.runtime.write(self.runtime.partition_for(group_id), lambda shard, effects: operation(shard=shard, effects=effects))
+        partition = self.runtime.partition_for(group_id)
+        self.runtime.write(partition, lambda shard, effects: operation(shard=shard, effects=effects))
 
     async def ask(self, group_id: str, operation: Operation, reply: Reply[T]) -> T:
         """Run an operation as `begin` does, wait for its reply, and return the reply's value or raise its error."""

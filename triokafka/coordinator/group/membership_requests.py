@@ -70,7 +70,9 @@ class MembershipRequests:
             if version >= _FIRST_SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
                 raise InconsistentGroupProtocolError("SyncGroup v5 and later must name protocol_type and protocol_name")
             reply: Reply[SyncGroupResponse] = Reply()
-            return await self._shards.ask(request.group_id, partial(operations.sync, request=request, reply=reply), reply)
+            return await self._shards.ask(
+                request.group_id, partial(operations.sync, request=request, reply=reply), reply
+            )
         except CoordinatorLoadInProgressError:
             # The rebalance was soft state and is lost. The member only needs to rejoin, on this broker.
             return SyncGroupResponse(error_code=RebalanceInProgressError.code)

@@ -6,14 +6,14 @@ from functools import partial
 
 from triokafka.coordinator.group.append_errors import coordinator_error, offsets_append_error
 from triokafka.coordinator.group.group_shard import GroupShard
-from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.group_shards import GroupShards, check_group_id
-from triokafka.coordinator.runtime.waiting import answer_to, run_steps
+from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.waiting import answer_to, run_steps
 from triokafka.errors import KafkaError
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse

@@ -6,7 +6,7 @@ shard, and releases the answers once the high watermark has passed the records. 
 the uncommitted state that the operation may have read. A failed append changes nothing. When the broker loses
 leadership, the runtime drops the shard; the next leader reads it again from the log.
 
-All methods are synchronous, and the broker calls them from one thread. `CoordinatorTask` is the task that serves a runtime.
+All methods are synchronous, and the broker calls them from one thread. `CoordinatorTask` serves a runtime.
 """
 
 from __future__ import annotations
@@ -332,7 +332,9 @@ class CoordinatorRuntime(Generic[S, C]):
             self._run(context, lambda shard, effects: shard.topics_deleted(context.deleted_topics, effects))
         now = self._world.now()
         self.load_times.record(now, now - context.wanted_at)
-        logger.info("%s-%d (leader epoch %d): %d records read", self._type.topic, partition, context.leader_epoch, count)
+        logger.info(
+            "%s-%d (leader epoch %d): %d records read", self._type.topic, partition, context.leader_epoch, count
+        )
 
     def _drop(self, context: ShardContext[S, C]) -> None:
         del self._contexts[context.partition]

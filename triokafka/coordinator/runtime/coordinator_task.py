@@ -17,9 +17,11 @@ C = TypeVar("C")
 
 
 class CoordinatorTask(Generic[S, C]):
-    """A runtime with the one task that serves it."""
+    """A runtime with the one task that serves it. The arguments are those of `CoordinatorRuntime`."""
 
-    def __init__(self, world: World, log: CoordinatorLog, coordinator_type: CoordinatorType[S], *, partitions: int) -> None:
+    def __init__(
+        self, world: World, log: CoordinatorLog, coordinator_type: CoordinatorType[S], *, partitions: int
+    ) -> None:
         self._world = world
         self._work_arrived = trio.Event()
         self.runtime: CoordinatorRuntime[S, C] = CoordinatorRuntime(

@@ -18,10 +18,11 @@ class Journal(Generic[K, V]):
     """The values that keys had before their uncommitted changes.
 
     Args:
-        owner_of: returns the owner of a key, such as its group, for lookups by owner. None disables `owners` and `keys_of`.
+        owner_of: returns the owner of a key, such as its group, for lookups by owner. None disables `owners` and
+            `keys_of`.
     """
 
-    __slots__ = ("_by_owner", "_by_key", "_changes", "_owner_of")
+    __slots__ = ("_by_key", "_by_owner", "_changes", "_owner_of")
 
     def __init__(self, owner_of: Callable[[K], str] | None = None) -> None:
         self._changes: deque[tuple[int, K]] = deque()
