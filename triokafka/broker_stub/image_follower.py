@@ -25,6 +25,7 @@ class ImageFollower:
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Partitions, logs, coordinators and configuration follow the image."""
         broker = self._broker
+        broker.metadata_cache.update(delta, image)
         if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
             self._reconfigure(image)
         if delta.client_quotas_changed:
