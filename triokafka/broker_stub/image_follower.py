@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.backend import cleaner_config, move_rate
@@ -44,7 +45,7 @@ class ImageFollower:
         broker.replicas.reconfigure_all(image)
         broker.sockets.reconfigure(socket_config(config, broker.world.available_memory()))
 
-    def logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """Logs cannot be used any more, as the backend says."""
         self._broker.coordinators.logs_offline(topic_partitions)
         self._broker.replicas.logs_offline(topic_partitions, reason)
