@@ -32,7 +32,7 @@ from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.sequences import ProducerIdentity, add_sequence
 from triokafka.errors import KafkaConnectionError
 from triokafka.network.backoff import Backoff
-from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.protocol.api.produce import (
     PartitionProduceResponse,
     ProduceRequest,

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from triokafka.client.config import ProducerOptions
-from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, raisable_copy
+from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.buffer_pool import BufferPool
@@ -33,10 +33,10 @@ from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.slow_path import SlowPath
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
 from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import PartitionMetadata
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.cluster import PartitionMetadata
+from triokafka.network.network_client import NetworkClient
 from triokafka.records import BatchBuilder
 from triokafka.trio_context import require_trio
 from triokafka.world import World
@@ -230,7 +230,7 @@ class Producer:
     def _failed_error(self) -> KafkaError:
         failure = self._failure
         if isinstance(failure, KafkaError):
-            again: KafkaError = raisable_copy(failure)
+            again: KafkaError = failure.fresh_copy()
         else:
             again = KafkaError(f"a background task of the producer failed: {failure!r}")
         again.__cause__ = failure

@@ -1,0 +1,335 @@
+"""The request-sending core of the admin client: where requests go, when they are tried again, and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, Final, TypeVar
+
+import trio
+
+from triokafka.client.admin.types import Results
+from triokafka.client.config import AdminOptions
+from triokafka.errors import (
+    BrokerNotAvailableError,
+    BrokerResponseError,
+    CoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    NotCoordinatorError,
+    UnansweredItemError,
+    UnencodableValueError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    for_code,
+    in_words,
+)
+from triokafka.network.backoff import Backoff
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
+from triokafka.protocol.message import Request, Response
+from triokafka.structs import Node, TopicPartition
+from triokafka.world import World
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R", bound=Response)
+
+Round = Callable[[list[K], int], Awaitable[Mapping[K, V | Exception]]]
+"""Does the given items once, within the given milliseconds; returns the outcome or the error of each."""
+
+_GROUP: Final = 0
+_SHARE_OF_TIME: Final = 0.9
+_FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+
+
+class AdminRequests:
+    """Sends the requests of one admin client to the right brokers, until they succeed or their time is over."""
+
+    def __init__(self, client: NetworkClient, options: AdminOptions, world: World) -> None:
+        self._client = client
+        self._world = world
+        self._default_timeout_ms = options.default_api_timeout_ms
+        self._request_timeout_ms = options.request_timeout_ms
+        self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
+
+    # ---------------------------------------------------------------- retries
+
+    async def each(
+        self,
+        items: Iterable[K],
+        do_round: Round[K, V],
+        timeout_ms: float | None,
+        *,
+        final: tuple[type[KafkaError], ...] = (),
+    ) -> Results[K, V]:
+        """Do the items, and those that failed with a retriable error again, until all are done or time is over.
+
+        Errors of the ``final`` kinds are not retried. Nor is an unknown topic: an administrator wants to know.
+        """
+        self._client.check_usable()
+        pending = list(dict.fromkeys(items))
+        done: dict[K, V] = {}
+        failed: dict[K, Exception] = {}
+        limit = self._default_timeout_ms if timeout_ms is None else timeout_ms
+        give_up_at = self._world.now() + limit / 1000
+        failures = 0
+        whole: Exception | None = None
+        while pending:
+            left_ms = max(1, round((give_up_at - self._world.now()) * 1000))
+            outcomes: Mapping[K, V | Exception] = {}
+            overall: Exception | None = None
+            whole = None
+            with trio.move_on_after(left_ms / 1000):
+                try:
+                    outcomes = await do_round(pending, left_ms)
+                    overall = UnansweredItemError("the broker's answer does not mention this item")
+                except UnencodableValueError:
+                    raise  # the argument is wrong, not the cluster
+                except KafkaError as error:
+                    overall = whole = error
+            if overall is None:
+                overall = whole = KafkaTimeoutError(f"not done within {limit:.0f} ms: {self._client.why_unreachable()}")
+            again: list[K] = []
+            for item in pending:
+                outcome = outcomes.get(item, overall)
+                if not isinstance(outcome, Exception):
+                    done[item] = outcome
+                    failed.pop(item, None)
+                    continue
+                if not isinstance(outcome, KafkaTimeoutError) or item not in failed:
+                    failed[item] = outcome  # a broker's error says more than a timeout
+                if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL + final):
+                    again.append(item)
+            failures += 1
+            delay = self._backoff.delay(failures, self._world.random.random())
+            if self._world.now() + delay >= give_up_at:
+                break
+            pending = again
+            if pending:
+                await trio.sleep(delay)
+        return Results(done, failed, whole if all(error is whole for error in failed.values()) else None)
+
+    async def change(
+        self,
+        items: Iterable[K],
+        do_round: Round[K, V],
+        timeout_ms: float | None,
+        *,
+        final: tuple[type[KafkaError], ...] = (),
+    ) -> dict[K, V]:
+        """Do as `each`, for calls that change something: raise the failures once all items were tried."""
+        results = await self.each(items, do_round, timeout_ms, final=final)
+        if results.errors:
+            raise failure_of(results)
+        return dict(results)
+
+    async def once(self, do: Callable[[int], Awaitable[V]], timeout_ms: float | None) -> V:
+        """Do one thing, and again while it fails with a retriable error."""
+
+        async def do_round(items: list[None], left_ms: int) -> Mapping[None, V | Exception]:
+            return {None: await do(left_ms)}
+
+        results: Results[None, V] = await self.each([None], do_round, timeout_ms)
+        return results[None]
+
+    # ---------------------------------------------------------------- destinations
+
+    async def to_any(self, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any) -> R:
+        """Send to any broker. ``more`` are arguments of `NetworkClient.send_to_least_loaded`."""
+        return await self._client.send_to_least_loaded(request, timeout_ms=self._patience(left_ms), **more)
+
+    async def to_node(
+        self, node_id: int, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any
+    ) -> R:
+        """Send to one broker. ``more`` are arguments of `NetworkClient.send`."""
+        return await self._client.send(node_id, request, timeout_ms=self._patience(left_ms), **more)
+
+    async def to_controller(self, request: Request[R], left_ms: float, **more: Any) -> R:
+        """Send to the controller, or in a KRaft cluster to any broker, which forwards the request."""
+        cluster = self._client.cluster
+        if cluster.controller_id not in cluster.nodes:
+            cluster = await self.refresh_metadata(left_ms)
+        if cluster.controller_id not in cluster.nodes:
+            return await self.to_any(request, left_ms, **more)
+        try:
+            return await self.to_node(cluster.controller_id, request, left_ms, **more)
+        except KafkaConnectionError:
+            self._client.request_metadata_update()
+            raise
+
+    async def to_coordinator(
+        self, group_id: str, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any
+    ) -> R:
+        """Send to the group's coordinator; after a connection error the next call looks it up again."""
+        node = await self._client.find_coordinator(group_id, _GROUP, timeout_ms=self._patience(left_ms))
+        try:
+            return await self.to_node(node.node_id, request, left_ms, **more)
+        except KafkaConnectionError:
+            self._client.forget_coordinator(group_id, _GROUP)
+            raise
+
+    def _patience(self, left_ms: float) -> float:
+        return min(left_ms, self._request_timeout_ms)
+
+    def assume_coordinator(self, group_id: str, node: Node) -> None:
+        """Take ``node`` for the group's coordinator until it answers that it is not."""
+        self._client.assume_coordinator(group_id, node, _GROUP)
+
+    async def refresh_metadata(self, left_ms: float) -> Cluster:
+        """Return the cluster as the brokers describe it now."""
+        return await self._client.refresh_metadata(timeout_ms=left_ms)
+
+    @property
+    def nodes(self) -> Mapping[int, Node]:
+        """The brokers of the last metadata, by id."""
+        return self._client.cluster.nodes
+
+    async def node(self, node_id: int, left_ms: float) -> Node:
+        """Return a broker of the cluster. Raises `BrokerNotAvailableError`, which is final, when there is none."""
+        nodes = self.nodes
+        if node_id not in nodes:
+            nodes = (await self.refresh_metadata(left_ms)).nodes
+        if node_id not in nodes:
+            there = ", ".join(map(str, sorted(nodes))) or "none"
+            raise BrokerNotAvailableError(f"there is no broker {node_id} now; those of the cluster are: {there}")
+        return nodes[node_id]
+
+    async def by_leader(
+        self,
+        partitions: Iterable[TopicPartition],
+        left_ms: float,
+        failed: MutableMapping[TopicPartition, Any],
+        node_id: int | None = None,
+    ) -> dict[int, list[TopicPartition]]:
+        """Group partitions by the id of their leader; those without a leader get an error in ``failed``.
+
+        With ``node_id`` all are grouped under that broker.
+        """
+        if node_id is not None:
+            return {(await self.node(node_id, left_ms)).node_id: list(partitions)}
+        by_node: dict[int, list[TopicPartition]] = {}
+        for tp in partitions:
+            try:
+                cluster = await self._client.metadata_for([tp.topic], timeout_ms=left_ms, wait_for_creation=False)
+            except UnknownTopicOrPartitionError as error:
+                failed[tp] = error
+                continue
+            if cluster.partition(tp) is None:
+                cluster = await self.refresh_metadata(left_ms)
+            if cluster.partition(tp) is None:
+                failed[tp] = UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
+            elif (leader := cluster.leader_for(tp)) < 0:
+                failed[tp] = LeaderNotAvailableError(f"{tp} has no leader now")
+                self._client.request_metadata_update()
+            else:
+                by_node.setdefault(leader, []).append(tp)
+        return by_node
+
+    async def side_by_side(
+        self,
+        parts: Mapping[int, list[K]],
+        do_part: Callable[[int, list[K], int], Awaitable[Mapping[K, V | Exception]]],
+        left_ms: int,
+    ) -> dict[K, V | Exception]:
+        """Do parts of the items at several brokers at the same time; a part that fails fails only its own items.
+
+        A silent broker gets a little less than all the time, so that the answers of the others are not lost with it.
+        """
+        outcomes: dict[K, V | Exception] = {}
+        patience_ms = max(1, round(self._patience(left_ms * _SHARE_OF_TIME)))
+
+        async def do(node_id: int, items: list[K]) -> None:
+            error: Exception = KafkaTimeoutError(f"broker {node_id} did not answer within {patience_ms} ms")
+            with trio.move_on_after(patience_ms / 1000):
+                try:
+                    outcomes.update(await do_part(node_id, items, patience_ms))
+                    return
+                except UnencodableValueError:
+                    raise
+                except KafkaError as failure:
+                    error = failure
+            outcomes.update(dict.fromkeys(items, error))
+
+        async with trio.open_nursery() as nursery:
+            for node_id, items in parts.items():
+                nursery.start_soon(do, node_id, items)
+        return outcomes
+
+    async def at_coordinators(
+        self,
+        group_ids: list[str],
+        ask: Callable[[Node, list[str], int], Awaitable[Mapping[str, V | Exception]]],
+        left_ms: int,
+    ) -> dict[str, V | Exception]:
+        """Do groups at their coordinators, which one request looks up; after a connection error they are looked up
+        again."""
+        outcomes: dict[str, V | Exception] = {}
+        nodes: dict[int, Node] = {}
+        parts: dict[int, list[str]] = {}
+        found = await self._client.find_coordinators(group_ids, _GROUP, timeout_ms=self._patience(left_ms))
+        for group_id, coordinator in found.items():
+            if isinstance(coordinator, Node):
+                nodes[coordinator.node_id] = coordinator
+                parts.setdefault(coordinator.node_id, []).append(group_id)
+            else:
+                outcomes[group_id] = coordinator
+
+        async def do_part(node_id: int, items: list[str], patience_ms: int) -> Mapping[str, V | Exception]:
+            try:
+                return await ask(nodes[node_id], items, patience_ms)
+            except KafkaConnectionError:
+                for group_id in items:
+                    self._client.forget_coordinator(group_id, _GROUP)
+                raise
+
+        return outcomes | await self.side_by_side(parts, do_part, left_ms)
+
+    # ---------------------------------------------------------------- errors
+
+    def error(self, code: int, item: object, message: str | None = None) -> BrokerResponseError | None:
+        """Return the error of one item, None when ``code`` is 0. Stale metadata is refreshed before the next try."""
+        if not code:
+            return None
+        kind = for_code(code)
+        error = kind(f"{item}: {message or in_words(kind)}")
+        if isinstance(error, NotControllerError) or error.invalid_metadata:
+            self._client.request_metadata_update()
+        return error
+
+    def check(self, code: int, item: object, message: str | None = None) -> None:
+        """Raise the `error` of one item, if there is one."""
+        error = self.error(code, item, message)
+        if error is not None:
+            raise error
+
+    def group_error(
+        self, code: int, group_id: str, message: str | None = None, *, part: object = None
+    ) -> BrokerResponseError | None:
+        """Return the `error` of a group, or of some ``part`` of it. A coordinator that moved is looked up again."""
+        item = f"group {group_id!r}" if part is None else f"group {group_id!r}, {part}"
+        error = self.error(code, item, message)
+        if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
+            self._client.forget_coordinator(group_id, _GROUP)
+        return error
+
+
+def failure_of(results: Results[Any, Any]) -> Exception:
+    """Return the error of the items that failed, or a group of several; its ``outcomes`` are those of all items."""
+    # A request that failed as a whole is one error, however many items it had.
+    errors = list({id(error): error for error in results.errors.values()}.values())
+    failure = errors[0]
+    if len(errors) > 1:
+        failure = ExceptionGroup(f"{len(results.errors)} of {len(results)} items failed", errors)
+    failure.outcomes = results  # type: ignore[attr-defined]
+    return failure
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Group the numbers of partitions by topic, in the order in which they come."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics
