@@ -230,7 +230,7 @@ async def _abuse_in_turns(
         target, seconds = ((other, alone), (broker, among))[turn % 2]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(misbehave, target, turn)
-            await _until(lambda target=target: target.metric("triokafka_tasks") > idle_tasks)
+            await _until(lambda target=target: target.metric("triokafka_tasks") > idle_tasks)  # type: ignore[misc]
             for _ in range(15):
                 await seconds.one_more(broker)
                 most = max(most, resident_bytes(broker.pid))

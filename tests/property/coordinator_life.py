@@ -22,7 +22,7 @@ from triokafka.coordinator.group.records import (
     OffsetKey,
     decode,
 )
-from triokafka.coordinator.runtime.coordinator_runtime import coordinator_log as log
+from triokafka.coordinator.runtime import replay
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import (
@@ -83,19 +83,19 @@ DEFECTS = _Defects()
 @contextmanager
 def watched() -> Iterator[None]:
     """Listen for defects; load in small steps, so that something can come in between; and log nothing else."""
-    logger, steps = logging.getLogger("triokafka.coordinator"), log._RECORDS_PER_STEP
+    logger, steps = logging.getLogger("triokafka.coordinator"), replay._RECORDS_PER_STEP
     level, propagates = logger.level, logger.propagate
     logger.addHandler(DEFECTS)
     logger.setLevel(logging.ERROR)
     logger.propagate = False
-    log._RECORDS_PER_STEP = 5  # type: ignore[misc]
+    replay._RECORDS_PER_STEP = 5
     try:
         yield
     finally:
         logger.removeHandler(DEFECTS)
         logger.setLevel(level)
         logger.propagate = propagates
-        log._RECORDS_PER_STEP = steps  # type: ignore[misc]
+        replay._RECORDS_PER_STEP = steps  # type: ignore[misc]
 
 
 def code(reply: Reply[Any]) -> int:
@@ -310,7 +310,7 @@ class CoordinatorLife(Life):
 
     def check_shard(self, shard: GroupShard) -> None:
         """The log replays into the state. Machines add what holds for theirs."""
-        found = {}
+        found: dict[Any, Any] = {}
         for group_id in shard.offsets.groups():
             found.update(shard.offsets.newest(group_id))
         assert found == self.offsets

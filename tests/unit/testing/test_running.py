@@ -536,7 +536,7 @@ def use_and_raise(how: str) -> None:
         cluster.stop(2, clean=how != "killed")
         if how == "frozen":
             cluster.broker(1).freeze()
-        with socket.create_connection(cluster.broker(1).bootstrap_servers.split(":")):
+        with socket.create_connection(cluster.broker(1).bootstrap_servers.split(":")):  # type: ignore[arg-type]
             raise _OurError
 
 
@@ -641,7 +641,7 @@ def test_replicas_are_in_sync_again_though_the_change_failed_at_first() -> None:
                     raise errors.KafkaStorageError("no room")
                 await bring_in()
 
-            controller.everybody_in_sync = fail_twice  # type: ignore[method-assign]
+            controller.everybody_in_sync = fail_twice  # type: ignore[assignment, method-assign]
             await cluster.restart(2)
             with trio.fail_after(30):
                 while len(cluster.image.partition("t", 0).isr) < 2:  # type: ignore[union-attr]

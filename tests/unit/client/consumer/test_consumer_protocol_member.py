@@ -18,6 +18,7 @@ from triokafka.client.consumer.membership.consumer_protocol_member import (
 )
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.errors import (
+    BrokerResponseError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
@@ -81,8 +82,7 @@ class Rig:
         )
         return self.member.answered(response, self.sent_as, now=self.now, chance=NO_JITTER)
 
-    def refuse(self, error: type[KafkaError], message: str | None = None) -> KafkaError | None:
-        assert error.code is not None
+    def refuse(self, error: type[BrokerResponseError], message: str | None = None) -> KafkaError | None:
         response = ConsumerGroupHeartbeatResponse(
             error_code=error.code, error_message=message, member_epoch=0, heartbeat_interval_ms=0
         )
