@@ -24,10 +24,14 @@ from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.deferred_imports import load_the_rest
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.image_follower import ImageFollower
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
-from triokafka.broker_stub.metadata import MetadataImage
+from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
+from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
@@ -93,14 +97,15 @@ class Broker:
         self.node_id = config.node_id
         self.faults = Faults(self.world.random.random)
         self._backend = Backend(config, self.world) if backend is None else backend
-        self.controller = self._backend.controller
+        self.controller = controller = self._backend.controller
         # Brokers that share a controller have options of their own, but the same policies, which are made once.
-        self._configuration = (
-            None if backend is None else ConfigurationControl(config, backend.controller.configuration.policies)
-        )
+        own = None if backend is None else ConfigurationControl(config, controller.state.configuration.policies)
+        self.configuration = EffectiveConfiguration(config)
+        self.gateway: ControllerGateway = LocalControllerGateway(controller, own)
+        self.metadata_cache = MetadataCache(lambda: controller.kraft_version)
         self.lifecycle = BrokerLifecycle(
             self.world,
-            self.controller,
+            self.gateway,
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
             session_timeout_ms=config.broker_session_timeout_ms,
             metadata_offset=lambda: self.image.offset,
@@ -125,7 +130,7 @@ class Broker:
             mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.topic_creation = TopicCreation(self.controller, config, lambda: self.image)
+        self.topic_creation = TopicCreation(self.gateway, config, lambda: self.image)
         self._group_coordinator: GroupCoordinator | None = None
         handlers = Handlers()
         self.dispatcher = Dispatcher(self, handlers, authorizer=authorizer, quota=quota, advertised=handlers.advertised)
@@ -146,13 +151,8 @@ class Broker:
 
     @property
     def image(self) -> MetadataImage:
-        """The committed metadata."""
-        return self.controller.image
-
-    @property
-    def configuration(self) -> ConfigurationControl:
-        """Reads and changes the configuration that this broker answers for; there after the start."""
-        return self.controller.configuration if self._configuration is None else self._configuration
+        """The committed metadata, as far as this broker has applied it."""
+        return self.metadata_cache.image
 
     @property
     def cluster_id(self) -> str:
@@ -167,8 +167,10 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """Where clients connect: ``host:port`` of every listener, separated by commas."""
-        endpoints = advertised_endpoints(self.config, self.sockets)
-        return ",".join(address_text(endpoint.host, endpoint.port) for endpoint in endpoints)
+        return ",".join(address_text(endpoint.host, endpoint.port) for endpoint in self._advertised())
+
+    def _advertised(self) -> list[EndpointImage]:
+        return advertised_endpoints(self.config, lambda listener: self.sockets.address(listener)[1])
 
     @property
     def group_coordinator(self) -> GroupCoordinator:
@@ -233,14 +235,20 @@ class Broker:
             if not self._backend.shared:
                 await self._backend.start()
             self._backend.join(self)
-            self.controller.subscribe(self.follower.metadata_changed)
+            self.controller.publisher.subscribe(self.follower.metadata_changed)
             if not self._backend.shared:
                 self._backend.run_tasks(nursery, self._guard)
             for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
                 nursery.start_soon(self._guard, Expirer(purgatory, world).run)
-            await self.lifecycle.start(
-                registration_of(self), timeout_ms=self.config.initial_broker_registration_timeout_ms
+            registration = registration_of(
+                self.config,
+                incarnation_id=world.uuid(),
+                cluster_id=self.cluster_id,
+                endpoints=self._advertised(),
+                directory_ids=self.controller.identity.directory_ids,
+                missed_directories=self.replicas.missed_directories,
             )
+            await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)
             nursery.start_soon(self._guard, self.lifecycle.run)
             nursery.start_soon(self._guard, self.replicas.retry_offline)
             nursery.start_soon(self._guard, self._serve)
@@ -278,7 +286,7 @@ class Broker:
         nursery.cancel_scope.cancel()
         await manager.__aexit__(None, None, None)
         if self._backend.shared:
-            self.controller.unsubscribe(self.follower.metadata_changed)
+            self.controller.publisher.unsubscribe(self.follower.metadata_changed)
         elif cleanly:
             await self._backend.close()
         else:
@@ -318,7 +326,7 @@ class Broker:
             self._stopped.set()
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
-        block = await self.controller.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)
+        block = await self.gateway.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)
         return block.first, block.size
 
     def _registered(self, broker_epoch: int) -> None:

@@ -23,7 +23,6 @@ _RETRY_SECONDS: Final = 1.0
 """Time between two attempts while a module cannot be read."""
 
 _PARTS: Final = (
-    "triokafka.broker_stub.controller.describe",
     "triokafka.broker_stub.controller.in_sync",
     "triokafka.broker_stub.group_service",
     "triokafka.broker_stub.log.cleaner.cleaner_pass",

@@ -31,6 +31,7 @@ class ImageFollower:
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Partitions, logs, coordinators and configuration follow the image."""
         broker = self._broker
+        broker.metadata_cache.update(delta, image)
         if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
             self._reconfigure(image)
         if delta.client_quotas_changed:
@@ -85,7 +86,7 @@ class ImageFollower:
         if topic_partition.topic == GROUP_METADATA_TOPIC:
             self._broker.group_coordinator.high_watermark_changed(topic_partition.partition, offset)
 
-    def logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """Logs cannot be used any more, as the backend says."""
         for topic, number in topic_partitions:
             if topic == GROUP_METADATA_TOPIC:

@@ -387,7 +387,7 @@ class RunningBroker(FaultCalls):
             replication_factor=replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
         )
-        response = await self.controller.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
+        response = await self.broker.gateway.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
         _raise_for(response.topics[0].error_code, response.topics[0].error_message)
 
     async def delete_topic(self, name: str) -> None:
@@ -395,7 +395,7 @@ class RunningBroker(FaultCalls):
         from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=_TIMEOUT_MS)
-        response = await self.controller.delete_topics(request)
+        response = await self.broker.gateway.delete_topics(request)
         _raise_for(response.responses[0].error_code, response.responses[0].error_message)
 
 
