@@ -88,7 +88,7 @@ def watched() -> Iterator[None]:
     logger.addHandler(DEFECTS)
     logger.setLevel(logging.ERROR)
     logger.propagate = False
-    replay._RECORDS_PER_STEP = 5
+    replay._RECORDS_PER_STEP = 5  # type: ignore[misc]
     try:
         yield
     finally:
