@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from tests.property.lives import Draw, Life
-from tests.unit.coordinator.rig import PARTITION, Rig
+from tests.unit.coordinator.rig import PARTITION, Rig, ScriptedLog
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import (
@@ -122,10 +122,12 @@ class CoordinatorLife(Life):
     LONGEST_WAIT: ClassVar[float] = 60.0
     """Seconds after which no request may be without an answer while the shard is here."""
 
+    NEW_LOG: ClassVar[type[ScriptedLog]] = ScriptedLog
+
     def begin(self, **config: int) -> None:
         """Make the shard. To be called first."""
         DEFECTS.found.clear()
-        self.rig = Rig(**config)
+        self.rig = Rig(self.NEW_LOG(), **config)
         self.rig.new_reply = self._new_reply
         self.waiting: deque[CountedReply] = deque()
         self.answered: list[CountedReply] = []
