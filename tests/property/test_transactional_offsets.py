@@ -137,7 +137,7 @@ class TransactionLife(CoordinatorLife):
         return CommittedOffset(self.number, -1, "", self.rig.world.wall_ms())
 
     def _write(self, record: CoordinatorRecord) -> int:
-        return self.log.append(PARTITION, [record], 0) - 1
+        return self.log.append(PARTITION, [record], 0) - 1  # type: ignore[no-any-return]
 
     def _end(self, producer: int, *, commits: bool) -> None:
         at = self._write(CoordinatorRecord(b"", None))
