@@ -67,6 +67,7 @@ class InFlightRequest:
         version = self._version_of(frame)
         response_type = self.request_type.response_type
         try:
+            response: Response
             _, response = decode_response(response_type, frame, version=version)
         except ProtocolError as error:
             raise ProtocolError(
