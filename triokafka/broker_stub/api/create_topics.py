@@ -55,7 +55,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
-    response = await context.broker.controller.create_topics(
+    response = await context.broker.gateway.create_topics(
         allowed,
         hidden_configs=frozenset(hidden),
         charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE),

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.outcome import Charge, free_of_charge
+from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
+from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.controller import Controller
     from triokafka.protocol.api.create_topics import CreatableTopic
 
 logger = logging.getLogger(__name__)
@@ -24,8 +25,15 @@ _TIMEOUT_MS: Final = 30_000
 class TopicCreation:
     """Asks the controller for topics that are missing."""
 
-    def __init__(self, controller: Controller, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
-        self._controller = controller
+    def __init__(
+        self,
+        gateway: ControllerGateway,
+        config: BrokerConfig,
+        image: Callable[[], MetadataImage],
+        coordinators: CoordinatorRegistry,
+    ) -> None:
+        self._gateway = gateway
+        self._coordinators = coordinators
         self._config = config
         self._image = image
 
@@ -42,7 +50,7 @@ class TopicCreation:
         """Whether asking for an unknown topic creates it (``auto.create.topics.enable``)."""
         return self._config.auto_create_topics_enable
 
-    async def create_missing(self, names: Sequence[str], *, charge: Charge = free_of_charge) -> None:
+    async def create_missing(self, names: Sequence[str], *, charge: MutationCharge = no_charge) -> None:
         """Create topics. Those that cannot be created, and why, are told in the log: who asks learns that they are not
         there."""
         from triokafka.protocol.api.create_topics import CreateTopicsRequest
@@ -52,7 +60,7 @@ class TopicCreation:
             return
         request = CreateTopicsRequest(topics=[self._describe(name) for name in possible], timeout_ms=_TIMEOUT_MS)
         try:
-            response = await self._controller.create_topics(request, charge=charge)
+            response = await self._gateway.create_topics(request, charge=charge)
         except errors.KafkaError as error:
             logger.info("topics %s could not be created for who asked for them: %s", possible, error)
             return
@@ -76,27 +84,20 @@ class TopicCreation:
             raise errors.CoordinatorNotAvailableError(f"the topic {name} could not be created yet")
         return topic
 
-    def _is_ours(self, name: str) -> bool:
-        return name == topic_names.GROUP_METADATA_TOPIC
-
     def _describe(self, name: str) -> CreatableTopic:
         from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig
 
-        config = self._config
-        if not self._is_ours(name):
+        config, entry = self._config, self._coordinators.for_topic(name)
+        if entry is None:
             return CreatableTopic(
                 name=name,
                 num_partitions=config.num_partitions,
                 replication_factor=config.default_replication_factor,
             )
-        replicas = min(config.offsets_topic_replication_factor, max(len(self._image().brokers), 1))
+        settings = entry.topic
         return CreatableTopic(
             name=name,
-            num_partitions=config.offsets_topic_num_partitions,
-            replication_factor=replicas,
-            configs=[
-                CreatableTopicConfig(name="cleanup.policy", value="compact"),
-                CreatableTopicConfig(name="compression.type", value="producer"),
-                CreatableTopicConfig(name="segment.bytes", value=str(config.offsets_topic_segment_bytes)),
-            ],
+            num_partitions=settings.num_partitions,
+            replication_factor=min(settings.replication_factor, max(len(self._image().brokers), 1)),
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.configs.items()],
         )

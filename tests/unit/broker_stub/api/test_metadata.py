@@ -126,7 +126,7 @@ async def test_creation_that_fails_as_a_whole_leaves_the_rest_of_the_answer(capl
 
     async with running_node() as node:
         await node.create("t")
-        node.broker.controller.create_topics = fails  # type: ignore[method-assign, assignment]
+        node.broker.gateway.create_topics = fails  # type: ignore[method-assign, assignment]
         answer = await node.call(named("new", "t"), 9)
         assert summary(answer) == {"t": 0, "new": errors.UnknownTopicOrPartitionError.code}
     assert "topics ['new'] could not be created for who asked for them" in caplog.text
@@ -330,5 +330,5 @@ async def test_bytes_behind_a_request_are_ignored() -> None:
         answer = await node.broker.dispatcher.dispatch(
             bytearray(recorded), slot=slot, principal="User:test", listener="PLAINTEXT", peer=("192.0.2.1", 5)
         )
-        _, response = decode_response(MetadataResponse, b"".join(answer.parts)[4:], version=13)
+        _, response = decode_response(MetadataResponse, b"".join(answer.parts)[4:], version=13)  # type: ignore[arg-type]
         assert list(summary(response)) == ["t"]

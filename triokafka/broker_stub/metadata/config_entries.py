@@ -8,9 +8,9 @@ from typing import Final
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import is_secret
-from triokafka.broker_stub.controller import resource_configs
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigDefinition as TopicDefinition
+from triokafka.broker_stub.metadata import resource_configs
 from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
 from triokafka.named_tuple import NamedTuple
 

@@ -4,10 +4,10 @@ import pytest
 
 from tests.unit.broker_stub.clusters import cluster, topic
 from triokafka import errors
+from triokafka.broker_stub.api.describe_configs import describe_resources
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.controller.describe import describe_configs
 from triokafka.broker_stub.metadata import MetadataImage
+from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
@@ -52,7 +52,7 @@ def described(
         include_synonyms=synonyms,
         include_documentation=documentation,
     )
-    (result,) = describe_configs(image, request, ConfigurationControl(CONFIG))
+    (result,) = describe_resources(image, request, CONFIG)
     return result
 
 
@@ -112,7 +112,7 @@ def test_value_without_override_comes_from_the_broker_or_the_default() -> None:
 
 
 def test_what_is_shown_is_what_applies() -> None:
-    control = ConfigurationControl(CONFIG)
+    control = EffectiveConfiguration(CONFIG)
     for name in ("t", "u"):
         effective = control.topic_config(IMAGE, name)
         for shown in described(TOPIC, name).configs:
@@ -175,7 +175,7 @@ def test_each_error_has_its_code_and_words(
 def test_denied_resource_is_answered_as_denied() -> None:
     request = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name="t")])
     denied = {(TOPIC, "t"): ItemError(29, "no")}
-    (result,) = describe_configs(IMAGE, request, ConfigurationControl(CONFIG), denied=denied)
+    (result,) = describe_resources(IMAGE, request, CONFIG, denied=denied)
     assert (result.error_code, result.configs) == (29, [])
 
 
