@@ -25,7 +25,7 @@ def check_topic_name(topic: Any) -> None:
         InvalidTopicError: it is empty, too long, ``.`` or ``..``, or has other characters than Kafka allows.
     """
     if not isinstance(topic, str):
-        raise TypeError(f"topic={topic!r} is not a topic name: it must be a str")
+        raise TypeError(f"topic={topic!r} is not the name of a topic: it must be a str")
     if not _LEGAL.fullmatch(topic) or topic in (".", ".."):
         shown = repr(topic) if len(topic) <= _MOST_SHOWN else f"{topic[:_MOST_SHOWN]!r}… ({len(topic)} characters)"
         raise InvalidTopicError(f"topic {shown} cannot exist. {InvalidTopicError.advice}")
