@@ -113,10 +113,12 @@ class Broker:
         )
         self.logs = self._backend.logs
         self.cleaner = self._backend.cleaner
+        self.follower = ImageFollower(self)
         self.replicas = ReplicaManager(
             config.node_id,
             self.logs,
             self.world,
+            listener=self.follower,
             produce_purge_interval=config.producer_purgatory_purge_interval_requests,
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
             shares_logs=self._backend.shared,
@@ -143,9 +145,6 @@ class Broker:
         self._stopped = trio.Event()
         self._made_at = self.world.now()
         self.failure: Exception | None = None
-        self.follower = ImageFollower(self)
-        self.replicas.on_high_watermark(self.follower.high_watermark_rose)
-        self.replicas.on_reopened = self.follower.reopened
 
     # What it is
 

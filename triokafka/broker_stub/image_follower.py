@@ -12,7 +12,7 @@ from triokafka.broker_stub.backend import cleaner_config, move_rate
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
 from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
-from triokafka.broker_stub.replica.hosted_partitions import LeadershipChange
+from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
