@@ -121,7 +121,7 @@ class FakeClient:
 
     def submit(self, request: ProduceRequest | FilledRequest, version: int, on_done: Any, **_: Any) -> None:
         if isinstance(request, FilledRequest):
-            _, read = decode_request(b"".join(request.template.frame(1, request.records))[4:])
+            _, read = decode_request(b"".join(request.template.frame(1, request.records))[4:])  # type: ignore[assignment]
             assert isinstance(read, ProduceRequest)
             request = read
         # What was written to the wire does not change any more, whatever becomes of the batch.

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, needs_prevalidation
-from triokafka.broker_stub.metadata.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.replica.delayed_produce import DelayedProduce
@@ -16,6 +15,7 @@ from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.structs import Buffer, TopicPartition
+from triokafka.topic_names import INTERNAL_TOPICS
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)

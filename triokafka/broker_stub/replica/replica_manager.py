@@ -7,7 +7,6 @@ from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.log.log_manager import LogManager
-from triokafka.broker_stub.metadata.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delta_applier import DeltaApplier
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
@@ -18,6 +17,7 @@ from triokafka.broker_stub.replica.replica_listener import ReplicaListener
 from triokafka.broker_stub.replica.replica_reader import ReplicaReader
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.structs import TopicPartition
+from triokafka.topic_names import INTERNAL_TOPICS
 from triokafka.world import World
 
 

@@ -17,7 +17,7 @@ from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.client.producer.splitting import split_records
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.network.backoff import Backoff
-from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata  # type: ignore[attr-defined]
 from triokafka.records import BatchBuilder
 from triokafka.structs import Node, TopicPartition
 

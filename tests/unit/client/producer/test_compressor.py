@@ -224,7 +224,7 @@ async def test_producer_that_fails_waits_for_its_threads_memory_too() -> None:
 @simulated
 async def test_batch_on_which_the_codec_fails_fails_alone(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the event loop, and in a thread."""
-    compress = builder.compress
+    compress = builder.compress  # type: ignore[attr-defined]
 
     def failing(codec: int, data: Any, level: int | None) -> bytes:
         if b"poison" in bytes(data):
@@ -247,7 +247,7 @@ async def test_batch_on_which_the_codec_fails_fails_alone(size: int, monkeypatch
 
 @simulated
 async def test_batch_on_which_the_codec_fails_harms_none_of_its_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    compress = builder.compress
+    compress = builder.compress  # type: ignore[attr-defined]
 
     def failing(codec: int, data: Any, level: int | None) -> bytes:
         if b"poison" in bytes(data):

@@ -42,7 +42,7 @@ def open_batch(created_at: float = 100.0) -> ProducerBatch:
 
 
 def _end(module: ModuleType, number: int) -> Any:
-    class Queue(module.QueueTail):  # type: ignore[misc, name-defined]
+    class Queue(module.QueueTail):  # type: ignore[name-defined]
         topic_partition = TopicPartition("orders", number)
 
     return Queue()
@@ -120,7 +120,7 @@ things = st.one_of(
     st.none(),
     st.binary(max_size=60),
     st.binary(max_size=60).map(bytearray),
-    st.binary(max_size=60).map(memoryview),
+    st.binary(max_size=60).map(memoryview),  # type: ignore[arg-type]
     st.binary(min_size=2, max_size=60).map(lambda data: memoryview(data)[::2]),
     st.sampled_from(["text", 5, 1.5, [b"x"]]),
 )
