@@ -1,6 +1,6 @@
 """One broker node: makes the parts, connects them, starts and stops them in order.
 
-Start: bind the listeners, lock and open the logs, replay the metadata log (``image_follower`` does what every change of
+Start: bind the listeners, lock and open the logs, replay the metadata log (``broker_metadata_publisher`` does what every change of
 the image asks for), register with the controller (``registration``), accept; what is not needed for that is imported
 afterwards (``deferred_imports``). Stop: the same backwards. No request is handled here.
 """
@@ -25,7 +25,7 @@ from triokafka.broker_stub.deferred_imports import load_the_rest
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
-from triokafka.broker_stub.image_follower import ImageFollower
+from triokafka.broker_stub.broker_metadata_publisher import BrokerMetadataPublisher
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.network.authentication import Authentication
@@ -37,7 +37,7 @@ from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.request.quotas import ClientQuotas
-from triokafka.broker_stub.request.topic_creation import TopicCreation
+from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.structs import address_text
 from triokafka.world import World
@@ -122,7 +122,7 @@ class Broker:
             mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.topic_creation = TopicCreation(self.controller, config, lambda: self.image)
+        self.topic_creation = AutoTopicCreation(self.controller, config, lambda: self.image)
         self._group_coordinator: GroupCoordinator | None = None
         handlers = Handlers()
         self.dispatcher = Dispatcher(self, handlers, authorizer=authorizer, quota=quota, advertised=handlers.advertised)
@@ -135,7 +135,7 @@ class Broker:
         self._stopped = trio.Event()
         self._made_at = self.world.now()
         self.failure: Exception | None = None
-        self.follower = ImageFollower(self)
+        self.follower = BrokerMetadataPublisher(self)
         self.replicas.on_high_watermark(self.follower.high_watermark_rose)
         self.replicas.on_reopened = self.follower.reopened
 

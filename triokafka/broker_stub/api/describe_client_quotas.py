@@ -28,4 +28,4 @@ async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     """Answer from the image, without waiting."""
-    return describe(context.broker.image, request)
+    return describe(context.metadata.image, request)

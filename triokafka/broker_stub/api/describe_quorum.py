@@ -15,5 +15,5 @@ from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, Descri
 @handles(DescribeQuorumRequest, versions=range(0, 3), accesses=[cluster(Operation.DESCRIBE)])
 async def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Answer for the only voter."""
-    quorum = context.broker.controller.quorum
+    quorum = context.gateway.quorum
     return describe(quorum, request, now_ms=context.world.wall_ms(), version=context.version)

@@ -70,11 +70,11 @@ async def _find(group: str, context: RequestContext) -> Coordinator:
     try:
         if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group):
             raise denial(ResourceType.GROUP)(f"not permitted to describe the group {group!r}")
-        topic = await context.broker.topic_creation.ensure(GROUP_METADATA_TOPIC)
-        state = topic.partitions[context.broker.group_coordinator.partition_for(group)]
-        if state.leader == context.broker.node_id:
-            context.broker.replicas.check_online((GROUP_METADATA_TOPIC, state.partition))
-        leader = context.broker.image.brokers.get(state.leader)
+        topic = await context.topic_creation.ensure(GROUP_METADATA_TOPIC)
+        state = topic.partitions[context.groups.partition_for(group)]
+        if state.leader == context.node_id:
+            context.replicas.check_online((GROUP_METADATA_TOPIC, state.partition))
+        leader = context.metadata.image.brokers.get(state.leader)
         addresses = [] if leader is None or leader.fenced else endpoint_of(leader, context.listener)
         if not addresses:
             raise errors.CoordinatorNotAvailableError(f"{GROUP_METADATA_TOPIC}-{state.partition} has no leader now")

@@ -20,4 +20,4 @@ async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Answer from the image."""
-    return list_reassignments(context.broker.image, request)
+    return list_reassignments(context.metadata.image, request)

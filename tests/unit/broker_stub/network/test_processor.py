@@ -25,10 +25,10 @@ from triokafka.broker_stub.network.authentication import (
 )
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
-from triokafka.broker_stub.network.handler_slots import HandlerSlots
+from triokafka.broker_stub.request.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor, Shared
-from triokafka.broker_stub.network.request_memory import RequestMemory
+from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation, Purgatory
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.dispatcher import Dispatcher

@@ -1,19 +1,20 @@
-"""Topics that come into being because somebody asked for them: by name in Metadata, or the broker's own."""
+"""Automatic topic creation: for topics that a client names in Metadata, and for the broker's internal topics."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.outcome import Charge, free_of_charge
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.metadata import topic_names
-from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
+from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.metadata.image import TopicImage
+from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.controller import Controller
     from triokafka.protocol.api.create_topics import CreatableTopic
 
 logger = logging.getLogger(__name__)
@@ -21,13 +22,13 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 30_000
 
 
-class TopicCreation:
-    """Asks the controller for topics that are missing."""
+class AutoTopicCreation:
+    """Creates missing topics through the controller."""
 
-    def __init__(self, controller: Controller, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
-        self._controller = controller
+    def __init__(self, gateway: ControllerGateway, config: BrokerConfig, metadata: MetadataCache) -> None:
+        self._gateway = gateway
         self._config = config
-        self._image = image
+        self._metadata = metadata
 
     def name_error(self, name: str) -> int:
         """The error code of an impossible name; 0 when a topic may be called so."""
@@ -42,7 +43,7 @@ class TopicCreation:
         """Whether asking for an unknown topic creates it (``auto.create.topics.enable``)."""
         return self._config.auto_create_topics_enable
 
-    async def create_missing(self, names: Sequence[str], *, charge: Charge = free_of_charge) -> None:
+    async def create_missing(self, names: Sequence[str], *, charge: MutationCharge = no_charge) -> None:
         """Create topics. Those that cannot be created, and why, are told in the log: who asks learns that they are not
         there."""
         from triokafka.protocol.api.create_topics import CreateTopicsRequest
@@ -52,7 +53,7 @@ class TopicCreation:
             return
         request = CreateTopicsRequest(topics=[self._describe(name) for name in possible], timeout_ms=_TIMEOUT_MS)
         try:
-            response = await self._controller.create_topics(request, charge=charge)
+            response = await self._gateway.create_topics(request, charge=charge)
         except errors.KafkaError as error:
             logger.info("topics %s could not be created for who asked for them: %s", possible, error)
             return
@@ -68,10 +69,10 @@ class TopicCreation:
         Raises:
             CoordinatorNotAvailableError: it could not be made now.
         """
-        topic = self._image().topics.get(name)
+        topic = self._metadata.image.topics.get(name)
         if topic is None:
             await self.create_missing([name])
-            topic = self._image().topics.get(name)
+            topic = self._metadata.image.topics.get(name)
         if topic is None:
             raise errors.CoordinatorNotAvailableError(f"the topic {name} could not be created yet")
         return topic
@@ -89,7 +90,7 @@ class TopicCreation:
                 num_partitions=config.num_partitions,
                 replication_factor=config.default_replication_factor,
             )
-        replicas = min(config.offsets_topic_replication_factor, max(len(self._image().brokers), 1))
+        replicas = min(config.offsets_topic_replication_factor, max(len(self._metadata.image.brokers), 1))
         return CreatableTopic(
             name=name,
             num_partitions=config.offsets_topic_num_partitions,

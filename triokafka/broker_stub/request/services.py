@@ -1,0 +1,56 @@
+"""The parts of a broker that API handlers use, each with an interface of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from triokafka.broker_stub.authorizer import AllowAll, Authorizer
+from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.faults.faults import Faults
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
+from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.producer_ids import ProducerIds
+from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
+from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.world import World
+
+if TYPE_CHECKING:  # imported when the first group is used: a broker starts without it
+    from triokafka.coordinator.service import GroupCoordinator
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerServices:
+    """What the dispatcher and the API handlers of one broker use.
+
+    ``groups`` and ``cluster_id`` are functions: the group coordinator is made when it is first used, and the cluster's
+    id is known once the metadata log was read. ``advertised`` has the versions that ApiVersions reports, by API key.
+    ``allows_all`` is True without access control: `RequestContext.denied` is then quick.
+    """
+
+    node_id: int
+    world: World
+    config: DynamicBrokerConfig
+    cluster_id: Callable[[], str]
+    metadata: MetadataCache
+    gateway: ControllerGateway
+    replicas: ReplicaManager
+    logs: LogManager
+    prevalidation_slots: PrevalidationSlots
+    fetch_sessions: FetchSessionCache
+    groups: Callable[[], GroupCoordinator]
+    quotas: ClientQuotas
+    producer_ids: ProducerIds
+    topic_creation: AutoTopicCreation
+    authorizer: Authorizer
+    faults: Faults
+    advertised: Mapping[int, range]
+    allows_all: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.allows_all = isinstance(self.authorizer, AllowAll)
