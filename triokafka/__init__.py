@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from triokafka.assignors import PartitionAssignor
     from triokafka.client.admin import AdminClient, ConfigResource, NewTopic
     from triokafka.client.consumer import Consumer
-    from triokafka.client.consumer.delivery import UndeserializedBytes
+    from triokafka.client.consumer.fetch_collector import UndeserializedBytes
     from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
-    from triokafka.client.consumer.per_partition import process_partitions
+    from triokafka.client.consumer.process_partitions import process_partitions
     from triokafka.client.consumer.subscription import SubscriptionPattern
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
     from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
@@ -108,9 +108,9 @@ _HOMES: Final[dict[str, str]] = {
     "TopicPartition": "triokafka.structs",
     "UUIDDeserializer": "triokafka.client.serializers",
     "UUIDSerializer": "triokafka.client.serializers",
-    "UndeserializedBytes": "triokafka.client.consumer.delivery",
+    "UndeserializedBytes": "triokafka.client.consumer.fetch_collector",
     "World": "triokafka.world",
-    "process_partitions": "triokafka.client.consumer.per_partition",
+    "process_partitions": "triokafka.client.consumer.process_partitions",
     "read_topic": "triokafka.client.reader",
 }
 _MODULES: Final = ("errors", "structs", "testing")

@@ -11,7 +11,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from triokafka import Consumer, TopicPartition
-from triokafka.coordinator.stored import GroupChange, OffsetChange, decode
+from triokafka.coordinator.group.records import GroupChange, OffsetChange, decode
 
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
 _NOT_YET: Final = {

@@ -11,14 +11,14 @@ import trio
 
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.log.partition_log import PartitionLog
-from triokafka.coordinator import shard as shards
+from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group import sync as syncs
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.consumer_group import reconcile
-from triokafka.coordinator.group import rounds
-from triokafka.coordinator.group import sync as syncs
-from triokafka.coordinator.group.classic import ClassicGroup
+from triokafka.coordinator.group import group_shard as shards
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import OffsetChange
 from triokafka.coordinator.offsets.store import OffsetStore
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import OffsetChange
 from triokafka.errors import CoordinatorLoadInProgressError
 from triokafka.protocol.api.offset_commit import OffsetCommitResponse
 
@@ -35,18 +35,18 @@ def answers_commits_before_they_are_appended(broker: Broker) -> None:
     runtime = broker.group_coordinator.runtime
     carry_out = runtime._carry_out
 
-    def later(context: Any, turn: Any, **options: Any) -> None:
-        if not any(isinstance(answer, OffsetCommitResponse) for _, answer in turn.answers):
-            carry_out(context, turn, **options)
+    def later(context: Any, effects: Any, **options: Any) -> None:
+        if not any(isinstance(answer, OffsetCommitResponse) for _, answer in effects.answers):
+            carry_out(context, effects, **options)
             return
-        runtime._give(turn)
+        runtime._give(effects)
         nursery = broker._nursery
         assert nursery is not None
-        nursery.start_soon(append, context, turn, options)
+        nursery.start_soon(append, context, effects, options)
 
-    async def append(context: Any, turn: Any, options: dict[str, Any]) -> None:
+    async def append(context: Any, effects: Any, options: dict[str, Any]) -> None:
         await trio.sleep(0.1)
-        carry_out(context, turn, **options)
+        carry_out(context, effects, **options)
 
     runtime._carry_out = later  # type: ignore[method-assign]
 
@@ -99,11 +99,11 @@ def _forgets_members() -> Iterator[None]:
     """Members that were read have no session: those who died with the coordinator stay for ever."""
     loaded = GroupShard.loaded
 
-    def careless(self: GroupShard, turn: Any) -> None:
-        loaded(self, turn)
+    def careless(self: GroupShard, effects: Any) -> None:
+        loaded(self, effects)
         for group in self.groups.values():
             for member_id in group.members:
-                turn.timers.cancel(rounds.session_timer(group, member_id))
+                effects.timers.cancel(rebalance.session_timer(group, member_id))
 
     with patch.object(GroupShard, "loaded", careless):
         yield

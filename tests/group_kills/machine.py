@@ -15,7 +15,7 @@ from tests.group_kills.history import History
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.coordinator import GroupCoordinator
-from triokafka.coordinator.runtime import CoordinatorRuntime
+from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.testing import SimulatedWorld, Simulation
 from triokafka.world.memory import DiskFault
 

@@ -52,7 +52,7 @@ class Wire:
         correlation, response = decode_response(request.response_type, frame, version=version)
         if correlation != self._correlation:
             raise ProtocolError(f"an answer to request {correlation} of {self._correlation}", path="", offset=0)
-        return response  # type: ignore[return-value]  # the request says what answers it
+        return response  # the request says what answers it
 
     async def _receive(self, stream: Stream, size: int) -> bytes:
         data = memoryview(bytearray(size))

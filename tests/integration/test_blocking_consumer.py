@@ -116,8 +116,8 @@ def test_wrong_use_raises_what_kafka_python_raises(consumer: KafkaConsumer, fill
         (IllegalStateError, consumer.commit),
         (IllegalStateError, lambda: consumer.committed(filled)),
     ]:
-        with pytest.raises(error):  # type: ignore[arg-type]
-            call()  # type: ignore[operator]
+        with pytest.raises(error):
+            call()
     consumer.close()
     consumer.close()
     for call in (consumer.poll, consumer.assignment, consumer.topics):

@@ -157,10 +157,12 @@ def test_an_interrupt_ends_a_wait_for_records_and_loses_none(bootstrap: str, top
         consumer.seek_to_beginning()
         assert next(consumer).value == b"first"
         asked = threading.Event()
+        main_thread = threading.get_ident()
 
         def interrupt() -> None:
             asked.wait()
-            time.sleep(0.05)  # by then the main thread waits, or is about to: either way it must end
+            while "/triokafka/blocking/" not in sys._current_frames()[main_thread].f_code.co_filename:
+                time.sleep(0.001)  # no event tells that another thread has begun to wait
             os.kill(os.getpid(), signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)

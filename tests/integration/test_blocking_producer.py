@@ -242,7 +242,7 @@ def test_wrong_arguments_of_send_are_refused_at_once(bootstrap: str, topic: str)
             (TypeError, {"value": b"", "timestamp_ms": 1.5}),
             (MessageSizeTooLargeError, {"value": b"x" * 1_048_577}),
         ]:
-            with pytest.raises(error):  # type: ignore[arg-type]
+            with pytest.raises(error):
                 producer.send(topic, **arguments)  # type: ignore[arg-type]
         with pytest.raises(ValueError):
             producer.send("no topic!", b"")
@@ -263,7 +263,7 @@ def test_configurations_are_checked_as_kafka_python_does(bootstrap: str) -> None
         (KafkaConfigurationError, {"sasl_mechanism": "PLAIN"}),
         (UnsupportedVersionError, {"transactional_id": "me"}),
     ]:
-        with pytest.raises(error):  # type: ignore[arg-type]
+        with pytest.raises(error):
             KafkaProducer(bootstrap_servers=bootstrap, **options)  # type: ignore[arg-type]
     with KafkaProducer(bootstrap_servers=[bootstrap], acks=1, retries=3, api_version=(2, 6)) as producer:
         assert producer.config["enable_idempotence"] is False

@@ -7,9 +7,8 @@ that need it are not asked for; `test_what_is_left_out_is_known` keeps the list.
 from __future__ import annotations
 
 import signal
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -57,9 +56,9 @@ async def test_order_is_kept_through_kills_and_restarts_of_our_broker(tmp_path: 
     """Its process is killed, and stopped in order, again and again, and started again on the same directory."""
     broker = BrokerProcess(tmp_path / "data")
 
-    def trouble() -> None:
+    def trouble(wait_for_answers: Callable[[int], None]) -> None:
         for signal_number in (signal.SIGKILL, signal.SIGTERM) * 2:
-            time.sleep(0.5)  # let some be written: an event of what other processes do there is not
+            wait_for_answers(100)
             broker.end(signal_number)
             broker.start()
 

@@ -17,8 +17,8 @@ import trustme
 
 import triokafka
 from triokafka.errors import KafkaConnectionError, KafkaTimeoutError
-from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.testing import running_broker
 from triokafka.world.system import RealWorld

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess

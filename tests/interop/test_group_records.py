@@ -23,7 +23,7 @@ from tests.interop.groups import GROUPS, PARTITIONS, TIMEOUT, at, member, seen, 
 from tests.interop.test_log_dump import kafkas_dump, our_dump, segments
 from tests.support.broker_process import BrokerProcess
 from triokafka import Consumer, TopicPartition
-from triokafka.coordinator.stored import CommittedOffset, GroupChange, OffsetChange, decode
+from triokafka.coordinator.group.records import CommittedOffset, GroupChange, OffsetChange, decode
 from triokafka.protocol.stored.group_metadata import GroupMetadataValue
 
 pytestmark = pytest.mark.interop

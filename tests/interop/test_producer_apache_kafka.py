@@ -4,7 +4,7 @@ when nodes are stopped, killed and started again, leaders move, and the end of a
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,8 @@ async def test_order_is_kept_through_restarts_and_moves_of_leaders(cluster: Kafk
     """One node is stopped in order, one is killed, both come back, and the leaders return to where they were."""
     topic = "idempotent-5"
 
-    def trouble() -> None:
+    def trouble(wait_for_answers: Callable[[int], None]) -> None:
+        wait_for_answers(100)
         first = cluster.nodes[0]
         first.end(signal.SIGTERM)
         first.start()

@@ -12,11 +12,9 @@ from typing import Any, ClassVar
 
 from tests.property.lives import Draw, Life
 from tests.unit.coordinator.rig import PARTITION, Rig
-from triokafka.coordinator import log
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.shard_context import ShardState
-from triokafka.coordinator.stored import (
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import (
     Change,
     CommittedOffset,
     GroupChange,
@@ -24,7 +22,9 @@ from triokafka.coordinator.stored import (
     OffsetKey,
     decode,
 )
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.runtime.coordinator_runtime import coordinator_log as log
+from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import (
     BrokerResponseError,
     KafkaError,

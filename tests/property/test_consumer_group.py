@@ -17,8 +17,7 @@ import pytest
 from tests.property.coordinator_life import CoordinatorLife, CountedReply, code, watched
 from tests.property.lives import Draw, survive
 from tests.unit.coordinator.rig import PARTITION
-from triokafka.coordinator.consumer_group.changes import EpochChange, ProgressChange
-from triokafka.coordinator.consumer_group.group import ConsumerGroup, ConsumerGroupState
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup, ConsumerGroupState
 from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.consumer_group.member import (
     JOINING,
@@ -27,8 +26,9 @@ from triokafka.coordinator.consumer_group.member import (
     Partitions,
     partitions_of,
 )
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import Change, OffsetKey
+from triokafka.coordinator.consumer_group.records import EpochChange, ProgressChange
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import Change, OffsetKey
 
 GROUP = "g"
 TOPICS = ("orders", "bills", "odds")

@@ -18,12 +18,12 @@ import pytest
 from tests.property.coordinator_life import CoordinatorLife, CountedReply, code, watched
 from tests.property.lives import Draw, survive
 from tests.unit.coordinator.rig import PARTITION, subscription
-from triokafka.coordinator.group import rounds
-from triokafka.coordinator.group.classic import ClassicGroup
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.group.stored import restore_group
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import Change, CommittedOffset, GroupChange, OffsetChange, OffsetKey
+from triokafka.coordinator.classic_group import rebalance as rounds
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.classic_group.stored_group import restore_group
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange, OffsetKey
 from triokafka.protocol.stored.group_metadata import GroupMetadataValue
 
 GROUPS = ("a", "b")

@@ -17,12 +17,11 @@ import pytest
 from tests.property.coordinator_life import CoordinatorLife, CountedReply, code, watched
 from tests.property.lives import Draw, survive
 from tests.unit.coordinator.rig import PARTITION, subscription
-from triokafka.coordinator.consumer_group.changes import EpochChange
+from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.consumer_group.heartbeat import Beat
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.offsets import deleted_topics
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import (
+from triokafka.coordinator.consumer_group.records import EpochChange
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import (
     NO_TOPIC_ID,
     Change,
     CommittedOffset,
@@ -30,7 +29,8 @@ from triokafka.coordinator.stored import (
     OffsetChange,
     OffsetKey,
 )
-from triokafka.coordinator.turn import CoordinatorRecord
+from triokafka.coordinator.offsets import deleted_topics
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 
 SIMPLE, CONSUMERS, WORKERS, MODERN = GROUPS = ("simple", "consumers", "workers", "modern")
 TOPICS = ("orders", "bills", "odds")

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from triokafka import errors
-from triokafka.broker_stub.replica.fetch_session import (
+from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.network.fetch_sessions.fetch_session_cache import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     Answered,
@@ -22,7 +23,6 @@ from triokafka.broker_stub.replica.fetch_session import (
     PartitionKey,
     WantedPartition,
 )
-from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.world.system import RealWorld
 
 PARTITIONS = [("t", number) for number in range(5)]

@@ -19,9 +19,9 @@ from tests.property.lives import Draw, survive
 from tests.property.test_consumer_group import GROUP, REBALANCE, SESSION, ConsumerGroupLife
 from tests.property.test_consumer_group import Client as ConsumerClient
 from tests.unit.coordinator.rig import Topics
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import Change, GroupChange
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import Change, GroupChange
 from triokafka.protocol.embedded import (
     AssignedTopic,
     ConsumerProtocolAssignment,

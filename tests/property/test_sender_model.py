@@ -32,7 +32,7 @@ from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.sequences import ProducerIdentity, add_sequence
 from triokafka.errors import KafkaConnectionError
 from triokafka.network.backoff import Backoff
-from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.protocol.api.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -402,4 +402,4 @@ TestSenderModel = SenderMachine.TestCase
 def test_sender_model_for_long() -> None:
     """More examples, and longer ones."""
     longer = settings(max_examples=3_000, stateful_step_count=60, deadline=None)
-    run_state_machine_as_test(SenderMachine, settings=longer)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(SenderMachine, settings=longer)

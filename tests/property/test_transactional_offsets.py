@@ -18,11 +18,11 @@ from tests.property.lives import Draw, survive
 from tests.support.in_steps import done
 from tests.unit.coordinator.rig import PARTITION
 from tests.unit.coordinator.test_transactional_offsets import UNSTABLE, LogWithTransactions
-from triokafka.coordinator.log import TransactionEnd
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import CommittedOffset, GroupEffects, OffsetChange, OffsetKey, decode, encode
 from triokafka.coordinator.offsets import fetch as fetches
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import CommittedOffset, GroupTurn, OffsetChange, OffsetKey, decode, encode
-from triokafka.coordinator.turn import CoordinatorRecord, Reply
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord, TransactionEnd
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -228,8 +228,8 @@ class TransactionLife(CoordinatorLife):
         topics = keys and [OffsetFetchRequestTopics(name=k.topic, partition_indexes=[k.partition]) for k in keys]
         asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
 
-        def fetch(shard: GroupShard, turn: GroupTurn, reply: Reply[OffsetFetchResponseGroup]) -> None:
-            turn.answer(reply, done(fetches.fetch_group(shard, asked, 8, self.rig.topics, stable=True)))
+        def fetch(shard: GroupShard, effects: GroupEffects, reply: Reply[OffsetFetchResponseGroup]) -> None:
+            effects.answer(reply, done(fetches.fetch_group(shard, asked, 8, self.rig.topics, stable=True)))
 
         found = self.rig.ask(fetch, CountedReply(self.now)).value
         return {

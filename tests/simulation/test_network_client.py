@@ -9,10 +9,10 @@ import pytest
 import trio
 
 from tests.support.scripted_broker import CLOSE, SILENCE, Raw, ScriptedCluster
-from tests.unit.network.test_cluster import ASK, addresses
+from tests.unit.network.test_network_client import ASK, addresses
 from triokafka.errors import KafkaError
-from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.testing import Simulation, run_simulation
@@ -152,7 +152,7 @@ async def run(simulation: Simulation) -> None:
                 assert isinstance(await client.send(node, ASK), MetadataResponse)
             assert isinstance(await client.send_to_least_loaded(ASK), MetadataResponse)
         await trio.sleep(1)
-        for channel in client._directory.channels():
+        for channel in client._brokers.channels():
             assert channel.in_flight == 0
 
 

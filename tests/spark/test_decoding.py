@@ -90,7 +90,7 @@ def test_a_query_reads_with_the_schema_that_was_newest_when_it_was_planned(boots
     filled(bootstrap, topic, [Record(enveloped(number, {"n": 1, "tags": [], "counts": {}}))])
     source = pyspark_triokafka.DefaultSource(options(bootstrap, topic, valueFormat="avro", schemaRegistry=stub.url))
     reader = source.reader(source.schema())
-    more = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "more", "type": "int", "default": 0}]}  # type: ignore[misc]
+    more = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "more", "type": "int", "default": 0}]}
     stub.register(f"{topic}-value", json.dumps(more))
     (task,) = reader.partitions()
     (batch,) = pickle.loads(pickle.dumps(reader)).read(task)
@@ -106,7 +106,7 @@ def test_a_registry_is_asked_once_for_the_schema_of_a_query(
     stub.register(f"{topic}-value", json.dumps(SCHEMA))
     source = pyspark_triokafka.DefaultSource(options(bootstrap, topic, valueFormat="avro", schemaRegistry=stub.url))
     schema = source.schema()
-    more = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "more", "type": "int", "default": 0}]}  # type: ignore[misc]
+    more = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "more", "type": "int", "default": 0}]}
     stub.register(f"{topic}-value", json.dumps(more))
     again = pickle.loads(pickle.dumps(source))
     reader: Any = again.streamReader(schema) if streaming else again.reader(schema)
@@ -225,7 +225,7 @@ def logical(name: str, kind: str, logical_type: str, **more: Any) -> dict[str, A
 
 
 LOGICAL = {"type": "record", "name": "L", "fields": [
-    *SCHEMA["fields"],  # type: ignore[misc]
+    *SCHEMA["fields"],
     logical("day", "int", "date"),
     logical("millis", "long", "timestamp-millis"),
     logical("micros", "long", "timestamp-micros"),

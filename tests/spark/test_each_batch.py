@@ -272,7 +272,7 @@ def test_what_cannot_be_known_or_was_not_named_is_a_sentence() -> None:
         (context.once("x").__enter__, "needs a ledger topic"),
     ):
         with pytest.raises(ConfigurationError, match=sentence):
-            ask()  # type: ignore[operator]
+            ask()
     kafka_batch(bootstrap_servers="localhost:1", ledger="l")(lambda frame, context: contexts.append(context))(
         Frame(), 3
     )

@@ -76,13 +76,13 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "a truncation forgets later producers",
                 _LOG + "truncation.py",
-                "        self._snapshots.remove_after(self.log_end_offset)\n",
+                "        state.snapshots.remove_after(end)\n",
                 "",
             ),
             (
                 "who starts afresh knows no producers",
                 _LOG + "truncation.py",
-                "        self._snapshots.remove_after(-1)\n",
+                "        state.snapshots.remove_after(-1)\n",
                 "",
             ),
             (
@@ -123,8 +123,8 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "retention keeps the offset where the log ends",
-                _LOG + "truncation.py",
-                "                self._durability.sync_names()\n            remove_at_ms",
+                _LOG + "retention.py",
+                "                durability.sync_names()\n            remove_at_ms",
                 "                pass\n            remove_at_ms",
             ),
             (
@@ -159,14 +159,14 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the new start is known before several segments go",
-        _LOG + "truncation.py",
+        _LOG + "retention.py",
         "                    self._checkpoint_start()\n",
         "                    pass\n",
         _T_RECOVERY + "test_several_segments_are_dropped_once_the_new_start_is_known",
     ),
     Mutation(
         "a snapshot from before the first segment counts for nothing",
-        _LOG + "recovery.py",
+        _LOG + "producer_recovery.py",
         ", from_offset=segments[0].base_offset)",
         ")",
         _T_RECOVERY + "test_a_snapshot_from_before_the_first_segment_counts_for_nothing",
@@ -203,7 +203,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the stable offset is not before the start",
         _LOG + "reader.py",
-        "min(max(first, self.log_start_offset), high_watermark)",
+        "min(max(first, self._state.log_start_offset), high_watermark)",
         "min(first, high_watermark)",
         "tests/unit/broker_stub/log/test_transactions.py::test_the_stable_offset_is_not_before_the_start_of_the_log",
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from triokafka.client.deliveries import Deliveries, Delivery
@@ -70,12 +70,14 @@ class Call:
     def on_delivery(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         """The callback to give to a single send."""
         self.called_back.append((metadata, error))
+        self._ledger.on_callback()
 
 
 class Ledger:
     """All calls of one producer."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_callback: Callable[[], object] = lambda: None) -> None:
+        self.on_callback = on_callback
         self.calls: list[Call] = []
         self._by_number: list[Call] = []
         self._clock = 0

@@ -297,11 +297,37 @@ KINDS: Final[dict[str, tuple[Promise, dict[str, Any]]]] = {
 """Producers that go through trouble together, each with a topic of that name."""
 
 
-async def through_trouble(peer: Peer, trouble: Callable[[], object]) -> None:
+class Progress:
+    """Counts the callbacks of all producers, so that a thread can wait until some more records were answered."""
+
+    def __init__(self) -> None:
+        self.callbacks = 0
+        self._more = trio.Event()
+
+    def count(self) -> None:
+        """One more callback."""
+        self.callbacks += 1
+        self._more.set()
+
+    async def wait_for(self, callbacks: int) -> None:
+        """Wait until there are ``callbacks`` more than now."""
+        goal = self.callbacks + callbacks
+        while self.callbacks < goal:
+            self._more = trio.Event()
+            await self._more.wait()
+
+    def wait_in_thread(self, callbacks: int) -> None:
+        """`wait_for`, for a thread that trio started."""
+        trio.from_thread.run(self.wait_for, callbacks)
+
+
+async def through_trouble(peer: Peer, trouble: Callable[[Callable[[int], None]], object]) -> None:
     """Producers of all `KINDS` go on until ``trouble``, which runs in a thread, is over.
 
-    Then all logs are as promised, by three readings of them.
+    ``trouble`` is called with a function that waits until so many more records were answered. At the end all logs are
+    as promised, by three readings of them.
     """
+    progress = Progress()
     workloads = {name: Workload(random.Random(name), {name: 3}, records=2_000, pause=0.05) for name in KINDS}
     over = trio.Event()
 
@@ -316,6 +342,7 @@ async def through_trouble(peer: Peer, trouble: Callable[[], object]) -> None:
             close_timeout_ms=120_000,
             **KINDS[name][1],
         )
+        workload.ledger.on_callback = progress.count
         await workload.run(producer, during=lambda: workload.go_on_until(over))
 
     for name in KINDS:
@@ -323,7 +350,7 @@ async def through_trouble(peer: Peer, trouble: Callable[[], object]) -> None:
     async with trio.open_nursery() as nursery:
         for name in KINDS:
             nursery.start_soon(produce, name)
-        await trio.to_thread.run_sync(trouble)
+        await trio.to_thread.run_sync(trouble, progress.wait_in_thread)
         over.set()
     for name, (promise, _) in KINDS.items():
         ledger = workloads[name].ledger

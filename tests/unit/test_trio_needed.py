@@ -96,7 +96,7 @@ def test_process_partitions_under_asyncio_names_the_other_ways() -> None:
 
     consumer = Consumer("t", bootstrap_servers=_NOWHERE, enable_auto_commit=False)
     with pytest.raises(RuntimeError, match=_IN_ASYNCIO):
-        asyncio.run(triokafka.process_partitions(consumer, handle))  # type: ignore[arg-type]
+        asyncio.run(triokafka.process_partitions(consumer, handle))
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "AdminClient"])

@@ -134,7 +134,7 @@ class Backend:
             nursery.start_soon(guard, self.cleaner.run)
         nursery.start_soon(guard, self._checkpoint_high_watermarks)
         if self.shared:
-            self.controller.subscribe(self._followed)
+            self.controller.publisher.subscribe(self._followed)
             nursery.start_soon(guard, self._keep_in_sync)
 
     def join(self, broker: Broker) -> None:

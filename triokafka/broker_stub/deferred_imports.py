@@ -24,7 +24,6 @@ _RETRY_SECONDS: Final = 1.0
 """Time between two attempts while a module cannot be read."""
 
 _PARTS: Final = (
-    "triokafka.broker_stub.controller.describe",
     "triokafka.broker_stub.controller.in_sync",
     "triokafka.broker_stub.group_service",
     "triokafka.broker_stub.log.cleaner.cleaner_pass",
@@ -34,7 +33,9 @@ _PARTS: Final = (
 
 
 async def load_the_rest(dispatcher: Dispatcher, make_group_coordinator: Callable[[], object]) -> None:
-    """Import one after the other the modules that no request has needed yet: later, files may be unreadable or replaced.
+    """Import, one after the other, the modules that no request has needed yet.
+
+    Later they might be unreadable or replaced.
 
     Tries again while modules cannot be read, such as in a storm of connections that takes every file descriptor.
     """

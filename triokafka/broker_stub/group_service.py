@@ -12,8 +12,8 @@ from triokafka.broker_stub.metadata.image import EMPTY_CONFIGS
 from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
-from triokafka.coordinator.config import GroupCoordinatorConfig
-from triokafka.coordinator.service import GroupCoordinator
+from triokafka.coordinator.group.config import GroupCoordinatorConfig
+from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 from triokafka.world import World
 
 

@@ -13,7 +13,7 @@ from triokafka.client.consumer.subscription import EARLIEST, LATEST
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.range_session import OffsetRange
 from triokafka.errors import ConfigurationError, KafkaError, UnknownTopicOrPartitionError
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 from triokafka.world.system import RealWorld

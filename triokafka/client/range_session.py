@@ -10,12 +10,12 @@ from uuid import UUID
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
-from triokafka.client.consumer.trouble import Troubles
 from triokafka.client.keywords import ConsumerKeywords
-from triokafka.client.range_watch import RangeWatch
+from triokafka.client.range_validation import RangeValidation
 from triokafka.errors import (
     ClosedError,
     IllegalStateError,
@@ -25,9 +25,9 @@ from triokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 from triokafka.trio_context import require_trio
 from triokafka.world import World
@@ -77,16 +77,18 @@ class RangeSession:
         self.network = NetworkClient(
             self.options.network(client_id="triokafka-reader", allow_auto_create_topics=False), world=self.world
         )
-        self.troubles = Troubles()
+        self.failure_tracker = FailureTracker()
         self.subscription = SubscriptionState(None)
         self._tasks = BackgroundTasks(self._fail)
-        self.fetcher = Fetcher(self.options, self.network, self.subscription, self._tasks, self.troubles, self.notify)
+        self.fetcher = Fetcher(
+            self.options, self.network, self.subscription, self._tasks, self.failure_tracker, self.notify
+        )
         self.changed = trio.Event()
         self.is_open = False
         self._failure: Exception | None = None
         self._reading = False
         self._comparing: trio.CancelScope | None = None
-        self.watch = RangeWatch(self.subscription, self.fetcher.buffer)
+        self.watch = RangeValidation(self.subscription, self.fetcher.buffer)
 
     async def __aenter__(self) -> Self:
         require_trio("RangeReader")
@@ -204,12 +206,12 @@ class RangeSession:
                 self.watch.compared(suspects, ends)
                 self.fetcher.wake()
                 self.notify()
-            self.troubles.succeeded(_COMPARING)
+            self.failure_tracker.succeeded(_COMPARING)
             if self._comparing is scope:
                 self._comparing = None
 
     def _note(self, error: KafkaError) -> None:
-        self.troubles.failed(_COMPARING, error, self.world.now())
+        self.failure_tracker.failed(_COMPARING, error, self.world.now())
 
     def notify(self) -> None:
         """Something came for the one who waits."""

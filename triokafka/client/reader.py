@@ -236,7 +236,7 @@ class RangeReader:
 
     def _raise_stalled(self, waited: float) -> None:
         partition, end = next(iter(self._left.items()))
-        failing = self.session.troubles.current
+        failing = self.session.failure_tracker.current
         error = self.session.network.metadata.error_for(partition.topic)
         why = f"; {failing[0].what} fails: {failing[0].error}" if failing else f"; {error}" if error is not None else ""
         raise KafkaTimeoutError(

@@ -5,12 +5,11 @@ changes only when records are replayed; the runtime holds the answer until the r
 no network I/O and does not know how the log is stored.
 """
 
-from triokafka.coordinator.config import GroupCoordinatorConfig
-from triokafka.coordinator.log import CoordinatorLog
-from triokafka.coordinator.partitioning import coordinator_partition
-from triokafka.coordinator.service import GroupCoordinator
-from triokafka.coordinator.topics import TopicsView
-from triokafka.coordinator.turn import CoordinatorRecord
+from triokafka.coordinator.group.config import GroupCoordinatorConfig
+from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+from triokafka.coordinator.group.topics_view import TopicsView
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog, CoordinatorRecord
+from triokafka.coordinator.runtime.partitioning import coordinator_partition
 
 __all__ = [
     "CoordinatorLog",

@@ -1,428 +1,119 @@
-"""The network client: connections to many brokers, and the picture of the cluster that says which to ask.
-
-Shared by producer, consumer and admin client, and used between brokers. It never looks at the error codes inside a
-response, metadata and coordinator lookups aside.
-"""
+"""One picture of the cluster: brokers, topics, partitions and their leaders. Immutable; no I/O."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
 
-from triokafka.errors import (
-    ClosedError,
-    ConfigurationError,
-    KafkaConnectionError,
-    KafkaError,
-    NodeNotReadyError,
-)
-from triokafka.network.channel import BrokerChannel
-from triokafka.network.config import NetworkConfig
-from triokafka.network.connection import Connection
-from triokafka.network.connector import Connector
-from triokafka.network.coordinators import Coordinators
-from triokafka.network.directory import BrokerDirectory
-from triokafka.network.in_flight import Completion, ResponseWaiter
-from triokafka.network.metadata_updater import MetadataUpdater
-from triokafka.network.silence import needs_checked_connection
-from triokafka.network.snapshot import Cluster
-from triokafka.network.status import BrokerStatus, take_statuses
-from triokafka.network.tasks import BackgroundTasks
-from triokafka.network.transport import check_security
-from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
-from triokafka.protocol.message import Request, Response
-from triokafka.structs import Node
-from triokafka.trio_context import require_trio
-from triokafka.world import World
+from triokafka.hooks import MetadataSummary
+from triokafka.structs import Node, TopicPartition
 
-logger = logging.getLogger(__name__)
-
-R = TypeVar("R", bound=Response)
-
-_NEVER: Final = float("inf")
+_ZERO_ID: Final = uuid.UUID(int=0)
+_LARGEST_PORT: Final = 65_535
 
 
-class NetworkClient:
-    """Requests to brokers by node id, with everything that it takes to get them there.
+def can_be_reached(node: Node) -> bool:
+    """Whether a broker's id and address can be what they are said to be."""
+    return node.node_id >= 0 and bool(node.host) and 0 < node.port <= _LARGEST_PORT
 
-    Use it as ``async with NetworkClient(config, world=world) as client``. Entering connects nothing; connections are
-    made when first needed, kept while used, and made again after failures with a growing back-off. Leaving closes
-    them all; whoever still waits gets `ClosedError`.
 
-    Node ids below 0 are bootstrap servers. ``purpose`` names a further connection to the same broker: a consumer
-    talks to its coordinator on a connection of its own, so that long fetches do not delay heartbeats.
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition as a broker described it. ``leader`` is -1 while there is none; ``leader_epoch`` -1 when
+    unknown."""
+
+    partition: int
+    leader: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    error_code: int = 0
+
+
+@dataclass(frozen=True)
+class TopicMetadata:
+    """One topic. ``partitions`` holds all of them, led or not, in order of their number."""
+
+    name: str
+    topic_id: uuid.UUID = _ZERO_ID
+    is_internal: bool = False
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+
+    @cached_property
+    def available(self) -> tuple[int, ...]:
+        """The partitions that have a leader."""
+        return tuple(p.partition for p in self.partitions.values() if p.leader >= 0)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """An immutable snapshot: take one and stick to it for one decision.
+
+    ``changed`` are the topics of which it may say something else than the one before; None when that may be any.
     """
 
-    def __init__(self, config: NetworkConfig, *, world: World) -> None:
-        check_security(config)
-        if not config.bootstrap_servers:
-            raise ConfigurationError("bootstrap_servers is empty: name at least one broker as 'host:port'")
-        self.config = config
-        self.world = world
-        self.hooks = config.hooks
-        self._updater = MetadataUpdater(
-            config,
-            world,
-            ask=self._ask_for_metadata,
-            check_usable=self.check_usable,
-            why_unreachable=self.why_unreachable,
-            on_success=self._metadata_learnt,
-            on_failure=self._metadata_failed,
-            on_attempt=self._announce,
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    topic_errors: Mapping[str, int] = field(default_factory=dict)
+    controller_id: int = -1
+    cluster_id: str | None = None
+    changed: frozenset[str] | None = field(default=None, compare=False)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
+        """The partition, or None when the topic or the partition is not known."""
+        topic = self.topics.get(topic_partition[0])
+        return topic.partitions.get(topic_partition[1]) if topic is not None else None
+
+    def leader_for(self, topic_partition: TopicPartition) -> int:
+        """Node id of the leader; -1 when unknown or absent, or when its address is not known."""
+        # As `partition`, without another call: this is asked for every batch of a producer, more than once.
+        topic = self.topics.get(topic_partition[0])
+        partition = topic.partitions.get(topic_partition[1]) if topic is not None else None
+        if partition is None or partition.leader not in self.nodes:
+            return -1
+        return partition.leader
+
+    def leader_epoch_for(self, topic_partition: TopicPartition) -> int:
+        """The partition's leader epoch, -1 when unknown."""
+        partition = self.partition(topic_partition)
+        return partition.leader_epoch if partition is not None else -1
+
+    def partition_count(self, topic: str) -> int | None:
+        """Number of partitions, None when the topic is not known."""
+        found = self.topics.get(topic)
+        return len(found.partitions) if found is not None else None
+
+    def ids_of(self, topics: Iterable[str]) -> tuple[dict[str, uuid.UUID], bool]:
+        """The ids of those topics that have one, by name, and whether all have."""
+        ids: dict[str, uuid.UUID] = {}
+        complete = True
+        for name in topics:
+            topic = self.topics.get(name)
+            if topic is None or not topic.topic_id.int:
+                complete = False
+            else:
+                ids[name] = topic.topic_id
+        return ids, complete
+
+    @cached_property
+    def topic_names(self) -> Mapping[uuid.UUID, str]:
+        """Names of the topics by id, where ids are known."""
+        return {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id.int}
+
+    def summary(self, version: int) -> MetadataSummary:
+        """The snapshot in numbers; ``version`` is that of the refresh it came from."""
+        partitions = [p for topic in self.topics.values() for p in topic.partitions.values()]
+        leaderless = sum(p.leader not in self.nodes for p in partitions)
+        return MetadataSummary(
+            version,
+            len(self.nodes),
+            len(self.topics),
+            len(partitions),
+            leaderless,
+            self.controller_id,
+            self.cluster_id,
         )
-        self.metadata = self._updater.metadata
-        self._directory = BrokerDirectory(
-            config,
-            world,
-            nodes=lambda: self.metadata.cluster.nodes,
-            on_change=self._announce,
-            on_unreachable=self.request_metadata_update,
-        )
-        self._tasks = BackgroundTasks(self._failed)
-        self._connector = Connector(
-            self._directory, world, self._tasks, check_usable=self.check_usable, on_lost=self._connection_lost
-        )
-        self._coordinators = Coordinators(self._ask_for_coordinator, self._directory, self.request_metadata_update)
-        self.metadata.add_listener(self._tell_hooks_of_metadata)
-        self._failure: Exception | None = None
-        self._closed = False
-        self._listeners: list[Callable[[], None]] = []
-
-    # ---------------------------------------------------------------- life
-
-    async def __aenter__(self) -> Self:
-        await self._tasks.open()
-        self._tasks.start(self._updater.run, name="kafka metadata")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._closed = True
-        for channel in self._directory.channels():
-            if channel.connection is not None:
-                channel.connection.close(ClosedError("the client was closed"))
-        self._updater.wake_waiters()
-        await self._tasks.close()
-
-    def _failed(self, error: Exception) -> None:
-        logger.error("a background task of the network client failed", exc_info=error)
-        self.fail(error)
-
-    def fail(self, error: Exception) -> None:
-        """Make the client unusable: its owner cannot go on. Whoever waits wakes, and every later call raises."""
-        if self._failure is None:
-            self._failure = error
-            if self.hooks:
-                self.hooks.on_client_failed(error)
-        for channel in self._directory.channels():
-            if channel.connection is not None:
-                channel.connection.close(KafkaConnectionError(f"the client failed: {error}"))
-            channel.wake_waiters()
-        self._announce()
-        self._updater.wake_waiters()
-
-    def check_usable(self) -> None:
-        """Raise what made this client unusable: `ClosedError`, or the failure of a background task."""
-        if self._failure is not None:
-            raise KafkaError(f"the network client failed: {self._failure!r}") from self._failure
-        if self._closed or not self._tasks.is_open:
-            require_trio("The client")
-            raise ClosedError("the client is not open: use it inside its async with block")
-
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when `ready` may answer otherwise than it did: a connection became ready, takes requests
-        again or ended, metadata is being asked for or has come. It must not block."""
-        self._listeners.append(listener)
-
-    def _announce(self) -> None:
-        for listener in self._listeners:
-            listener()
-
-    # ---------------------------------------------------------------- nodes
-
-    @property
-    def cluster(self) -> Cluster:
-        """The current snapshot of brokers and topics."""
-        return self.metadata.cluster
-
-    def node_ids(self) -> list[int]:
-        """Ids of the brokers known now; the bootstrap servers' (negative) before the first metadata."""
-        return list(self._directory.candidates())
-
-    def _connection_lost(self, channel: BrokerChannel) -> None:
-        if not self._closed:
-            # The broker may be gone for good, and its partitions led by another.
-            if channel.node.node_id >= 0:
-                self.request_metadata_update()
-            self._directory.note_lost_connection()
-
-    def ready(self, node_id: int, purpose: str = "") -> bool:
-        """Whether `submit` may be called now. If not, and the back-off allows it, a connection attempt starts."""
-        return self.ready_channel(node_id, self.world.now(), purpose) is not None
-
-    def ready_channel(self, node_id: int, now: float, purpose: str = "") -> BrokerChannel | None:
-        """The channel to a broker if it is `ready`, to submit a request there before the next checkpoint."""
-        self.check_usable()
-        try:
-            channel = self._directory.channel(node_id, purpose)
-        except NodeNotReadyError:
-            self.request_metadata_update()
-            return None
-        if channel.is_ready(now):
-            # Metadata first: it may name another broker.
-            return None if self._updater.is_due(now) else channel
-        self._connector.start(channel)
-        return None
-
-    def ready_delay(self, node_id: int, purpose: str = "") -> float:
-        """Seconds after which `ready` is worth asking again; infinity when a listener will be called first."""
-        channel = self._directory.known_channel(node_id, purpose)
-        return channel.delay(self.world.now()) if channel is not None else _NEVER
-
-    def channel_error(self, node_id: int) -> KafkaError | None:
-        """Why the last connection to a broker failed or ended; None while it is well."""
-        channel = self._directory.known_channel(node_id)
-        return channel.error if channel is not None else None
-
-    def broker_statuses(self) -> list[BrokerStatus]:
-        """How every connection that there is or was is doing now."""
-        return take_statuses(self._directory.channels_by_purpose(), self.world.now())
-
-    def close_as_dead(self, node_id: int, purpose: str, reason: str) -> None:
-        """Close a connection on which an answer is overdue; unused ones that may have died with it are closed, too."""
-        channel = self._directory.known_channel(node_id, purpose)
-        if channel is not None and channel.connection is not None:
-            channel.connection.close_as_dead(f"{channel.name}: {reason}")
-
-    def disconnect(self, node_id: int, reason: str, *, purpose: str | None = None) -> None:
-        """Close the connections to a broker, or the one of that purpose.
-
-        What is in flight fails with `KafkaConnectionError`.
-        """
-        for known, channel in self._directory.channels_by_purpose():
-            if channel.node.node_id == node_id and purpose in (None, known) and channel.connection is not None:
-                channel.connection.close(KafkaConnectionError(f"{channel.name}: {reason}"))
-
-    def version_for(
-        self,
-        node_id: int,
-        request_type: type[Request[Any]],
-        *,
-        purpose: str = "",
-        min_version: int | None = None,
-        max_version: int | None = None,
-    ) -> int:
-        """The version that a request to this broker would have.
-
-        Raises:
-            NodeNotReadyError: not connected yet, so that nothing is known.
-            UnsupportedVersionError: broker and client have no version in common.
-        """
-        return self._directory.channel(node_id, purpose).version_for(request_type, min_version, max_version)
-
-    # ---------------------------------------------------------------- requests
-
-    def submit(
-        self,
-        node_id: int,
-        request: Request[Any],
-        version: int,
-        on_done: Completion,
-        *,
-        timeout_ms: float | None = None,
-        expect_response: bool = True,
-        purpose: str = "",
-    ) -> None:
-        """Hand a request to a broker that is `ready`, without waiting; ``on_done`` gets the response or the error.
-
-        Raises:
-            NodeNotReadyError: it is not ready; nothing was sent.
-        """
-        self.check_usable()
-        channel = self._directory.channel(node_id, purpose)
-        if not channel.is_ready(self.world.now()):
-            raise NodeNotReadyError(f"{channel.name} is not ready for a request")
-        timeout = None if timeout_ms is None else timeout_ms / 1000
-        channel.submit(request, version, on_done, timeout=timeout, expect_response=expect_response)
-
-    async def send(
-        self,
-        node_id: int,
-        request: Request[R] | Callable[[int], Request[R]],
-        *,
-        api: type[Request[R]] | None = None,
-        timeout_ms: float | None = None,
-        min_version: int | None = None,
-        max_version: int | None = None,
-        purpose: str = "",
-    ) -> R:
-        """Send a request to one broker and return its response.
-
-        Waits for the connection, for the broker's throttling and for a slot among the requests in flight, at most
-        ``timeout_ms`` (default ``request_timeout_ms``); then for the answer, at most the same time again. ``request``
-        may be a function of the version instead; then ``api`` names the request's class. If cancelled, the answer is
-        dropped when it comes; the broker may have done what was asked.
-
-        Raises:
-            KafkaConnectionError: no connection could be made (the message names every address tried), or it ended
-                before the answer came. Whether the broker did the work is then unknown.
-            RequestTimedOutError: no answer in time; the connection was closed.
-            UnsupportedVersionError: the broker does not speak a version that this request needs.
-            NodeNotReadyError: no broker of this id is known.
-            ProtocolError: the answer made no sense; the connection was closed.
-        """
-        request_type = _type_of(request, api)
-        limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        checked = needs_checked_connection(request_type)
-        channel, connection = await self._connector.connection_to(node_id, purpose, limit, checked=checked)
-        bounds = (min_version, max_version)
-        return await self._exchange(channel, connection, request, request_type, bounds, limit)
-
-    async def _exchange(
-        self,
-        channel: BrokerChannel,
-        connection: Connection,
-        request: Request[R] | Callable[[int], Request[R]],
-        request_type: type[Request[R]],
-        bounds: tuple[int | None, int | None],
-        limit: float,
-    ) -> R:
-        """Send a request on a connection that has room for it, and wait for the answer."""
-        version = channel.version_for(request_type, *bounds)
-        message = request if isinstance(request, Request) else request(version)
-        waiter = ResponseWaiter()
-        connection.submit(message, version, waiter.done, timeout=limit)
-        response: R = await waiter.wait()
-        return response
-
-    async def send_to_least_loaded(
-        self,
-        request: Request[R] | Callable[[int], Request[R]],
-        *,
-        api: type[Request[R]] | None = None,
-        timeout_ms: float | None = None,
-        min_version: int | None = None,
-        max_version: int | None = None,
-    ) -> R:
-        """Send a request to any broker, preferably a connected and idle one.
-
-        When a broker cannot be reached the next is tried, at most ``timeout_ms`` in all; then `KafkaConnectionError`
-        names every address tried. Otherwise as `send`.
-        """
-        request_type = _type_of(request, api)
-        limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        checked = needs_checked_connection(request_type)
-        channel, connection = await self._connector.connection_to_any(limit, checked=checked)
-        return await self._exchange(channel, connection, request, request_type, (min_version, max_version), limit)
-
-    # ---------------------------------------------------------------- any broker
-
-    def least_loaded(self) -> int | None:
-        """The broker to ask when any will do: idle ones first; None when all are in reconnect back-off."""
-        return self._directory.least_loaded()
-
-    def why_unreachable(self) -> str:
-        """A sentence about the last connection failures, for who has waited in vain."""
-        return self._directory.why_unreachable()
-
-    def broker_troubles(self) -> list[str]:
-        """Why brokers cannot be reached. One that merely ended the connection is none until it is needed again."""
-        asked = self.node_ids()
-        return [
-            str(broker.error)
-            for broker in self.broker_statuses()
-            if broker.failed_connects and broker.node.node_id in asked
-        ]
-
-    # ---------------------------------------------------------------- metadata
-
-    def request_metadata_update(self) -> None:
-        """Have the metadata refreshed soon; returns at once."""
-        self.metadata.request_update()
-
-    async def refresh_metadata(self, *, timeout_ms: float | None = None) -> Cluster:
-        """Refresh the metadata and return the new snapshot.
-
-        Raises:
-            KafkaTimeoutError: no broker answered within ``timeout_ms`` (default ``request_timeout_ms``).
-        """
-        return await self._updater.refresh(self.config.request_timeout_ms if timeout_ms is None else timeout_ms)
-
-    async def metadata_for(
-        self, topics: Iterable[str], *, timeout_ms: float | None = None, wait_for_creation: bool = True
-    ) -> Cluster:
-        """Wait until every topic is known and return that snapshot; at once when they are.
-
-        Waits at most ``timeout_ms`` (default ``request_timeout_ms``). A topic that does not exist yet may be created
-        by the broker in the meantime, so its absence is an error only at the end; with ``wait_for_creation=False`` at
-        once.
-
-        Raises:
-            TopicAuthorizationFailedError, InvalidTopicError: as soon as the cluster says so.
-            UnknownTopicOrPartitionError: the cluster answered, and does not have the topic.
-            KafkaTimeoutError: no broker answered.
-        """
-        limit = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
-        return await self._updater.wait_for(list(topics), limit, wait_for_creation=wait_for_creation)
-
-    async def _ask_for_metadata(
-        self, build: Callable[[int], MetadataRequest], min_version: int | None
-    ) -> MetadataResponse:
-        return await self.send_to_least_loaded(build, api=MetadataRequest, min_version=min_version)
-
-    def _metadata_failed(self, start_over: bool) -> None:
-        self._directory.note_no_metadata(self.metadata.last_success, start_over=start_over)
-
-    def _metadata_learnt(self) -> None:
-        self._directory.note_metadata()
-
-    def _tell_hooks_of_metadata(self, cluster: Cluster) -> None:
-        if self.hooks:
-            self.hooks.on_metadata(cluster.summary(self.metadata.version))
-
-    # ---------------------------------------------------------------- coordinators
-
-    async def find_coordinator(self, key: str, key_type: int = 0, *, timeout_ms: float | None = None) -> Node:
-        """The coordinator of a group (``key_type`` 0) or a transactional id (1); cached until `forget_coordinator`.
-
-        Raises:
-            CoordinatorNotAvailableError: none yet; try again after a back-off.
-            GroupAuthorizationFailedError, TransactionalIdAuthorizationFailedError: not allowed.
-        """
-        return await self._coordinators.find(key, key_type, timeout_ms)
-
-    async def find_coordinators(
-        self, keys: Iterable[str], key_type: int = 0, *, timeout_ms: float | None = None
-    ) -> dict[str, Node | KafkaError]:
-        """As `find_coordinator` for many at once (KIP-699), with each one's error instead of raising it.
-
-        Brokers before 3.0 are asked for one after the other.
-        """
-        return await self._coordinators.find_all(keys, key_type, timeout_ms)
-
-    async def _ask_for_coordinator(
-        self, build: Callable[[int], FindCoordinatorRequest], min_version: int | None, timeout_ms: float | None
-    ) -> FindCoordinatorResponse:
-        return await self.send_to_least_loaded(
-            build, api=FindCoordinatorRequest, timeout_ms=timeout_ms, min_version=min_version
-        )
-
-    def assume_coordinator(self, key: str, node: Node, key_type: int = 0) -> None:
-        """Take a broker of the cluster for the coordinator until `forget_coordinator`."""
-        self._coordinators.assume(key, key_type, node)
-
-    def forget_coordinator(self, key: str, key_type: int = 0) -> None:
-        """Look the coordinator up again next time: it moved, or its connection broke."""
-        self._coordinators.forget(key, key_type)
-
-
-def _type_of(request: Request[R] | Callable[[int], Request[R]], api: type[Request[R]] | None) -> type[Request[R]]:
-    if isinstance(request, Request):
-        return type(request)
-    if api is None:
-        raise TypeError("a request given as a function needs api=, the class of the request")
-    return api

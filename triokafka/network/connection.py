@@ -5,7 +5,7 @@ none and opens no cancel scope. Answers come in the order of the requests. When 
 reason, all requests in flight fail, the newest first, so that a caller who puts each back at the head of a queue
 restores their order.
 
-The task that watches the clock also ends a connection that has died without a word, see `triokafka.network.silence`.
+The task that watches the clock also ends a connection that has died without a word, see `triokafka.network.dead_peer`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import trio
 
 from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
 from triokafka.hooks import NO_HOOKS, HookChain
-from triokafka.network.frame_reader import FrameReader
+from triokafka.network.dead_peer import LEAST_PROGRESS_BYTES, DeadPeerDetector, Verdict, allowed_wait, share_of_limit
 from triokafka.network.in_flight import (
     API_VERSIONS_KEY,
     UNSUPPORTED_VERSION,
@@ -28,7 +28,7 @@ from triokafka.network.in_flight import (
     ResponseWaiter,
 )
 from triokafka.network.receive_pool import ReceivePool
-from triokafka.network.silence import LEAST_PROGRESS_BYTES, SilenceWatch, Step, allowed_wait, share_of_limit
+from triokafka.network.response_reader import ResponseReader
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import decode_response, encode_request
@@ -100,7 +100,7 @@ class Connection:
         self._world = world
         self._node = node
         self._client_id = client_id
-        self._reader = FrameReader(
+        self._reader = ResponseReader(
             stream, pool, name=name, max_bytes=max_response_bytes, before_waiting=self._end_of_answers
         )
         self._request_timeout = request_timeout
@@ -113,7 +113,7 @@ class Connection:
         self._on_dead = on_dead
         self._patience = {} if patience is None else patience
         self._has_others = has_others
-        self._silence = SilenceWatch(silence_limit if on_silent is not None else _NEVER)
+        self._silence = DeadPeerDetector(silence_limit if on_silent is not None else _NEVER)
         self._ping_after = self._first_look = self._silence.limit / 2
         self._progressed_at = self.heard_at
         self._progress = 0
@@ -427,9 +427,9 @@ class Connection:
             patience=self._patience.get(oldest.request_type, 1.0),
             has_others=self._has_others(),
         )
-        if step is Step.PROBE:
+        if step is Verdict.PROBE:
             self._on_silent()
-        elif step is Step.CLOSE:
+        elif step is Verdict.CLOSE:
             self._end_silent(oldest, now)
         return min(look_at, now + self._first_look)
 

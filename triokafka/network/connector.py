@@ -17,10 +17,10 @@ from triokafka.errors import (
     NodeNotReadyError,
     UnsupportedVersionError,
 )
-from triokafka.network.channel import BrokerChannel, ChannelState
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.broker_channel import BrokerChannel, ChannelState
 from triokafka.network.connection import Connection
-from triokafka.network.directory import BrokerDirectory
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.known_brokers import KnownBrokers
 from triokafka.world import World
 
 _CLOCK_STEP: Final = 0.001  # a wait never ends a rounding error early
@@ -35,14 +35,14 @@ class Connector:
 
     def __init__(
         self,
-        directory: BrokerDirectory,
+        brokers: KnownBrokers,
         world: World,
         tasks: BackgroundTasks,
         *,
         check_usable: Callable[[], None],
         on_lost: Callable[[BrokerChannel], None],
     ) -> None:
-        self._directory = directory
+        self._brokers = brokers
         self._world = world
         self._tasks = tasks
         self._check_usable = check_usable
@@ -89,7 +89,7 @@ class Connector:
 
     async def _any_connection_to(self, node_id: int, purpose: str, limit: float) -> tuple[BrokerChannel, Connection]:
         self._check_usable()
-        channel = self._directory.channel(node_id, purpose)
+        channel = self._brokers.channel(node_id, purpose)
         connection = channel.connection
         if connection is not None and channel.is_ready(self._world.now()):
             return channel, connection
@@ -132,10 +132,10 @@ class Connector:
             self._check_usable()
             left = give_up_at - self._world.now()
             if left <= 0:
-                raise KafkaConnectionError(self._directory.why_unreachable())
-            node_id = self._directory.least_loaded()
+                raise KafkaConnectionError(self._brokers.why_unreachable())
+            node_id = self._brokers.least_loaded()
             if node_id is None:
-                await trio.sleep(min(self._directory.shortest_delay(), left) + _CLOCK_STEP)
+                await trio.sleep(min(self._brokers.shortest_delay(), left) + _CLOCK_STEP)
                 continue
             try:
                 return await self.connection_to(node_id, "", left, checked=checked)

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from triokafka.errors import CoordinatorNotAvailableError, KafkaError, for_code
-from triokafka.network.directory import BrokerDirectory
-from triokafka.network.snapshot import can_be_reached
+from triokafka.network.cluster import can_be_reached
+from triokafka.network.known_brokers import KnownBrokers
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.structs import Node
 
@@ -23,9 +23,9 @@ Ask = Callable[[Callable[[int], FindCoordinatorRequest], int | None, float | Non
 class Coordinators:
     """The coordinators known so far. ``request_metadata_update`` is called when there is none for the moment."""
 
-    def __init__(self, ask: Ask, directory: BrokerDirectory, request_metadata_update: Callable[[], None]) -> None:
+    def __init__(self, ask: Ask, brokers: KnownBrokers, request_metadata_update: Callable[[], None]) -> None:
         self._ask = ask
-        self._directory = directory
+        self._brokers = brokers
         self._request_metadata_update = request_metadata_update
         self._known: dict[tuple[str, int], Node] = {}
 
@@ -81,7 +81,7 @@ class Coordinators:
         node = Node(found.node_id, found.host, found.port)
         if not can_be_reached(node):
             return CoordinatorNotAvailableError(f"the broker named as coordinator of {key!r} cannot be one: {node}")
-        self._directory.add(node)
+        self._brokers.add(node)
         if len(self._known) >= _MOST_KNOWN:
             self._known.pop(next(iter(self._known)))  # who asks for that many, asks for each once
         self._known[key, key_type] = node

@@ -9,7 +9,7 @@ from typing import Final
 
 from triokafka.errors import BrokerResponseError, for_code, in_words
 from triokafka.network.backoff import Backoff
-from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata, can_be_reached
+from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata, can_be_reached
 from triokafka.protocol.api.metadata import MetadataResponse, MetadataResponseTopic
 from triokafka.structs import Node, TopicPartition
 

@@ -10,9 +10,9 @@ import trio
 
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
 from triokafka.network.backoff import Backoff
+from triokafka.network.cluster import Cluster
 from triokafka.network.config import NetworkConfig
 from triokafka.network.metadata import Metadata
-from triokafka.network.snapshot import Cluster
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from triokafka.topic_names import check_topic_name
 from triokafka.world import World

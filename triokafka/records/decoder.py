@@ -13,6 +13,7 @@ from triokafka.records.aborted import AbortedTransactions
 from triokafka.records.batch import CODEC_MASK, CRC_COVERS_FROM, HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
 from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, decompress
 from triokafka.records.corruption import corrupt_batch
+from triokafka.records.decompressor import Decompressor
 from triokafka.records.kernel import (
     ConsumerRecord,
     RecordAppender,
@@ -24,7 +25,6 @@ from triokafka.records.kernel import (
 from triokafka.records.legacy import decode_legacy
 from triokafka.records.lz4_library import decompress_block
 from triokafka.records.plain_columns import LARGEST_UNPACKED
-from triokafka.records.unpacker import Unpacker
 from triokafka.structs import Buffer
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class RecordDecoder:
     transactions of the fetch response as (producer id, first offset); giving it, even empty, means read_committed, and
     whole batches of aborted transactions are left out. Control batches are never handed out unless ``include_control``.
 
-    Batches are decompressed into buffers of the ``unpacker``, if one is given.
+    Batches are decompressed into buffers of the ``decompressor``, if one is given.
 
     ``next_offset`` is the position to fetch from next: after the last record handed out, and past what was left out.
     ``leader_epoch`` and ``timestamp_type`` are those of the last batch looked at, -1 when unknown or without one.
@@ -59,6 +59,7 @@ class RecordDecoder:
         "_batch",
         "_check_crc",
         "_data",
+        "_decompress",
         "_end",
         "_failure",
         "_include_control",
@@ -69,7 +70,6 @@ class RecordDecoder:
         "_origin",
         "_position",
         "_previous_delta",
-        "_unpack",
         "_view",
         "_waiting",
         "_walked",
@@ -93,7 +93,7 @@ class RecordDecoder:
         aborted: Sequence[tuple[int, int]] | None = None,
         include_control: bool = False,
         max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
-        unpacker: Unpacker | None = None,
+        decompressor: Decompressor | None = None,
         inline_bytes: int = _ALL,
     ) -> None:
         self.topic = topic
@@ -110,7 +110,7 @@ class RecordDecoder:
         self._check_crc = check_crc
         self._include_control = include_control
         self._max_decompressed = max_decompressed
-        self._unpack = decompress if unpacker is None else unpacker.unpack
+        self._decompress = decompress if decompressor is None else decompressor.decompress
         self._aborted = None if aborted is None else AbortedTransactions(aborted)
         self._failure: CorruptRecordError | UnsupportedCodecError | None = None
         self._batch: BatchInfo | None = None
@@ -413,7 +413,7 @@ class RecordDecoder:
         if len(packed) > self._inline_bytes:
             return None
         try:
-            return self._unpack(info.codec, packed, max_size=min(self._max_decompressed, self._inline_bytes))
+            return self._decompress(info.codec, packed, max_size=min(self._max_decompressed, self._inline_bytes))
         except DecompressedSizeError as error:
             if self._inline_bytes < self._max_decompressed:
                 return None

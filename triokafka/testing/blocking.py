@@ -19,7 +19,7 @@ from triokafka.testing.portal import Portal
 from triokafka.testing.running import RunningBroker
 
 if TYPE_CHECKING:
-    from triokafka.coordinator.known_members import KnownMember
+    from triokafka.coordinator.group.members import KnownMember
 
 __all__ = ["BlockingBroker", "BlockingCluster", "running_broker", "running_cluster"]
 

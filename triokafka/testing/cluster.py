@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.metadata import MetadataImage
-    from triokafka.coordinator.known_members import KnownMember
+    from triokafka.coordinator.group.members import KnownMember
 
 
 class RunningCluster(FaultCalls):

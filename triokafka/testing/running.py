@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.faults.faults import Faults
     from triokafka.broker_stub.metadata import MetadataImage
     from triokafka.broker_stub.network.socket_server import SocketServer
-    from triokafka.coordinator.known_members import KnownMember
-    from triokafka.coordinator.service import GroupCoordinator
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.group.members import KnownMember
 
 logger = logging.getLogger(__name__)
 
@@ -168,8 +168,7 @@ class RunningBroker(FaultCalls):
         import_everything()
         self._leave, self._gone = trio.Event(), trio.Event()
         try:
-            broker = Broker(self.config, world=self.world, backend=self._backend)
-            broker.faults = self.faults
+            broker = Broker(self.config, world=self.world, backend=self._backend, faults=self.faults)
             self._release_ports()
             with trio.CancelScope() as scope:
                 async with broker:
@@ -387,7 +386,7 @@ class RunningBroker(FaultCalls):
             replication_factor=replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
         )
-        response = await self.controller.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
+        response = await self.broker.gateway.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
         _raise_for(response.topics[0].error_code, response.topics[0].error_message)
 
     async def delete_topic(self, name: str) -> None:
@@ -395,7 +394,7 @@ class RunningBroker(FaultCalls):
         from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=_TIMEOUT_MS)
-        response = await self.controller.delete_topics(request)
+        response = await self.broker.gateway.delete_topics(request)
         _raise_for(response.responses[0].error_code, response.responses[0].error_message)
 
 

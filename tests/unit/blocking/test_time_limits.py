@@ -54,7 +54,7 @@ async def test_closing_a_consumer_spends_its_time_limit_once(
         conversation: Any = _Conversation()
         consumer: Any = _SilentConsumer()
         session.conversation, session._consumer = conversation, consumer
-        session.positions = lambda: {T0: 1}  # type: ignore[method-assign, assignment, return-value, dict-item]
+        session.positions = lambda: {T0: 1}  # type: ignore[method-assign, dict-item]
         began = trio.current_time()
         await session.close(commit, 2.0)
         # The commit leaves time to say goodbye to the group.

@@ -126,7 +126,9 @@ def test_messages_of_clients_are_not_imported_before_somebody_sends_them(start: 
 
 def test_all_handlers_and_the_group_coordinator_are_there_soon_after_the_start(start: dict[str, Any]) -> None:
     """Nobody's first request is to wait for them, and files may be out of reach later."""
-    wanted = {f"triokafka.broker_stub.api.{name}" for name in MODULES} | {"triokafka.coordinator.service"}
+    wanted = {f"triokafka.broker_stub.api.{name}" for name in MODULES} | {
+        "triokafka.coordinator.group.group_coordinator"
+    }
     assert wanted <= set(start["later"])
 
 

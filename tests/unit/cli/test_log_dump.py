@@ -16,8 +16,8 @@ from triokafka.cli.log_dump.data_file import DataOptions
 from triokafka.cli.log_dump.decoders import text_decoder, with_texts
 from triokafka.cli.log_dump.dispatch import DumpOptions, dump_files
 from triokafka.cli.log_dump.report import Report
-from triokafka.coordinator import stored
-from triokafka.coordinator.consumer_group.changes import EpochChange
+from triokafka.coordinator.consumer_group.records import EpochChange
+from triokafka.coordinator.group import records as stored
 from triokafka.protocol.stored.consumer_group import (
     ClassicMemberMetadata,
     ClassicProtocol,

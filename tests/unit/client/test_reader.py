@@ -262,7 +262,7 @@ async def test_a_cancelled_read_loses_nothing() -> None:
 
         rows = []
         for _ in range(3):
-            batch, _ = await cancelled_at_each_checkpoint(lambda: anext(reader), nothing)  # type: ignore[arg-type,return-value]
+            batch, _ = await cancelled_at_each_checkpoint(lambda: anext(reader), nothing)
             rows += batch.column("offset").to_pylist()
     assert rows == list(range(30))
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from tests.unit.coordinator.rig import TOPIC_IDS, Rig
 from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.consumer_group.member import partitions_of
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     IllegalGenerationError,
     MemberIdRequiredError,
@@ -213,7 +213,7 @@ Member = ClassicMember | ConsumerMember
 
 
 def settle(rig: Rig, *members: Member, rounds: int = 12) -> None:
-    """Let every member act in turn, and check that no partition ever has two owners."""
+    """Let every member act in effects, and check that no partition ever has two owners."""
     for _ in range(rounds):
         for member in members:
             member.step()

@@ -12,22 +12,28 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tests.support.in_steps import done
-from triokafka.coordinator import GroupCoordinatorConfig, operations
+from triokafka.coordinator import GroupCoordinatorConfig
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.join import Joiner
+from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.group import admin
-from triokafka.coordinator.group.classic import ClassicGroup
-from triokafka.coordinator.group.join import Joiner
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.log import LogRecord, TransactionalRecords, TransactionEnd
+from triokafka.coordinator.group import membership as operations
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import Change, CommittedOffset, OffsetKey, decode
+from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
-from triokafka.coordinator.runtime import CoordinatorRuntime
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import Change, CommittedOffset, OffsetKey, decode
-from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
-from triokafka.coordinator.turn import CoordinatorRecord, Reply
+from triokafka.coordinator.runtime.coordinator_log import (
+    CoordinatorRecord,
+    LogRecord,
+    TransactionalRecords,
+    TransactionEnd,
+)
+from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import BrokerResponseError, KafkaError
 from triokafka.protocol.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from triokafka.protocol.api.consumer_group_heartbeat import (
@@ -288,7 +294,7 @@ class Rig:
         """Run an operation; if it raises, fail the reply with the error."""
         bound = partial(operation, reply=reply, **arguments)
         try:
-            self.runtime.write(PARTITION, lambda shard, turn: bound(shard=shard, turn=turn))
+            self.runtime.write(PARTITION, lambda shard, effects: bound(shard=shard, effects=effects))
         except KafkaError as error:
             reply.fail(error)
         return reply

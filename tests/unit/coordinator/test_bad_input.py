@@ -10,9 +10,9 @@ import struct
 import pytest
 
 from tests.unit.coordinator.rig import PARTITION, RANGE, Rig, code, subscription
-from triokafka.coordinator.group import rounds
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
@@ -257,7 +257,7 @@ def test_request_with_a_wrong_generation_changes_nothing(request_name: str, gene
 
 
 def session_of(rig: Rig, member_id: str) -> float | None:
-    return rig.shard.timers.deadline(rounds.session_timer(rig.group(), member_id))
+    return rig.shard.timers.deadline(rebalance.session_timer(rig.group(), member_id))
 
 
 @pytest.mark.parametrize("request_name", ["join", "sync", "heartbeat", "commit", "leave"])
@@ -414,7 +414,7 @@ def test_ten_thousand_requests_of_unknown_members_create_no_groups() -> None:
 
 def test_malformed_keys_and_values_are_rejected() -> None:
     """A malformed record of a known kind raises; a record of an unknown kind is skipped."""
-    from triokafka.coordinator.stored import decode
+    from triokafka.coordinator.group.records import decode
 
     assert decode(struct.pack(">h", 99) + b"anything", b"x") is None
     assert decode(struct.pack(">h", -1), None) is None

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.coordinator.rig import subscription
-from triokafka.coordinator.group.subscription import subscribed_topics
-from triokafka.coordinator.journal import Journal
-from triokafka.coordinator.partitioning import coordinator_partition, java_string_hash
-from triokafka.coordinator.timers import Moment, TimerKey, TimerQueue
-from triokafka.coordinator.turn import CoordinatorRecord, Reply, Turn
+from triokafka.coordinator.classic_group.subscription import subscribed_topics
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
+from triokafka.coordinator.runtime.effects import Effects
+from triokafka.coordinator.runtime.journal import Journal
+from triokafka.coordinator.runtime.partitioning import coordinator_partition, java_string_hash
+from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.timer_queue import Moment, TimerKey, TimerQueue
 from triokafka.errors import IllegalStateError, NotCoordinatorError
 from triokafka.protocol.embedded import ConsumerProtocolSubscription, OwnedTopic
 
@@ -223,11 +225,11 @@ def test_reply_without_an_answer_has_no_value() -> None:
 
 
 def test_encoded_records_after_other_records_are_rejected() -> None:
-    """The turn pairs them with its first changes by position."""
-    turn: Turn[str] = Turn(Moment(0.0, 0), TimerQueue())
-    turn.write_encoded(["a", "b"], [CoordinatorRecord(b"a", None), CoordinatorRecord(b"b", None)])
-    turn.write_encoded(["c"], [CoordinatorRecord(b"c", None)])
-    turn.write("d")
+    """The effects pairs them with its first changes by position."""
+    effects: Effects[str] = Effects(Moment(0.0, 0), TimerQueue())
+    effects.write_encoded(["a", "b"], [CoordinatorRecord(b"a", None), CoordinatorRecord(b"b", None)])
+    effects.write_encoded(["c"], [CoordinatorRecord(b"c", None)])
+    effects.write("d")
     with pytest.raises(IllegalStateError):
-        turn.write_encoded(["e"], [CoordinatorRecord(b"e", None)])
-    assert (turn.records, len(turn.encoded)) == (["a", "b", "c", "d"], 3)
+        effects.write_encoded(["e"], [CoordinatorRecord(b"e", None)])
+    assert (effects.records, len(effects.encoded)) == (["a", "b", "c", "d"], 3)

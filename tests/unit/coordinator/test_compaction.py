@@ -15,9 +15,9 @@ from tests.unit.broker_stub.log.cleaner.logs import clean, compacted_log, end_tr
 from tests.unit.coordinator.rig import PARTITION, Rig, code
 from triokafka.broker_stub.log.cleaner.cleanable_range import cleanable_range
 from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.consumer_group.heartbeat import Beat
-from triokafka.coordinator.group.classic import ClassicGroup
-from triokafka.coordinator.stored import CommittedOffset, OffsetChange, OffsetKey, encode
+from triokafka.coordinator.group.records import CommittedOffset, OffsetChange, OffsetKey, encode
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import MemoryStorage
 

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code
-from triokafka.coordinator.config import GroupCoordinatorConfig
-from triokafka.coordinator.consumer_group.changes import (
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.consumer_group.describe import describe
+from triokafka.coordinator.consumer_group.heartbeat import Beat, check
+from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberState, Progress
+from triokafka.coordinator.consumer_group.patterns import matching_topics
+from triokafka.coordinator.consumer_group.records import (
     EpochChange,
     PatternChange,
     PatternMatch,
@@ -20,14 +24,10 @@ from triokafka.coordinator.consumer_group.changes import (
     decode,
     encode,
 )
-from triokafka.coordinator.consumer_group.describe import describe
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.consumer_group.heartbeat import Beat, check
-from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberState, Progress
-from triokafka.coordinator.consumer_group.patterns import matching_topics
 from triokafka.coordinator.group import admin
-from triokafka.coordinator.stored import OffsetKey
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.group.config import GroupCoordinatorConfig
+from triokafka.coordinator.group.records import OffsetKey
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     ConfigurationError,
     FencedInstanceIdError,

@@ -15,11 +15,12 @@ import pytest
 
 from tests.unit.coordinator.mixed_members import assignment, metadata
 from tests.unit.coordinator.rig import PARTITION, Rig, code
-from triokafka.coordinator.consumer_group.group import ConsumerGroupState
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroupState
 from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.consumer_group.member import LEAVING_FOR_NOW, Partitions
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.turn import CoordinatorRecord, Reply
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,

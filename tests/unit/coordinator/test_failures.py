@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.coordinator.rig import PARTITION, Rig, code
+from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.group.append_errors import coordinator_error, group_append_error, offsets_append_error
-from triokafka.coordinator.group.state import GroupState
 from triokafka.errors import (
     CoordinatorNotAvailableError,
     GroupIdNotFoundError,

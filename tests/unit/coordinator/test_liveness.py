@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.coordinator.rig import Rig, code
-from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.errors import FencedInstanceIdError, RebalanceInProgressError, UnknownMemberIdError
 
 UNKNOWN = UnknownMemberIdError.code

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from tests.unit.coordinator.rig import PARTITION, Rig, code
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.shard_context import ShardState
-from triokafka.coordinator.turn import CoordinatorRecord
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
+from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import CoordinatorLoadInProgressError, NotCoordinatorError, UnknownMemberIdError
 
 LOADING = CoordinatorLoadInProgressError.code

@@ -25,10 +25,11 @@ from tests.unit.coordinator.rig import (
     subscription,
 )
 from triokafka.coordinator import GroupCoordinator, GroupCoordinatorConfig
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.group import admin
-from triokafka.coordinator.group.classic import ClassicGroup
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.turn import CoordinatorRecord, Reply
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,

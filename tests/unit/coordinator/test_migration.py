@@ -19,21 +19,21 @@ from tests.unit.coordinator.mixed_members import (
 )
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code
 from tests.unit.coordinator.test_consumer_group import assigned, beat, refusal
+from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.consumer_group import sessions
-from triokafka.coordinator.consumer_group.changes import (
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup, ConsumerGroupState
+from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberState
+from triokafka.coordinator.consumer_group.records import (
     EpochChange,
     ProfileChange,
     ProgressChange,
     TargetChange,
     TargetEpochChange,
 )
-from triokafka.coordinator.consumer_group.group import ConsumerGroup, ConsumerGroupState
-from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberState
 from triokafka.coordinator.group import admin
-from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import GroupChange, decode
 from triokafka.coordinator.offsets import fetch as fetches
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import GroupChange, decode
 from triokafka.errors import (
     FencedInstanceIdError,
     GroupIdNotFoundError,

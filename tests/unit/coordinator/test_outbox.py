@@ -7,8 +7,8 @@ from typing import Any
 import trio
 
 from tests.unit.coordinator.rig import RANGE, Rig
-from triokafka.coordinator.outbox import AT_ONCE, Outbox
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.runtime.outbox import AT_ONCE, Outbox
+from triokafka.coordinator.runtime.reply import Reply
 
 MEMBERS = 4 * AT_ONCE + 1
 

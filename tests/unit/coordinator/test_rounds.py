@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.coordinator.rig import RANGE, ROUND_ROBIN, Rig, code, subscription
-from triokafka.coordinator.group import rounds
-from triokafka.coordinator.group.classic import ClassicGroup
-from triokafka.coordinator.group.state import PREDECESSORS, GroupState
+from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.state import PREDECESSORS, GroupState
 from triokafka.errors import (
     GroupMaxSizeReachedError,
     IllegalStateError,
@@ -267,13 +267,13 @@ def test_rebalance_deadline_does_not_move_when_members_come_and_go() -> None:
     rig = Rig()
     members, generation = rig.stable_group(2, rebalance_ms=60_000, session_ms=1_800_000)
     waiting = rig.join(rebalance_ms=60_000, session_ms=1_800_000)
-    deadline = rig.shard.timers.deadline(rounds.join_timer(rig.group()))
+    deadline = rig.shard.timers.deadline(rebalance.join_timer(rig.group()))
     rig.pass_time(20)
     newcomer = rig.join(rebalance_ms=1_800_000)
     rig.join(members[0], protocols=[RANGE, ROUND_ROBIN])
     rig.leave(list(rig.group().members)[-1])
     assert (newcomer.is_set, waiting.is_set) == (True, False)
-    assert rig.shard.timers.deadline(rounds.join_timer(rig.group())) == deadline
+    assert rig.shard.timers.deadline(rebalance.join_timer(rig.group())) == deadline
     rig.pass_time(39.9)
     assert not waiting.is_set
     rig.pass_time(0.1)

@@ -14,7 +14,7 @@ import trio.testing
 from tests.support.bystander import Bystander
 from tests.unit.coordinator.rig import TOPIC_IDS, Rig, ScriptedLog, StillWorld, Topics, subscription
 from triokafka.coordinator import GroupCoordinator, GroupCoordinatorConfig
-from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.errors import (
     ConfigurationError,
     CoordinatorLoadInProgressError,

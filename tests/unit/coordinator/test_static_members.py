@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.coordinator.rig import RANGE, Rig, code, subscription
-from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.errors import (
     FencedInstanceIdError,
     GroupMaxSizeReachedError,

@@ -8,10 +8,10 @@ import uuid
 import pytest
 
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.shard_context import ShardState
-from triokafka.coordinator.stored import CommittedOffset, GroupChange, OffsetChange, OffsetKey, decode, encode
-from triokafka.coordinator.turn import CoordinatorRecord
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.group.records import CommittedOffset, GroupChange, OffsetChange, OffsetKey, decode, encode
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
+from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import UnsupportedVersionError
 from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from triokafka.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue

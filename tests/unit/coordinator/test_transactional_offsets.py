@@ -8,12 +8,17 @@ import pytest
 
 from tests.support.in_steps import done
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, ScriptedLog, code
-from triokafka.coordinator.log import LogRecord, TransactionalRecords, TransactionEnd
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import CommittedOffset, GroupEffects, OffsetChange, OffsetKey, encode
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.offsets.deleted_topics import topics_deleted
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import CommittedOffset, GroupTurn, OffsetChange, OffsetKey, encode
-from triokafka.coordinator.turn import CoordinatorRecord, Reply
+from triokafka.coordinator.runtime.coordinator_log import (
+    CoordinatorRecord,
+    LogRecord,
+    TransactionalRecords,
+    TransactionEnd,
+)
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import GroupIdNotFoundError, UnstableOffsetCommitError
 from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -75,8 +80,8 @@ def stable_fetch(rig: Rig, *partitions: int) -> Reply[OffsetFetchResponseGroup]:
     topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=list(partitions))] if partitions else None
     asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
 
-    def fetch(shard: GroupShard, turn: GroupTurn, reply: Reply[OffsetFetchResponseGroup]) -> None:
-        turn.answer(reply, done(fetches.fetch_group(shard, asked, 8, rig.topics, stable=True)))
+    def fetch(shard: GroupShard, effects: GroupEffects, reply: Reply[OffsetFetchResponseGroup]) -> None:
+        effects.answer(reply, done(fetches.fetch_group(shard, asked, 8, rig.topics, stable=True)))
 
     return rig.ask(fetch, Reply())
 
@@ -222,7 +227,7 @@ def test_deleting_offsets_groups_and_topics_removes_pending_offsets() -> None:
         lambda rig: rig.delete_offsets(("orders", 0)),
         lambda rig: rig.delete_group(),
         lambda rig: rig.runtime.write_everywhere(
-            lambda shard, turn: topics_deleted(shard, {TOPIC_IDS["orders"]: "orders"}, turn)
+            lambda shard, effects: topics_deleted(shard, {TOPIC_IDS["orders"]: "orders"}, effects)
         ),
     ]
     for remove in removals:

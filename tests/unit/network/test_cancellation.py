@@ -12,11 +12,11 @@ import trio.testing
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from tests.support.scripted_broker import SILENCE, ScriptedCluster
 from tests.support.simulated import current_simulation, simulated
-from tests.unit.network.test_cluster import ASK, addresses, client_of
+from tests.unit.network.test_network_client import ASK, addresses, client_of
 from triokafka.errors import ClosedError
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.cluster import Cluster
 from triokafka.network.config import NetworkConfig
-from triokafka.network.snapshot import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 
 Call = Callable[[NetworkClient], Awaitable[object]]
@@ -63,7 +63,7 @@ async def test_call_cancelled_at_any_checkpoint_disturbs_neither_its_neighbour_n
         await trio.sleep(5)
         assert cancelled >= 1
         assert neighbours == cancelled + 1
-        for channel in client._directory.channels():
+        for channel in client._brokers.channels():
             assert channel.in_flight == 0
 
 

@@ -13,13 +13,13 @@ import trio.testing
 
 from tests.support.scripted_broker import CLOSE, SILENCE, ScriptedBroker, ScriptedCluster
 from tests.support.simulated import current_simulation, simulated
-from tests.unit.network.test_cluster import ASK, addresses, client_of
+from tests.unit.network.test_network_client import ASK, addresses, client_of
 from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from triokafka.hooks import HookChain, Hooks, MetadataSummary
 from triokafka.network import transport
-from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.structs import Buffer, Node

@@ -11,7 +11,7 @@ import trio
 
 from tests.support.scripted_broker import Raw
 from tests.support.simulated import simulated
-from tests.unit.network.test_cluster import ASK, client_of
+from tests.unit.network.test_network_client import ASK, client_of
 from triokafka.errors import (
     CoordinatorNotAvailableError,
     KafkaConnectionError,

@@ -10,7 +10,7 @@ import trio.testing
 
 from tests.support.scripted_broker import CLOSE, SILENCE, ScriptedBroker
 from tests.support.simulated import current_simulation, simulated
-from tests.unit.network.test_cluster import ASK, client_of
+from tests.unit.network.test_network_client import ASK, client_of
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
     InvalidTopicError,
@@ -19,8 +19,8 @@ from triokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.structs import Node, TopicPartition

@@ -10,13 +10,13 @@ import trio.testing
 
 from tests.support.scripted_broker import SILENCE
 from tests.support.simulated import current_simulation, simulated
-from tests.unit.network.test_cluster import ASK, client_of
 from tests.unit.network.test_connecting import NamedWorld
+from tests.unit.network.test_network_client import ASK, client_of
 from triokafka.errors import ClosedError, KafkaConnectionError, NodeNotReadyError
-from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
-from triokafka.network.frame_reader import _BYTES_BETWEEN_CHECKPOINTS, FrameReader
+from triokafka.network.network_client import NetworkClient
 from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.response_reader import _BYTES_BETWEEN_CHECKPOINTS, ResponseReader
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 
@@ -160,7 +160,7 @@ async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
             await trio.lowlevel.checkpoint()
 
     frames: list[int] = []
-    reader = FrameReader(Endless(), ReceivePool(64 << 20), name="a broker", max_bytes=128 << 20)  # type: ignore[arg-type]
+    reader = ResponseReader(Endless(), ReceivePool(64 << 20), name="a broker", max_bytes=128 << 20)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(other_task)
         await reader.read(lambda frame: frames.append(len(frame)) or True)  # type: ignore[func-returns-value]

@@ -44,10 +44,10 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
             for name, (low, high) in sorted(SERVED.items())
             if low > 0 or context.version >= 4
         ]
-        metadata = context.metadata
-        response.finalized_features_epoch = metadata.image.offset
+        cache = context.metadata
+        response.finalized_features_epoch = cache.image.offset
         response.finalized_features = [
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(metadata.finalized_features.items())
+            for name, level in sorted(cache.finalized_features.items())
         ]
     return response

@@ -16,13 +16,13 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
-from triokafka.broker_stub.replica.fetch_session import PartitionKey, TopicKey, WantedPartition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import BUDGET
+from triokafka.network.fetch_sessions.fetch_session_cache import PartitionKey, TopicKey, WantedPartition
 from triokafka.protocol.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,

@@ -1,8 +1,8 @@
-"""The registration of a broker with the controller: its listeners as clients reach them, and its directories."""
+"""The registration of a broker: its listeners, as clients reach them, and its directories."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
@@ -21,15 +21,11 @@ def check_listeners(config: BrokerConfig) -> None:
             )
 
 
-def advertised_endpoints(config: BrokerConfig, ports: Mapping[str, int]) -> list[EndpointImage]:
-    """Return every listener as clients should know it: as configured, with the port on which it really listens.
-
-    Args:
-        ports: by the listener's name.
-    """
+def advertised_endpoints(config: BrokerConfig, port_of: Callable[[str], int]) -> list[EndpointImage]:
+    """Return every listener as clients reach it. ``port_of`` gives the bound port of a listener."""
     endpoints = []
     for listener in config.broker_listeners:
-        host, port = listener.host or "localhost", ports[listener.name]
+        host, port = listener.host or "localhost", port_of(listener.name)
         configured = config.advertised.get(listener.name)
         if configured is not None:
             host, port = configured.host or host, configured.port or port
@@ -41,17 +37,18 @@ def advertised_endpoints(config: BrokerConfig, ports: Mapping[str, int]) -> list
 def registration_of(
     config: BrokerConfig,
     *,
-    cluster_id: str,
     incarnation_id: UUID,
-    endpoints: Sequence[EndpointImage],
-    directories: Sequence[UUID],
+    cluster_id: str,
+    endpoints: Iterable[EndpointImage],
+    directory_ids: Mapping[str, UUID],
+    missed_directories: Iterable[UUID],
 ) -> BrokerRegistration:
-    """Return the registration of one run of a broker.
+    """Return the registration of this process.
 
-    Args:
-        incarnation_id: a new one at every start.
-        directories: the ids of data directories, of offline ones with logs as well: the next start knows of them then.
+    It names the directories in use and, so that the next start knows of them, the ``missed_directories``: those that
+    an earlier start used and this one lacks. A directory of the configuration without an id is offline.
     """
+    online = [directory_ids[path] for path in config.data_directories if path in directory_ids]
     return BrokerRegistration(
         broker_id=config.node_id,
         incarnation_id=incarnation_id,
@@ -59,5 +56,5 @@ def registration_of(
         endpoints=tuple(endpoints),
         features=features.SUPPORTED,
         rack=config.broker_rack,
-        directories=tuple(directories),
+        directories=(*online, *missed_directories),
     )

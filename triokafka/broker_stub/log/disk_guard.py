@@ -51,6 +51,11 @@ class DiskGuard:
         self._topic_partition = topic_partition
         self._tell = tell
 
+    @property
+    def usable(self) -> bool:
+        """Whether the log is neither closed nor offline."""
+        return not self.closed and self.failure is None
+
     def check(self) -> None:
         """Raise `KafkaStorageError` when the log is closed or offline."""
         if self.failure is not None:

@@ -20,7 +20,7 @@ from triokafka.world import Storage
 
 @dataclass(slots=True, eq=False)
 class FlushJob:
-    """What a flush has to sync: `run` may be called in a thread, then `PartitionLog.flushed` in the log's.
+    """What a flush has to sync: `run` may be called in a thread, then `LogFlusher.flushed` in the log's.
 
     A job that is never run is done by the next one.
     """

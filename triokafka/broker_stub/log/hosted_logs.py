@@ -19,6 +19,7 @@ import trio
 from triokafka.broker_stub.log.checkpoints import HIGH_WATERMARK_CHECKPOINT
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.flush_scheduler import FlushScheduler
 from triokafka.broker_stub.log.log_directory import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
@@ -128,7 +129,7 @@ class HostedLogs:
         self._strays: Counter[str] = Counter()  # by data directory
         self._unsynced: set[LogDirectory] = set()  # where logs were deleted
         self._doomed: list[tuple[int, str]] = []  # when to remove which renamed folder
-        self._flusher = LogFlusher(world, flushed=self._log_flushed, failed=self._log_not_flushed)
+        self._flusher = FlushScheduler(world, flushed=self._log_flushed, failed=self._log_not_flushed)
         self._gone_offline: list[tuple[list[TopicPartition], str]] = []  # what `on_offline` is yet to be told
         self._went_offline = trio.Event()
         self._all_offline = trio.Event()
@@ -477,13 +478,14 @@ class HostedLogs:
         for directory in self._directories:
             self._written(directory, partial(directory.checkpoint_high_watermarks, high_watermarks))
 
-    def _log_flushed(self, log: PartitionLog) -> None:
-        if self.on_flushed is not None and self.get(log.topic_partition) is log:
-            self.on_flushed(log.topic_partition)
+    def _log_flushed(self, flusher: LogFlusher) -> None:
+        hosted = self._logs.get(flusher.topic_partition)
+        if self.on_flushed is not None and hosted is not None and hosted.log.flusher is flusher:
+            self.on_flushed(flusher.topic_partition)
 
-    def _log_not_flushed(self, log: PartitionLog, error: OSError) -> None:
-        hosted = self._logs.get(log.topic_partition)
-        if hosted is not None and hosted.log is log:
+    def _log_not_flushed(self, flusher: LogFlusher, error: OSError) -> None:
+        hosted = self._logs.get(flusher.topic_partition)
+        if hosted is not None and hosted.log.flusher is flusher:
             self._fail(hosted.directory, error)
 
 

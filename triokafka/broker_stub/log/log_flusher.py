@@ -1,117 +1,123 @@
-"""Syncing logs in worker threads: those that ask for it at once (``flush.messages``), others when it is their time.
-
-A log has at most one sync at a time that it asked for; what is appended meanwhile goes with the next one, so that the
-slower the disk, the more records share a sync. Nothing here blocks the event loop but the writing of indexes.
-"""
+"""Flushing one log: bringing appended records to the disk and moving the recovery point."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+import errno
+from collections.abc import Callable
+from typing import Final
 
-import trio
+from triokafka.broker_stub.log.durability import FlushJob
+from triokafka.broker_stub.log.log_state import LogState
+from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
+from triokafka.errors import KafkaStorageError
 
-from triokafka.broker_stub.log.disk_guard import out_of_files
-from triokafka.errors import KafkaError
-from triokafka.world import World
-
-if TYPE_CHECKING:
-    from triokafka.broker_stub.log.partition_log import PartitionLog
-
-logger = logging.getLogger(__name__)
-
-_SYNCS_AT_ONCE: Final = 8  # a disk takes many requests at once
-_RETRY_SECONDS: Final = 1
+_SNAPSHOT_EVERY_BYTES: Final = 1 << 20
+_SNAPSHOT_EVERY_BYTES_OF_PRODUCER: Final = 4_000
+"""Bytes of records per known producer between two snapshots. An entry has up to 180 bytes, so snapshots stay small
+compared with the records."""
 
 
 class LogFlusher:
-    """Syncs logs.
+    """Flushes one log.
 
     Args:
-        flushed: called when a log's recovery point has moved.
-        failed: called when a log could not be synced.
+        request_flush: called when ``flush.messages`` asks for a flush; returns False when no task runs that will do it,
+            so that the append flushes before it returns. None to flush within every such append.
     """
 
-    def __init__(
-        self,
-        world: World,
-        *,
-        flushed: Callable[[PartitionLog], None],
-        failed: Callable[[PartitionLog, OSError], None],
-    ) -> None:
-        self._world = world
-        self._flushed = flushed
-        self._failed = failed
-        self._wanted: dict[PartitionLog, None] = {}  # in the order in which they asked
-        self._busy: set[PartitionLog] = set()
-        self._wake = trio.Event()
-        self._running = False
+    def __init__(self, state: LogState, request_flush: Callable[[LogFlusher], bool] | None = None) -> None:
+        self.topic_partition = state.topic_partition
+        self._state = state
+        self._request_flush = request_flush
 
-    def request(self, log: PartitionLog) -> bool:
-        """Have ``log`` synced soon; False when `run` does not run."""
-        if self._running:
-            self._wanted[log] = None
-            self._wake.set()
-        return self._running
+    def after_append(self, now_ms: int) -> None:
+        """Settle the new records, or have them flushed first when ``flush.messages`` asks for it."""
+        state = self._state
+        state.durability.appended(now_ms)
+        end = state.segments.end_offset
+        if end - state.durability.recovery_point < state.config.flush_messages:
+            state.settled_offset = end
+        elif self._request_flush is None or not self._request_flush(self):
+            self.flush()
 
-    async def run(self) -> None:
-        """Serve requests until cancelled. What is wanted then is left to the next flush of the log."""
-        self._running = True
-        try:
-            async with trio.open_nursery() as nursery:
-                while True:
-                    await self._wake.wait()
-                    self._wake = trio.Event()
-                    for log in [log for log in self._wanted if log not in self._busy]:
-                        if len(self._busy) >= _SYNCS_AT_ONCE:
-                            break
-                        del self._wanted[log]
-                        self._busy.add(log)
-                        nursery.start_soon(self._serve, log)
-        finally:
-            self._running = False
-            self._wanted.clear()
-            self._busy.clear()
+    def check_files(self) -> None:
+        """Check that the active segment is still in its directory; otherwise take the log offline.
 
-    async def _serve(self, log: PartitionLog) -> None:
-        await self._flush(log, sealed_only=False)
-        if log.usable and log.flush_wanted and log not in self._wanted:  # no room, or no more files: there may be soon
-            await trio.sleep(_RETRY_SECONDS)
-            self._wanted[log] = None
-        self._busy.discard(log)
-        if self._wanted:  # maybe the same log again, for what was appended meanwhile
-            self._wake.set()
+        A removed file stays writable as long as it is open, and its records are lost afterwards.
 
-    async def flush(self, logs: Iterable[PartitionLog], *, sealed_only: bool = False) -> None:
-        """Return when all of ``logs`` were synced. Failures are logged; `failed` hears of those of the disk."""
-        left = list(logs)
-        left.reverse()
+        Raises:
+            KafkaStorageError: the file is missing, or the log is closed or offline already.
+        """
+        state = self._state
+        state.guard.check()
+        active = state.segments.active
+        path = active.path(LOG_SUFFIX)
+        if not state.storage.exists(path):
+            error = FileNotFoundError(
+                errno.ENOENT,
+                f"the segment was removed while the broker was running, with offsets "
+                f"{active.base_offset} to {state.segments.end_offset - 1}",
+                path,
+            )
+            state.guard.failure = error
+            raise KafkaStorageError(f"the log of {state.topic_partition} is offline: {error}") from error
 
-        async def work() -> None:
-            while left:
-                await self._flush(left.pop(), sealed_only=sealed_only)
+    def flush(self) -> None:
+        """Return once everything appended so far is on disk, and move the recovery point there.
 
-        async with trio.open_nursery() as nursery:
-            for _ in range(min(_SYNCS_AT_ONCE, len(left))):
-                nursery.start_soon(work)
+        Raises:
+            KafkaStorageError: the disk failed; the recovery point stays.
+        """
+        self.finish(self.begin_flush(), "flush")
 
-    async def _flush(self, log: PartitionLog, *, sealed_only: bool) -> None:
-        try:
-            job = log.begin_flush(sealed_only=sealed_only)
-        except KafkaError as error:
-            logger.error("%s", error)
-            return
-        if job is None:
-            return
-        try:
-            await self._world.run_in_thread(job.run)
-        except OSError as error:
-            if out_of_files(error):
-                logger.error("%s could not be flushed: %s", log.topic_partition, error)
-                log.put_off(job)
-            else:
-                self._failed(log, error)
-        else:
-            log.flushed(job)
-            self._flushed(log)
+    def finish(self, job: FlushJob | None, action: str) -> None:
+        """Run a flush that `begin_flush` prepared, in this thread. Raises `KafkaStorageError`."""
+        if job is not None:
+            with self._state.guard.during(action):
+                job.run()
+            self.flushed(job)
+
+    def begin_flush(self, *, sealed_only: bool = False) -> FlushJob | None:
+        """Prepare a flush whose slow part may run in a thread while appends go on; None when everything is on disk.
+
+        Args:
+            sealed_only: leave out the active segment.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self.check_files()
+        state, segments = self._state, self._state.segments
+        end = segments.active.base_offset if sealed_only else segments.end_offset
+        if state.durability.recovery_point >= end:
+            return None
+        with state.guard.during("flush"):
+            if not sealed_only and state.bytes_since_snapshot > max(
+                _SNAPSHOT_EVERY_BYTES, _SNAPSHOT_EVERY_BYTES_OF_PRODUCER * len(state.producers)
+            ):
+                state.take_snapshot()  # so that recovery reads no more than the records that were not flushed
+                state.snapshots.remove_strays({segment.base_offset for segment in segments})
+            return state.durability.begin(end, segments, state.leader_epochs, sealed_only=sealed_only)
+
+    def flushed(self, job: FlushJob) -> None:
+        """Move the recovery point after ``job.run()`` has succeeded."""
+        self._state.durability.finished(job)
+        self._state.settle()
+
+    def put_off(self, job: FlushJob) -> None:
+        """Leave to the next flush a ``job`` that failed because too many files are open."""
+        self._state.durability.put_off(job)
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether the oldest record that is not on disk has waited for ``flush.ms``."""
+        return self._state.durability.due(now_ms, self._state.config.flush_ms)
+
+    @property
+    def flush_wanted(self) -> bool:
+        """Whether ``flush.messages`` or more records are not on disk."""
+        return self._state.flush_wanted
+
+    @property
+    def usable(self) -> bool:
+        """Whether the log is neither closed nor offline."""
+        return self._state.guard.usable

@@ -329,7 +329,7 @@ class LogManager(LogCreator):
                 replaced = log.config.compacts and log.segments[: len(segments)] != segments  # while they were read
                 if gap.end > log.log_start_offset and self.get(topic_partition) is log and not replaced:
                     start = max(gap.start, log.log_start_offset)
-                    log.lost_offsets += gap.end - start
+                    log.add_lost_offsets(gap.end - start)
                     logger.error(
                         "%s: offsets %d to %d are missing after %s: %s. Readers go on at offset %d.",
                         topic_partition,
@@ -411,7 +411,7 @@ class LogManager(LogCreator):
             now_ms = self._world.wall_ms()  # each time: to what was appended meanwhile, the clock would have gone back
             due += [log for log in logs if log.flush_due(now_ms)]
             await trio.lowlevel.checkpoint()
-        await self._flusher.flush(due)
+        await self._flusher.flush(log.flusher for log in due)
         await self._checkpoint_recovery_points()
 
     async def flush_sealed(self) -> None:
@@ -419,7 +419,7 @@ class LogManager(LogCreator):
         for logs in self._portions():
             for log in logs:
                 self._check_files(log)
-            await self._flusher.flush([log for log in logs if log.usable], sealed_only=True)
+            await self._flusher.flush([log.flusher for log in logs if log.usable], sealed_only=True)
             await trio.lowlevel.checkpoint()
         await self._checkpoint_recovery_points()
 
@@ -435,7 +435,7 @@ class LogManager(LogCreator):
     async def flush_sealed_of(self, topic_partition: TopicPartition) -> None:
         """`flush_sealed` for one log. A failure is logged."""
         log = self.get(topic_partition)
-        await self._flusher.flush([log] if log is not None else [], sealed_only=True)
+        await self._flusher.flush([log.flusher] if log is not None else [], sealed_only=True)
         await self._checkpoint_recovery_points()
 
     def _portions(self) -> list[list[PartitionLog]]:

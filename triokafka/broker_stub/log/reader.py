@@ -1,22 +1,18 @@
-"""Reading the log of a partition: by offset, by time, and what readers of committed records must skip."""
+"""Reading one log: by offset, by timestamp, and the aborted transactions that read_committed consumers skip."""
 
 from __future__ import annotations
 
 import logging
 
 from triokafka.broker_stub.log import timestamp_lookup
-from triokafka.broker_stub.log.disk_guard import DiskGuard
 from triokafka.broker_stub.log.index import CorruptIndexError
-from triokafka.broker_stub.log.log_segment import LogSegment
-from triokafka.broker_stub.log.log_segments import LogSegments
-from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.producer_state import ProducerStates
-from triokafka.broker_stub.log.recovery import rebuild_transaction_index
+from triokafka.broker_stub.log.log_state import LogState
+from triokafka.broker_stub.log.producer_recovery import rebuild_transaction_index
 from triokafka.broker_stub.log.segment_reader import SegmentRead
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction, aborted_between
 from triokafka.errors import OffsetOutOfRangeError
 from triokafka.named_tuple import NamedTuple
-from triokafka.structs import Buffer, TopicPartition
+from triokafka.structs import Buffer
 from triokafka.world import FileSlice
 
 logger = logging.getLogger(__name__)
@@ -43,34 +39,12 @@ class SlicedResult(NamedTuple):
 
 
 class LogReader:
-    """What `PartitionLog` has for readers. Nothing here changes records."""
+    """Reads one log; changes no records."""
 
-    topic_partition: TopicPartition
-    log_start_offset: int
-    producers: ProducerStates
-    _segments: LogSegments
-    _snapshots: ProducerSnapshots
-    _guard: DiskGuard
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
-        return self._segments.end_offset
-
-    @property
-    def segments(self) -> tuple[LogSegment, ...]:
-        """All segments, ascending; the last one is written to."""
-        return tuple(self._segments)
-
-    @property
-    def active_segment(self) -> LogSegment:
-        """The segment that is written to."""
-        return self._segments.active
-
-    @property
-    def size(self) -> int:
-        """Bytes of records on disk."""
-        return self._segments.size
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._segments = state.segments
+        self._guard = state.guard
 
     def read(
         self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
@@ -112,9 +86,9 @@ class LogReader:
     ) -> tuple[tuple[int, SegmentRead] | None, int]:
         self._guard.check()
         end = self._segments.end_offset
-        if not self.log_start_offset <= offset <= end:
+        if not self._state.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(
-                f"{self.topic_partition} has offsets {self.log_start_offset} to {end}, not {offset}"
+                f"{self._state.topic_partition} has offsets {self._state.log_start_offset} to {end}, not {offset}"
             )
         bound = end if up_to_offset is None else min(up_to_offset, end)
         try:
@@ -135,10 +109,10 @@ class LogReader:
         Raises:
             KafkaStorageError: the disk failed.
         """
-        if start_offset < self.log_start_offset:
+        if start_offset < self._state.log_start_offset:
             return 0
         with self._guard.during("read"):
-            return self._segments.bytes_between(start_offset, min(end_offset, self.log_end_offset), limit)
+            return self._segments.bytes_between(start_offset, min(end_offset, self._segments.end_offset), limit)
 
     def offset_for_timestamp(self, timestamp: int, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
         """The first record at or after ``timestamp`` (ms): its offset, timestamp and leader epoch; None if none.
@@ -148,9 +122,11 @@ class LogReader:
             CorruptRecordError: the batch with that record is damaged.
         """
         self._guard.check()
-        end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
+        end = self._segments.end_offset if up_to_offset is None else min(up_to_offset, self._segments.end_offset)
         with self._guard.during("look-up by time"):
-            return timestamp_lookup.first_at_or_after(self.segments, timestamp, self.log_start_offset, end)
+            return timestamp_lookup.first_at_or_after(
+                tuple(self._segments), timestamp, self._state.log_start_offset, end
+            )
 
     def offset_of_max_timestamp(self, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
         """The first record with the largest timestamp: its offset, timestamp and leader epoch; None if none.
@@ -160,20 +136,20 @@ class LogReader:
             CorruptRecordError: the batch with that record is damaged.
         """
         self._guard.check()
-        end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
+        end = self._segments.end_offset if up_to_offset is None else min(up_to_offset, self._segments.end_offset)
         with self._guard.during("look-up by time"):
-            return timestamp_lookup.first_with_largest(self.segments, self.log_start_offset, end)
+            return timestamp_lookup.first_with_largest(tuple(self._segments), self._state.log_start_offset, end)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where readers of committed records stop: at the high watermark, or before it at the first record whose
         transaction is open, or ended by a marker that is not committed yet."""
-        producers = self.producers
+        producers = self._state.producers
         if producers.all_decided:
             return high_watermark
         producers.committed(high_watermark)
         first = producers.first_unstable_offset
         # What is deleted of a transaction is before the start, where nobody can go on reading.
-        return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
+        return high_watermark if first is None else min(max(first, self._state.log_start_offset), high_watermark)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start, end), where ``end`` is at most the last stable offset.
@@ -188,14 +164,6 @@ class LogReader:
                 try:
                     return aborted_between(self._segments.from_offset(start_offset), start_offset, end_offset)
                 except CorruptIndexError as error:
-                    logger.warning("%s; it is made anew", error)
+                    logger.warning("%s; rebuilding it", error)
                     broken = next(s for s in self._segments if error.path == s.transaction_index.path)
-                    rebuild_transaction_index(broken, self._snapshots, self.segments)
-
-    def _load_transaction_index(self, segment: LogSegment) -> None:
-        """Have the index in memory; it is made anew when it is damaged. Raises `OSError`, `CorruptRecordError`."""
-        try:
-            len(segment.transaction_index)
-        except CorruptIndexError as error:
-            logger.warning("%s; it is made anew", error)
-            rebuild_transaction_index(segment, self._snapshots, self.segments)
+                    rebuild_transaction_index(broken, self._state.snapshots, tuple(self._segments))

@@ -18,6 +18,7 @@ from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.producer_recovery import load_producers, replay_batch
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producer_state import ProducerStates
 from triokafka.broker_stub.log.segment_names import (
@@ -28,11 +29,10 @@ from triokafka.broker_stub.log.segment_names import (
     offset_file_name,
 )
 from triokafka.broker_stub.log.swap_recovery import complete_swaps
-from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import CorruptRecordError
 from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import BatchInfo
-from triokafka.structs import Buffer, TopicPartition
+from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def load_log(
         segments.append(LogSegment(files, directory, log_start_offset, config, new=True, now_ms=now_ms))
     producers, dropped = None, 0
     if not clean:
-        recovery = _Recovery(
+        recovery = LogRecovery(
             storage, directory, topic_partition, segments, epochs, snapshots, known, refuse_damage=refuse_damage
         )
         producers, dropped = recovery.run(read_from, compacts=config.compacts)
@@ -115,51 +115,6 @@ def load_log(
         producers = load_producers(snapshots, segments, end_offset)
     snapshots.remove_strays({segment.base_offset for segment in segments})
     return LoadedLog(segments, producers, dropped)
-
-
-def load_producers(snapshots: ProducerSnapshots, segments: Sequence[LogSegment], end_offset: int) -> ProducerStates:
-    """The producers before ``end_offset``: the newest snapshot that can be read, and the batches after it.
-
-    Raises:
-        OSError: the disk failed.
-        CorruptRecordError: a batch is damaged.
-    """
-    # One from before the first segment knows nothing of what came in between, and has gone.
-    producers, start = snapshots.restore(end_offset, from_offset=segments[0].base_offset)
-    start = max(start, segments[0].base_offset)
-    for index, segment in enumerate(segments):
-        is_before = index + 1 < len(segments) and segments[index + 1].base_offset <= start
-        if is_before or start >= end_offset or segment.base_offset >= end_offset:
-            continue
-        for batch, data in segment.producer_batches(start, end_offset):
-            producers.replay(batch, data)
-    return producers
-
-
-def rebuild_transaction_index(
-    segment: LogSegment, snapshots: ProducerSnapshots, segments: Sequence[LogSegment]
-) -> None:
-    """Make the transaction index of one of ``segments`` anew from its markers.
-
-    Raises:
-        OSError: the disk failed.
-        CorruptRecordError: a batch is damaged.
-    """
-    producers = load_producers(snapshots, segments, segment.base_offset)
-    segment.transaction_index.clear()
-    for batch, data in segment.producer_batches(segment.base_offset, None):
-        note_batch(producers, segment, batch, data)
-
-
-def note_batch(producers: ProducerStates, segment: LogSegment, batch: BatchInfo, data: Buffer) -> None:
-    """Tell producers, and the transaction index of its segment, of a batch that is in the log now."""
-    completed = producers.replay(batch, data)
-    if completed is not None and completed.aborted:
-        segment.transaction_index.append(
-            AbortedTransaction(
-                completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
-            )
-        )
 
 
 def _open_segments(files: OpenFiles, directory: str, config: LogConfig, now_ms: int) -> list[LogSegment]:
@@ -263,8 +218,8 @@ def _remove(storage: Storage, segment: LogSegment) -> None:
             storage.remove(segment.path(suffix))
 
 
-class _Recovery:
-    """One log that was not closed cleanly."""
+class LogRecovery:
+    """Recovers one log that was not closed cleanly."""
 
     def __init__(
         self,
@@ -407,6 +362,6 @@ class _Recovery:
             self._has_gaps = True
         self._expected = batch.next_offset
         try:
-            note_batch(self._producers, self._segment, batch, data)
+            replay_batch(self._producers, self._segment, batch, data)
         except CorruptIndexError as error:
             raise CorruptRecordError(str(error)) from error

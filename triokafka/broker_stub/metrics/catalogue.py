@@ -17,9 +17,8 @@ import trio
 from triokafka.broker_stub.log.cleaner import LogCleaner
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.dispatcher import Dispatcher
-from triokafka.coordinator.shard_context import ShardState
+from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import ERRORS
-
 
 
 class Sample(NamedTuple):
@@ -90,8 +89,12 @@ class BrokerMetrics:
         for kind, purgatory in (("Produce", replicas.produce_purgatory), ("Fetch", replicas.fetch_purgatory)):
             tags = {"delayedOperation": kind}
             yield Sample("kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", tags, purgatory.watched)
-            yield Sample("kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations", tags, purgatory.delayed)
-            yield Sample(f"kafka.server:type=Delayed{kind}Metrics,name=ExpiresPerSec", {}, purgatory.expirations, "Count")
+            yield Sample(
+                "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations", tags, purgatory.delayed
+            )
+            yield Sample(
+                f"kafka.server:type=Delayed{kind}Metrics,name=ExpiresPerSec", {}, purgatory.expirations, "Count"
+            )
         sessions = self._services.fetch_sessions
         yield Sample("kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions", {}, len(sessions))
         name = "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached"
@@ -168,7 +171,7 @@ class BrokerMetrics:
         loads = runtime.load_times.lately(self._services.world.now()) or [0.0]
         yield Sample(f"{prefix}partition-load-time-max", {}, max(loads) * 1000)
         yield Sample(f"{prefix}partition-load-time-avg", {}, sum(loads) / len(loads) * 1000)
-        yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_turns())
+        yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_answers())
 
     def _idle_share(self) -> float:
         """The share of time that handler slots were free since the start, between 0 and 1."""

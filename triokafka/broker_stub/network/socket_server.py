@@ -12,7 +12,6 @@ import trio
 from triokafka.broker_stub.network.authentication import Authentication, NoAuthentication
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
-from triokafka.broker_stub.request.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.limited_log import LimitedLog
 from triokafka.broker_stub.network.limits import (
     ConnectingTooFastError,
@@ -23,8 +22,9 @@ from triokafka.broker_stub.network.limits import (
 from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.processor import logger as processor_logger
-from triokafka.broker_stub.request.request_memory import NO_LIMIT, RequestMemory
 from triokafka.broker_stub.request.dispatcher import Dispatcher
+from triokafka.broker_stub.request.handler_slots import HandlerSlots
+from triokafka.broker_stub.request.request_memory import NO_LIMIT, RequestMemory
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import address_text

@@ -8,8 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
-from triokafka.coordinator.log import LogRecord, TransactionalRecords, TransactionEnd
-from triokafka.coordinator.turn import CoordinatorRecord
+from triokafka.coordinator.runtime.coordinator_log import (
+    CoordinatorRecord,
+    LogRecord,
+    TransactionalRecords,
+    TransactionEnd,
+)
 from triokafka.protocol.stored.control_records import ControlRecordType, decode_control_key
 from triokafka.records import BatchInfo, decode_records, encode_batch, iter_batches
 from triokafka.structs import Buffer, TopicPartition

@@ -26,7 +26,7 @@ from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.log.config import LogConfig
-    from triokafka.broker_stub.replica.fetch_session import WantedPartition
+    from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 
 __all__ = ["FetchParameters", "LeadershipChange", "ReplicaManager"]
 

@@ -24,7 +24,7 @@ from triokafka.protocol.repeated_requests import KnownRequest
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when the first group is used: a broker starts without it
-    from triokafka.coordinator.service import GroupCoordinator
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 
 
 @dataclass(slots=True)

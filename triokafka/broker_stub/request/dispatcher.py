@@ -16,8 +16,14 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.authorizer import denial
 from triokafka.broker_stub.faults.faults import INJECTED
-from triokafka.broker_stub.request.faulty_items import FaultyItems
+from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.error_counts import Counter, error_counter
+from triokafka.broker_stub.request.error_messages import cut_error_messages
+from triokafka.broker_stub.request.faulty_items import FaultyItems
+from triokafka.broker_stub.request.handler_slots import Slot
+from triokafka.broker_stub.request.quotas import QuotaKind
+from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
+from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.broker_stub.request.request_metrics import (
     ApiMetrics,
     RequestMetrics,
@@ -25,12 +31,6 @@ from triokafka.broker_stub.request.request_metrics import (
     log_request,
     requests_logger,
 )
-from triokafka.broker_stub.request.context import RequestContext
-from triokafka.broker_stub.request.error_messages import cut_error_messages
-from triokafka.broker_stub.request.handler_slots import Slot
-from triokafka.broker_stub.request.quotas import QuotaKind
-from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
-from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import BrokerResponseError, ProtocolError
 from triokafka.named_tuple import NamedTuple
@@ -43,7 +43,6 @@ from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.protocol.templates import FilledAnswer
 from triokafka.structs import Buffer
 from triokafka.world import FileSlice
-
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +235,9 @@ class Dispatcher:
     ) -> tuple[Any, int]:
         world, memory = self._world, self._memory
         most = memory.decoded_limit
-        max_memory = max(_DECODED_TIMES * self.services.config.current.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY)
+        max_memory = max(
+            _DECODED_TIMES * self.services.config.current.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY
+        )
         if not most:
             async with self._decoding:
                 return await world.run_in_thread(_decode, handler, frame, header, max_memory)

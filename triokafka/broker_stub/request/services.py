@@ -13,15 +13,17 @@ from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
 from triokafka.broker_stub.producer_ids import ProducerIds
-from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
+from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when the first group is used: a broker starts without it
-    from triokafka.coordinator.service import GroupCoordinator
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,11 +40,12 @@ class BrokerServices:
     config: DynamicBrokerConfig
     cluster_id: Callable[[], str]
     metadata: MetadataCache
+    configuration: EffectiveConfiguration
     gateway: ControllerGateway
     replicas: ReplicaManager
     logs: LogManager
     prevalidation_slots: PrevalidationSlots
-    fetch_sessions: FetchSessionCache
+    fetch_sessions: FetchSessionCache[ReadOutcome]
     groups: Callable[[], GroupCoordinator]
     quotas: ClientQuotas
     producer_ids: ProducerIds

@@ -13,7 +13,7 @@ from triokafka.cli.log_dump.report import Report
 from triokafka.errors import CorruptRecordError, UnsupportedCodecError
 from triokafka.records.batch import LOG_OVERHEAD, BatchInfo, check_batch_crc, parse_batch
 from triokafka.records.kernel import ConsumerRecord
-from triokafka.records.partial import OpenedBatch
+from triokafka.records.rewritable_batch import RewritableBatch
 from triokafka.world import File, Storage
 
 METADATA_SNAPSHOT: Final = re.compile(r"([0-9]+)-([0-9]+)\.checkpoint")
@@ -165,7 +165,7 @@ def _dump_batch(
     last = info.last_offset
     if options.records and valid:
         try:
-            batch = OpenedBatch(data, info)
+            batch = RewritableBatch(data, info)
         except (CorruptRecordError, UnsupportedCodecError) as error:
             report.problem(path, _DAMAGE, f"at byte {info.position}: {error}")
             return last

@@ -31,7 +31,7 @@ from triokafka.errors import (
     in_words,
 )
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node, TopicPartition
 from triokafka.trio_context import require_trio

@@ -23,9 +23,9 @@ class FetchedBatch:
 
     __slots__ = (
         "_aborted",
+        "_decompressor",
         "_max_decompressed",
         "_records",
-        "_unpacker",
         "next_offset",
         "start_offset",
         "topic_partition",
@@ -37,7 +37,7 @@ class FetchedBatch:
         self.next_offset = next_offset
         self._records = data.records if size == data.size else memoryview(data.records)[:size]
         self._aborted = data.aborted
-        self._unpacker = data.unpacker
+        self._decompressor = data.decompressor
         self._max_decompressed = data.max_decompressed
 
     def _decoder(self) -> RecordDecoder:
@@ -48,7 +48,7 @@ class FetchedBatch:
             from_offset=self.start_offset,
             check_crc=False,
             aborted=self._aborted,
-            unpacker=self._unpacker,
+            decompressor=self._decompressor,
             max_decompressed=self._max_decompressed,
         )
 

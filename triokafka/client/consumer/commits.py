@@ -13,13 +13,13 @@ from typing import Final
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.listener import intercept_commit
-from triokafka.client.consumer.membership.group import GroupMembership
-from triokafka.client.consumer.trouble import Troubles
+from triokafka.client.consumer.membership.membership import GroupMembership
 from triokafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError, StaleMemberEpochError
 from triokafka.hooks import HookChain
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.world import World
 
@@ -49,7 +49,7 @@ class Committer:
         world: World,
         offsets: GroupOffsets,
         tasks: BackgroundTasks,
-        troubles: Troubles,
+        failures: FailureTracker,
         hooks: HookChain,
         *,
         finished: Callable[[Mapping[TopicPartition, int]], Offsets],
@@ -63,7 +63,7 @@ class Committer:
         self._world = world
         self._offsets = offsets
         self._tasks = tasks
-        self._troubles = troubles
+        self._failures = failures
         self._hooks = hooks
         self._finished = finished
         self._owns = owns
@@ -295,18 +295,18 @@ class Committer:
         async with self._one_at_a_time:
             offsets = self._finished(self._committed)
             if not offsets:
-                self._troubles.succeeded(what)
+                self._failures.succeeded(what)
                 return
             # Of a topic that was deleted nothing is to be kept, and nobody is to wait for it.
             missing: set[TopicPartition] = set()
             try:
                 await self._send(offsets, self._world.now() + limit, missing)
-                self._troubles.succeeded(what)
+                self._failures.succeeded(what)
                 if missing:
                     logger.info("auto-commit: partitions that do not exist (any more): %s", sorted(missing))
             except KafkaError as error:
                 logger.warning("auto-commit of %d partitions failed: %s", len(offsets), error)
-                self._troubles.failed(what, error, self._world.now(), quietly=True)
+                self._failures.failed(what, error, self._world.now(), quietly=True)
 
 
 def _tell(later: _Later, listeners: Iterable[OnCommit], error: KafkaError | None) -> None:

@@ -1,8 +1,8 @@
 """The consumer as its user sees it: subscribe, ask for records in one of four shapes, seek, commit, leave.
 
 Here are the public calls and the wait for records. What they rest on: `SubscriptionState` (what is read, how far),
-`Fetcher` (bytes from brokers), `Delivery` (records to the user), `Rebalancer` and `GroupMembership` (the group),
-`Committer` (commits), `PositionFinder` (where to start).
+`Fetcher` (bytes from brokers), `FetchCollector` (records to the user), `Rebalancer` and
+`GroupMembership` (the group), `Committer` (commits), `PositionFinder` (where to start).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Consumer:
             self._plugins.close()
             raise
         self._plugins.warn_of_unused()
-        self._delivery = self._engine.delivery
+        self._collector = self._engine.collector
         if topics:
             self.subscribe(topics)
 
@@ -179,17 +179,17 @@ class Consumer:
 
         It yields to other tasks once for every ``max_poll_records`` records. If cancelled, no record is lost.
         """
-        for record in self._delivery.iterator:
+        for record in self._collector.iterator:
             return record
         return await self._next_run()
 
     async def _next_run(self) -> ConsumerRecord:
-        delivery = self._delivery
+        collector = self._collector
         while True:
-            if not delivery.next_run():
+            if not collector.next_run():
                 with self._engine.user("iterating over the consumer"):
-                    await self._engine.wait_for(lambda: delivery.take_runs(self.options.max_poll_records), _NEVER)
-            for record in delivery.iterator:
+                    await self._engine.wait_for(lambda: collector.take_runs(self.options.max_poll_records), _NEVER)
+            for record in collector.iterator:
                 return record
 
     async def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> Records:
@@ -215,8 +215,8 @@ class Consumer:
         """
         limit = self._limit(max_records)
         with self._engine.user("poll"):
-            self._delivery.put_back()
-            return await self._engine.wait_for(lambda: self._delivery.take(limit), self._seconds(timeout_ms)) or {}
+            self._collector.put_back()
+            return await self._engine.wait_for(lambda: self._collector.take(limit), self._seconds(timeout_ms)) or {}
 
     async def poll_arrow(
         self,
@@ -237,8 +237,8 @@ class Consumer:
         builder = ArrowBuilder(columns, values=values, most_bytes=self.options.max_poll_bytes)
         limit = self._limit(max_records)
         with self._engine.user("poll_arrow"):
-            self._delivery.put_back()
-            await self._engine.wait_for(lambda: self._delivery.take_columns(builder, limit), self._seconds(timeout_ms))
+            self._collector.put_back()
+            await self._engine.wait_for(lambda: self._collector.take_columns(builder, limit), self._seconds(timeout_ms))
         return builder.finish()
 
     def batches(self) -> Batches:
@@ -250,8 +250,8 @@ class Consumer:
 
     async def _next_batch(self) -> FetchedBatch:
         with self._engine.user("iterating over batches"):
-            self._delivery.put_back()
-            batch = await self._engine.wait_for(self._delivery.take_batch, _NEVER)
+            self._collector.put_back()
+            batch = await self._engine.wait_for(self._collector.take_batch, _NEVER)
         assert batch is not None
         return batch
 
@@ -280,7 +280,7 @@ class Consumer:
             IllegalStateError: the partition is not assigned.
             ValueError: a negative offset.
         """
-        self._delivery.put_back()
+        self._collector.put_back()
         (wanted,) = _partitions([partition])
         target = _offset(wanted, offset)
         self._engine.subscription.seek(wanted, target.offset, target.leader_epoch)
@@ -299,7 +299,7 @@ class Consumer:
         self._reset(partitions, LATEST)
 
     def _reset(self, partitions: Sequence[TopicPartition], to: int) -> None:
-        self._delivery.put_back()
+        self._collector.put_back()
         for partition in _partitions(partitions) or self._engine.subscription.assignment:
             self._engine.subscription.request_reset(partition, to)
         self._engine.wake()
@@ -314,7 +314,9 @@ class Consumer:
         (asked,) = _partitions([partition])
         with self._engine.user("position"):
             await trio.lowlevel.checkpoint()
-            found = await self._engine.wait_for_state(lambda: self._delivery.position(asked), self._seconds(timeout_ms))
+            found = await self._engine.wait_for_state(
+                lambda: self._collector.position(asked), self._seconds(timeout_ms)
+            )
         if found is None:
             raise KafkaTimeoutError(f"the position of {asked} is not known yet{self._engine.why_not()}")
         return found
@@ -325,7 +327,7 @@ class Consumer:
         Raises:
             IllegalStateError: one of them is not assigned; none is paused then.
         """
-        self._delivery.put_back()
+        self._collector.put_back()
         self._engine.subscription.pause(_partitions(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -393,7 +395,7 @@ class Consumer:
         if self.options.group_id is None:
             raise IllegalStateError(f"{what} needs a group_id: offsets are committed for a group")
         if offsets is None:
-            return self._delivery.consumed()
+            return self._collector.consumed()
         if not isinstance(offsets, Mapping):
             raise TypeError(f"{what}: offsets must be a mapping of partitions to offsets, not {offsets!r}")
         return {

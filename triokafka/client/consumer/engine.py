@@ -11,22 +11,23 @@ from typing import TypeVar
 import trio
 
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.assigner import Assigner, make_assigner
+from triokafka.client.consumer.call_guard import CallGuard, GuardedCall
 from triokafka.client.consumer.commits import Committer
-from triokafka.client.consumer.delivery import Delivery
+from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.fetch_collector import FetchCollector
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.membership.group import LEAVE_TIMEOUT, GroupMembership
+from triokafka.client.consumer.membership.membership import LEAVE_TIMEOUT, GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
+from triokafka.client.consumer.rebalance.rebalancer import Rebalancer, make_rebalancer
+from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
-from triokafka.client.consumer.topics import TopicLists, TopicWatch
-from triokafka.client.consumer.trouble import Troubles
-from triokafka.client.consumer.visit import Visit, Visitors
+from triokafka.client.consumer.topic_lists import TopicLists
 from triokafka.errors import ClosedError, IllegalStateError, KafkaError, WakeupError
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 from triokafka.trio_context import require_trio
 from triokafka.world import World
@@ -52,49 +53,49 @@ class Engine:
         self.subscription = SubscriptionState(
             RESET_POLICIES[options.auto_offset_reset], exclude_internal_topics=options.exclude_internal_topics
         )
-        self.troubles = Troubles()
+        self.failure_tracker = FailureTracker()
         self._tasks = BackgroundTasks(self._fail)
         self.fetcher = Fetcher(
-            options, self.network, self.subscription, self._tasks, self.troubles, self.notify, self.wake
+            options, self.network, self.subscription, self._tasks, self.failure_tracker, self.notify, self.wake
         )
-        self.delivery = Delivery(options, self.subscription, self.fetcher)
+        self.collector = FetchCollector(options, self.subscription, self.fetcher)
         self.log_offsets = LogOffsets(options, self.network)
         self.topic_lists = TopicLists(options, self.network)
         self.group_offsets = GroupOffsets(options, self.network)
         self._positions = PositionFinder(
-            options, self.network, self.subscription, self.troubles, self._positions_changed
+            options, self.network, self.subscription, self.failure_tracker, self._positions_changed
         )
         self.committer = Committer(
             options,
             world,
             self.group_offsets,
             self._tasks,
-            self.troubles,
+            self.failure_tracker,
             self.network.hooks,
-            finished=self.delivery.finished,
+            finished=self.collector.finished,
             owns=self.subscription.__contains__,
             on_done=self.notify,
         )
-        self._assigner: Assigner
-        self._membership, self._assigner = make_assigner(
+        self._rebalancer: Rebalancer
+        self._membership, self._rebalancer = make_rebalancer(
             options,
             self.network,
             self.subscription,
             self.committer,
             self._tasks,
-            self.troubles,
-            progress=lambda: self.delivery.progress,
+            self.failure_tracker,
+            progress=lambda: self.collector.progress,
             on_change=self.notify,
             on_assignment=self._assignment_changed,
         )
         if options.group_protocol == "consumer":
             self.group_offsets.asks_as = self._positions.group_offsets.asks_as = self._member
-        self._topics = TopicWatch(self.network, self.subscription, self.troubles)
+        self._topics = SubscribedTopics(self.network, self.subscription, self.failure_tracker)
         self.network.metadata.add_listener(self._metadata_changed)
         self._state = "new"
         self._failure: Exception | None = None
         self._changed = trio.Event()
-        self._visitors = Visitors()
+        self._call_guard = CallGuard()
         self._stepping = False
         self._interrupted = False
 
@@ -134,7 +135,7 @@ class Engine:
 
     async def _leave(self, in_hand_is_finished: bool) -> None:
         """Each part has a limit, so that a coordinator that takes no commits leaves time to say goodbye to it."""
-        self.delivery.put_back()
+        self.collector.put_back()
         if in_hand_is_finished:
             self.subscription.finish_all()
         membership = self.membership
@@ -145,9 +146,9 @@ class Engine:
             await self.committer.all_sent()
             if self.committer.automatic and (in_group or self.subscription.mode is Mode.ASSIGNED):
                 await self.committer.commit_finished(ends_at - 2 * share - self.world.now())
-        self._assigner.abandon()
+        self._rebalancer.abandon()
         with self._until(ends_at - share, "the rebalance listener was not done, or commits were still under way"):
-            await self._assigner.drain()
+            await self._rebalancer.drain()
             await self.committer.all_sent()  # of the listener, too
         if membership is not None:
             await membership.leave("the consumer was closed")
@@ -167,11 +168,11 @@ class Engine:
     @property
     def listener(self) -> object:
         """Who is told when partitions come and go."""
-        return self._assigner.listener
+        return self._rebalancer.listener
 
     @listener.setter
     def listener(self, listener: object) -> None:
-        self._assigner.listener = listener
+        self._rebalancer.listener = listener
 
     def _member(self) -> GroupIdentity | None:
         membership = self.membership
@@ -201,16 +202,16 @@ class Engine:
         """Subscribe by name."""
         self._check_can_change()
         self.subscription.subscribe(topics)
-        self._assigner.listener = listener
+        self._rebalancer.listener = listener
         self._subscribed(self.subscription.topics)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str], listener: object) -> None:
         """Subscribe by pattern; needs the names of all topics."""
         self._check_can_change()
         self.subscription.subscribe_pattern(pattern)
-        self._assigner.listener = listener
+        self._rebalancer.listener = listener
         self.network.metadata.set_all_topics(True)
-        self._assigner.fresh_after = self.network.metadata.request_update()
+        self._rebalancer.fresh_after = self.network.metadata.request_update()
         self._subscribed(())
 
     def subscribe_remote_pattern(self, pattern: SubscriptionPattern, listener: object) -> None:
@@ -222,7 +223,7 @@ class Engine:
                 " this consumer does not use; a str or re.Pattern is applied by the consumer itself"
             )
         self.subscription.subscribe_remote_pattern(pattern)
-        self._assigner.listener = listener
+        self._rebalancer.listener = listener
         self._subscribed(self.subscription.topics)
 
     def _subscribed(self, topics: Iterable[str]) -> None:
@@ -238,7 +239,7 @@ class Engine:
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign by hand."""
         self._check_can_change()
-        self.delivery.put_back()
+        self.collector.put_back()
         self.subscription.assign(partitions)
         self._start_over(self.network.cluster)
         self.committer.membership = None
@@ -249,12 +250,12 @@ class Engine:
     def unsubscribe(self) -> None:
         """Forget subscription and assignment; a membership is ended in the background."""
         self._check_can_change()
-        self.delivery.put_back()
+        self.collector.put_back()
         membership = self.membership
         if self._state == "open" and self.subscription.uses_group:
-            self._assigner.abandon()
+            self._rebalancer.abandon()
             if membership is not None:
-                finished = self.delivery.finished({}) if self.committer.automatic else {}
+                finished = self.collector.finished({}) if self.committer.automatic else {}
                 identity = membership.identity
                 membership.start_leaving("unsubscribed", lambda: self.committer.commit_as(finished, identity))
         self.subscription.unsubscribe()
@@ -285,14 +286,14 @@ class Engine:
 
     def _assignment_changed(self) -> None:
         # Of what is gone, ``async for`` must not give out the rest of what it has taken.
-        self.delivery.put_back()
+        self.collector.put_back()
         self._start_over(self.network.cluster)
         self.wake()
 
     def _start_over(self, cluster: Cluster) -> None:
         for topic in self._topics.made_anew(cluster):
             logger.warning("topic %r was deleted and made again: its positions are looked up anew", topic)
-            self.delivery.put_back()
+            self.collector.put_back()
             self.subscription.start_over(topic)
             self.committer.assignment_changed()
 
@@ -300,7 +301,7 @@ class Engine:
         """What waits of a former leader the new one may not have, though it has everything up to the position."""
         led_anew = self.subscription.led_anew(cluster.leader_epoch_for)
         if led_anew:
-            self.delivery.put_back()
+            self.collector.put_back()
             for partition in led_anew:
                 self.subscription.fetch_again(partition)
 
@@ -318,9 +319,9 @@ class Engine:
 
     # ---------------------------------------------------------------- waiting
 
-    def user(self, doing: str) -> Visit:
+    def user(self, doing: str) -> GuardedCall:
         """Let one task in; the same task may come in again (from a listener). Raises `IllegalStateError`."""
-        return Visit(self._visitors, doing)
+        return GuardedCall(self._call_guard, doing)
 
     async def wait_for(self, take: Callable[[], T], timeout: float) -> T | None:
         """Take records, waiting for them at most ``timeout`` seconds; None when the time is over.
@@ -329,7 +330,7 @@ class Engine:
         nothing waits and nothing fails, so that no record is lost.
         """
         self.check_usable()
-        self.delivery.asked += 1
+        self.collector.asked += 1
         self.subscription.finish_all()
         await trio.lowlevel.checkpoint()
         return await self.wait_for_state(take, timeout, truthy=True)
@@ -347,27 +348,27 @@ class Engine:
                 self._changed = changed = trio.Event()
                 self.check_usable()
                 self._raise_errors()
-                if (self.subscription.uses_group or self._assigner.telling) and not self._stepping:
+                if (self.subscription.uses_group or self._rebalancer.telling) and not self._stepping:
                     await self._step(membership)
-                if self.troubles:
+                if self.failure_tracker:
                     # Also when there are records: of what fails, none may ever come.
-                    self.troubles.raise_after(patience, self.world.now())
-                if truthy and not self._assigner.telling:
+                    self.failure_tracker.raise_after(patience, self.world.now())
+                if truthy and not self._rebalancer.telling:
                     self._check_reads_something()
-                if not (truthy and self._assigner.settling):
+                if not (truthy and self._rebalancer.settling):
                     found = look()
                     if found if truthy else found is not None:
                         return found
-                    if truthy and self.delivery.waiting is not None:
+                    if truthy and self.collector.waiting is not None:
                         # A batch too large for the event loop; also when time is over, or it would never be read.
-                        waiting, self.delivery.waiting = self.delivery.waiting, None
+                        waiting, self.collector.waiting = self.collector.waiting, None
                         await waiting.unpack(self.world)
                         continue
                 now = self.world.now()
                 if now >= give_up_at:
                     return None
-                # Troubles may begin while nothing else happens.
-                until = min(give_up_at, now + patience, self.troubles.next_deadline(patience))
+                # FailureTracker may begin while nothing else happens.
+                until = min(give_up_at, now + patience, self.failure_tracker.next_deadline(patience))
                 with trio.CancelScope(deadline=self.world.deadline(until)):
                     await changed.wait()
         finally:
@@ -392,9 +393,9 @@ class Engine:
             membership.leave_call()
         try:
             if self.subscription.uses_group:
-                await self._assigner.step()
+                await self._rebalancer.step()
             else:
-                await self._assigner.drain()
+                await self._rebalancer.drain()
         finally:
             self._stepping = False
             if membership is not None:
@@ -406,7 +407,7 @@ class Engine:
             raise WakeupError("wakeup() was called")
         membership = self.membership
         error = membership.take_error() if membership is not None else None
-        if error is None and (self._stepping or not self._assigner.telling):
+        if error is None and (self._stepping or not self._rebalancer.telling):
             error = self._positions.take_error()  # not while the listener may still say where to begin
         error = error or self._topics.take_error()
         if error is not None:
@@ -414,7 +415,7 @@ class Engine:
 
     def why_not(self) -> str:
         """What fails at the moment, for the end of a sentence."""
-        failing = self.troubles.current
+        failing = self.failure_tracker.current
         return f": {failing[0].what} fails: {failing[0].error}" if failing else ""
 
     # ---------------------------------------------------------------- questions

@@ -16,7 +16,7 @@ from triokafka.errors import CorruptRecordError, KafkaError, UnsupportedCodecErr
 from triokafka.records import ConsumerRecord, RecordDecoder, iter_batches
 from triokafka.records.batch import check_batch_crc
 from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED
-from triokafka.records.unpacker import Unpacker
+from triokafka.records.decompressor import Decompressor
 from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class FetchedData:
         "_decoder",
         "_max_decompressed",
         "aborted",
+        "decompressor",
         "done",
         "end",
         "error",
@@ -90,7 +91,6 @@ class FetchedData:
         "position",
         "records",
         "size",
-        "unpacker",
         "version",
     )
 
@@ -104,7 +104,7 @@ class FetchedData:
         aborted: Sequence[tuple[int, int]] | None = None,
         check_crcs: bool = True,
         error: KafkaError | None = None,
-        unpacker: Unpacker | None = None,
+        decompressor: Decompressor | None = None,
         max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
     ) -> None:
         self.partition = partition
@@ -121,7 +121,7 @@ class FetchedData:
         if last >= 0 and view[last + _MAGIC_AT] >= 2:
             (self.last_epoch,) = _INT32.unpack_from(view, last + _EPOCH_AT)
         self.done = False
-        self.unpacker = unpacker
+        self.decompressor = decompressor
         self.leader_epoch = -1
         self._check_crcs = check_crcs
         self._max_decompressed = max_decompressed
@@ -136,7 +136,7 @@ class FetchedData:
             from_offset=self.position,
             check_crc=self._check_crcs,
             aborted=self.aborted,
-            unpacker=self.unpacker,
+            decompressor=self.decompressor,
             max_decompressed=self._max_decompressed,
             inline_bytes=inline_bytes,
         )

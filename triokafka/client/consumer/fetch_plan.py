@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetch_buffer import FetchBuffer
-from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchTarget
-from triokafka.client.consumer.nearby import NearbyReplicas
+from triokafka.client.consumer.preferred_replicas import PreferredReplicas
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
+from triokafka.network.fetch_sessions.fetch_session_handler import NO_TOPIC_ID, FetchTarget
 from triokafka.structs import TopicPartition
 
 _NEVER: Final = float("inf")
@@ -38,13 +38,13 @@ class FetchPlanner:
         options: ConsumerOptions,
         subscription: SubscriptionState,
         buffer: FetchBuffer,
-        nearby: NearbyReplicas,
+        preferred: PreferredReplicas,
         cluster: Callable[[], Cluster],
     ) -> None:
         self._enough = options.max_partition_fetch_bytes
         self._subscription = subscription
         self._buffer = buffer
-        self._nearby = nearby
+        self._preferred = preferred
         self._cluster = cluster
         self._order: dict[TopicPartition, None] = {}
         self._retry_at: dict[TopicPartition, float] = {}
@@ -54,7 +54,7 @@ class FetchPlanner:
         return self._node_in(self._cluster(), partition)
 
     def _node_in(self, cluster: Cluster, partition: TopicPartition) -> int:
-        node_id = self._nearby.node_for(partition)
+        node_id = self._preferred.node_for(partition)
         return cluster.leader_for(partition) if node_id is None else node_id
 
     def served(self, partition: TopicPartition) -> None:

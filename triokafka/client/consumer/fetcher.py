@@ -2,7 +2,7 @@
 
 The next fetch is sent before the data of the last one is decoded. Data waits, as bytes, in the `FetchBuffer`; what the
 brokers say about single partitions ends up there too, as errors in the place of data, so that everything reaches the
-user in order. Brokers that fail are asked again after a back-off; see `Troubles` for when that becomes an error.
+user in order. Brokers that fail are asked again after a back-off; see `FailureTracker` for when that becomes an error.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Final, NamedTuple
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
 from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
-from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchSession, FetchTarget
-from triokafka.client.consumer.nearby import NearbyReplicas
+from triokafka.client.consumer.preferred_replicas import PreferredReplicas
 from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
-from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
     BrokerResponseError,
     CorruptRecordError,
@@ -31,11 +30,12 @@ from triokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.fetch_sessions.fetch_session_handler import NO_TOPIC_ID, FetchSessionHandler, FetchTarget
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, PartitionData
-from triokafka.records.unpacker import Unpacker
+from triokafka.records.decompressor import Decompressor
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Fetcher:
         network: NetworkClient,
         subscription: SubscriptionState,
         tasks: BackgroundTasks,
-        troubles: Troubles,
+        failures: FailureTracker,
         on_data: Callable[[], None],
         on_reset: Callable[[], None] = lambda: None,
     ) -> None:
@@ -86,17 +86,17 @@ class Fetcher:
         self._world = network.world
         self._subscription = subscription
         self._tasks = tasks
-        self._troubles = troubles
+        self._failures = failures
         self._on_data = on_data
         self._on_reset = on_reset
         self._isolation = ISOLATION_LEVELS[options.isolation_level]
         self._wake = trio.Event()
-        self._served: dict[int, FetchSession] = {}
-        self._nearby = NearbyReplicas()
-        self._planner = FetchPlanner(options, subscription, self.buffer, self._nearby, lambda: network.cluster)
+        self._served: dict[int, FetchSessionHandler] = {}
+        self._preferred = PreferredReplicas()
+        self._planner = FetchPlanner(options, subscription, self.buffer, self._preferred, lambda: network.cluster)
         self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
-        self._unpacker = Unpacker()
+        self._decompressor = Decompressor()
         self.by_name = False
         """Whether some broker was asked by the names of topics (before Fetch 13, KIP-516). It gives what the topic of
         that name has, which may have been made anew since the metadata were asked for."""
@@ -111,7 +111,7 @@ class Fetcher:
             return
         for partition in [stuck for stuck in self._stuck if self._has_moved_on(stuck)]:
             self._goes_on(partition)
-        self._nearby.leave_old(self._world.now(), self._network.cluster.nodes)
+        self._preferred.remove_expired(self._world.now(), self._network.cluster.nodes)
         for partition, state in self._subscription:
             if state.fetchable:
                 node_id = self._planner.node_for(partition)
@@ -120,7 +120,7 @@ class Fetcher:
                     why = LeaderNotAvailableError(f"{partition} has no leader now")
                     self._stands_still(partition, state, why, leaderless=True)
                 elif node_id not in self._served:
-                    self._served[node_id] = FetchSession()
+                    self._served[node_id] = FetchSessionHandler()
                     self._tasks.start(self._serve, node_id, name=f"kafka fetcher for broker {node_id}")
 
     def _stands_still(
@@ -128,12 +128,12 @@ class Fetcher:
     ) -> None:
         """Nothing fails, and nothing comes: the caller hears of it when that goes on."""
         self._stuck[partition] = _Stuck(state.version, leaderless)
-        self._troubles.failed(f"fetching {partition}", why, self._world.now())
+        self._failures.failed(f"fetching {partition}", why, self._world.now())
 
     def _goes_on(self, partition: TopicPartition) -> None:
         self._stuck.pop(partition, None)
-        if self._troubles:
-            self._troubles.succeeded(f"fetching {partition}")
+        if self._failures:
+            self._failures.succeeded(f"fetching {partition}")
 
     def _has_moved_on(self, partition: TopicPartition) -> bool:
         state = self._subscription.get(partition)
@@ -144,10 +144,10 @@ class Fetcher:
         return stuck.leaderless and self._network.cluster.leader_for(partition) >= 0
 
     def _plan(self, node_id: int, now: float) -> FetchRound:
-        if self._nearby.leave_old(now, self._network.cluster.nodes):
+        if self._preferred.remove_expired(now, self._network.cluster.nodes):
             self.wake()  # the leaders' tasks have to know that it is their turn
         for partition in self._planner.take_gone():
-            self._troubles.succeeded(f"fetching {partition}")
+            self._failures.succeeded(f"fetching {partition}")
         return self._planner.round(node_id, now)
 
     def _room(self) -> int:
@@ -172,7 +172,7 @@ class Fetcher:
             wait_until = plan.retry_at
             ready = bool(plan.targets) and room > 0
             if not plan.targets and wait_until == _NEVER:
-                self._troubles.succeeded(what)  # its partitions are led by others now, or not ours any more
+                self._failures.succeeded(what)  # its partitions are led by others now, or not ours any more
             if ready and plan.crowded:
                 # A long poll for the idle partitions would hold up the busy ones as soon as there is room for them
                 # again; so the idle ones are asked without waiting, and not all the time.
@@ -193,19 +193,19 @@ class Fetcher:
             except KafkaError as error:
                 failures += 1
                 session.failed()
-                if self._nearby.leave_node(node_id, plan.targets):
+                if self._preferred.remove_node(node_id, plan.targets):
                     self.wake()
-                self._troubles.failed(what, error, self._world.now())
+                self._failures.failed(what, error, self._world.now())
                 self._network.request_metadata_update()
                 logger.debug("%s failed: %s", what, error)
             else:
-                self._troubles.succeeded(what)
+                self._failures.succeeded(what)
             finally:
                 self._reserved -= wanted
             if failures:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
 
-    async def _fetch(self, node_id: int, session: FetchSession, plan: FetchRound, max_bytes: int) -> bool:
+    async def _fetch(self, node_id: int, session: FetchSessionHandler, plan: FetchRound, max_bytes: int) -> bool:
         """One request and its answer. False when the broker refused it as a whole."""
         sent = session.plan(plan.targets)
         # An id for every topic, or names for all (KIP-516).
@@ -298,7 +298,7 @@ class Fetcher:
         state.log_start_offset = answer.log_start_offset
         if answer.preferred_read_replica >= 0:
             expires_at = now + self._options.metadata_max_age_ms / 1000
-            self._nearby.name(partition, answer.preferred_read_replica, expires_at=expires_at)
+            self._preferred.set(partition, answer.preferred_read_replica, expires_at=expires_at)
             self.wake()
         records = answer.records
         if not records:
@@ -322,7 +322,7 @@ class Fetcher:
             records,
             aborted=aborted,
             check_crcs=self._options.check_crcs,
-            unpacker=self._unpacker,
+            decompressor=self._decompressor,
             max_decompressed=self._options.max_decompressed_batch_bytes,
         )
         if data.end is None and len(records) >= target.max_bytes:
@@ -345,7 +345,7 @@ class Fetcher:
     ) -> bool:
         error = for_code(code)
         if error is OffsetOutOfRangeError:
-            if self._nearby.leave(partition):
+            if self._preferred.remove(partition):
                 self.wake()
                 return False  # the follower may lag behind; the leader knows
             self._put_error(
@@ -360,12 +360,12 @@ class Fetcher:
             return True
         # The same bytes would come again: as in Kafka's client, the application learns of it.
         if (error.retriable and error is not CorruptRecordError) or error is UnknownError:
-            if self._nearby.leave(partition):
+            if self._preferred.remove(partition):
                 self.wake()
             if error.invalid_metadata:
                 self._network.request_metadata_update()
             self._planner.back_off(partition, now + self._options.retry_backoff_ms / 1000)
-            self._troubles.failed(f"fetching {partition}", error(f"{partition}. {error.advice}".rstrip()), now)
+            self._failures.failed(f"fetching {partition}", error(f"{partition}. {error.advice}".rstrip()), now)
             return False
         failure: BrokerResponseError = error(f"fetching {partition} at offset {target.fetch_offset}. {error.advice}")
         self._put_error(partition, state, target, failure)

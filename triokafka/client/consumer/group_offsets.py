@@ -30,7 +30,7 @@ from triokafka.errors import (
     for_code,
 )
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -80,7 +80,7 @@ def take_health(engine: Engine) -> ConsumerHealth:
         partitions={partition: _partition(engine, partition) for partition in engine.subscription.assignment},
         troubles=tuple(
             f"{failing.what} has failed for {now - failing.since:.1f} s: {failing.error}"
-            for failing in engine.troubles.current
+            for failing in engine.failure_tracker.current
         )
         + _no_broker(engine),
         failure=engine.failure,
@@ -96,7 +96,7 @@ def _no_broker(engine: Engine) -> tuple[str, ...]:
 
 def _partition(engine: Engine, partition: TopicPartition) -> PartitionHealth:
     state = engine.subscription.state(partition)
-    position = engine.delivery.position(partition)
+    position = engine.collector.position(partition)
     high_watermark, stable, start = map(
         _known, (state.high_watermark, state.last_stable_offset, state.log_start_offset)
     )
@@ -121,13 +121,13 @@ def take_metrics(engine: Engine) -> dict[str, float]:
     health = take_health(engine)
     lags = [partition.lag for partition in health.partitions.values() if partition.lag is not None]
     leads = [partition.lead for partition in health.partitions.values() if partition.lead is not None]
-    watch = engine.membership.watch if engine.membership is not None else None
+    timing = engine.membership.timing if engine.membership is not None else None
     return {
         "fetch_total": engine.fetcher.counters.fetches,
         "bytes_consumed_total": engine.fetcher.counters.bytes,
-        "records_consumed_total": engine.delivery.delivered,
-        "records_skipped_total": engine.delivery.skipped,
-        "batches_skipped_total": engine.delivery.batches_skipped,
+        "records_consumed_total": engine.collector.delivered,
+        "records_skipped_total": engine.collector.skipped,
+        "batches_skipped_total": engine.collector.batches_skipped,
         "fetch_buffer_bytes": engine.fetcher.buffer.total_bytes,
         "records_lag": sum(lags),
         "records_lag_max": max(lags, default=0),
@@ -135,10 +135,10 @@ def take_metrics(engine: Engine) -> dict[str, float]:
         "assigned_partitions": len(health.partitions),
         "generation": health.generation,
         "rebalance_total": engine.membership.rebalances if engine.membership is not None else 0,
-        "rebalance_latency_max": watch.seconds_max if watch is not None else 0,
-        "rebalance_latency_total": watch.seconds_total if watch is not None else 0,
-        "rebalance_latency_last": watch.seconds_last if watch is not None else 0,
-        "lost_partitions_total": watch.lost if watch is not None else 0,
+        "rebalance_latency_max": timing.seconds_max if timing is not None else 0,
+        "rebalance_latency_total": timing.seconds_total if timing is not None else 0,
+        "rebalance_latency_last": timing.seconds_last if timing is not None else 0,
+        "lost_partitions_total": timing.lost if timing is not None else 0,
         "last_heartbeat_seconds_ago": -1 if health.last_heartbeat_age is None else health.last_heartbeat_age,
         "last_fetch_seconds_ago": -1 if health.last_fetch_age is None else health.last_fetch_age,
         "last_poll_seconds_ago": -1 if health.last_poll_age is None else health.last_poll_age,

@@ -22,7 +22,7 @@ from triokafka.errors import (
     for_code,
 )
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triokafka.protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,

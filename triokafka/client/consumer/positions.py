@@ -12,10 +12,10 @@ from typing import Final
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import GroupOffsets
 from triokafka.client.consumer.log_offsets import EpochEnd, LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
-from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
     KafkaError,
     LogTruncationError,
@@ -23,7 +23,7 @@ from triokafka.errors import (
     UnsupportedVersionError,
 )
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class PositionFinder:
         options: ConsumerOptions,
         network: NetworkClient,
         subscription: SubscriptionState,
-        troubles: Troubles,
+        failures: FailureTracker,
         on_progress: Callable[[], None],
     ) -> None:
         self._options = options
@@ -53,7 +53,7 @@ class PositionFinder:
         self._subscription = subscription
         self._log_offsets = LogOffsets(options, network, self._note)
         self.group_offsets = GroupOffsets(options, network, self._note)
-        self._troubles = troubles
+        self._failures = failures
         self._on_progress = on_progress
         self._error: KafkaError | None = None
         self._about: dict[TopicPartition, int] = {}
@@ -85,14 +85,14 @@ class PositionFinder:
         failures = 0
         while True:
             if self._error is not None or not self._has_work():
-                self._troubles.succeeded(_WHAT)
+                self._failures.succeeded(_WHAT)
                 await self._wake.wait()
                 self._wake = trio.Event()
                 continue
             try:
                 await self._round()
                 failures = 0
-                self._troubles.succeeded(_WHAT)
+                self._failures.succeeded(_WHAT)
             except KafkaError as error:
                 if error.retriable:
                     failures += 1
@@ -105,7 +105,7 @@ class PositionFinder:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
 
     def _note(self, error: KafkaError) -> None:
-        self._troubles.failed(_WHAT, error, self._world.now())
+        self._failures.failed(_WHAT, error, self._world.now())
         self._on_progress()
 
     def _has_work(self) -> bool:

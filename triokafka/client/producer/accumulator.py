@@ -17,7 +17,7 @@ from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.lz4_compressor import Lz4Compressor
 from triokafka.client.producer.partition_queue import CompressionRatio, PartitionQueue, QueueRegister
 from triokafka.client.producer.sequences import ProducerIdentity
-from triokafka.network.snapshot import Cluster
+from triokafka.network.cluster import Cluster
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
 

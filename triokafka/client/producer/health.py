@@ -8,8 +8,8 @@ from typing import Final
 
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.status import BrokerStatus
+from triokafka.network.broker_status import BrokerStatus
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 
 _MOST_TROUBLES: Final = 20

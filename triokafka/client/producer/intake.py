@@ -28,8 +28,8 @@ from triokafka.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
 )
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster, TopicMetadata
+from triokafka.network.cluster import Cluster, TopicMetadata
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import Buffer
 from triokafka.topic_names import check_topic_name
 from triokafka.world import World

@@ -11,7 +11,7 @@ from typing import Final
 
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.counters import COUNTERS
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 
 METRICS: Final[Mapping[str, str]] = {
     **COUNTERS,

@@ -33,10 +33,10 @@ from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.slow_path import SlowPath
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
 from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import PartitionMetadata
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.cluster import PartitionMetadata
+from triokafka.network.network_client import NetworkClient
 from triokafka.records import BatchBuilder
 from triokafka.trio_context import require_trio
 from triokafka.world import World

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from triokafka.client.producer.partition_queue import PartitionQueue
     from triokafka.client.producer.response_handler import ResponseHandler
     from triokafka.hooks import HookChain
-    from triokafka.network.channel import BrokerChannel
-    from triokafka.network.cluster import NetworkClient
-    from triokafka.network.snapshot import Cluster
+    from triokafka.network.broker_channel import BrokerChannel
+    from triokafka.network.cluster import Cluster
+    from triokafka.network.network_client import NetworkClient
     from triokafka.world import World
 
 _FIRST_ZSTD_VERSION: Final = 7

@@ -30,7 +30,7 @@ from triokafka.errors import (
     for_code,
 )
 from triokafka.hooks import HookChain
-from triokafka.network.cluster import NetworkClient
+from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 

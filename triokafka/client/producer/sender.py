@@ -20,9 +20,9 @@ from triokafka.client.producer.response_handler import ResponseHandler
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError, for_code
 from triokafka.hooks import NO_HOOKS, HookChain
-from triokafka.network.channel import BrokerChannel
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
+from triokafka.network.broker_channel import BrokerChannel
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
 from triokafka.world import World
 

@@ -9,7 +9,7 @@ from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.kernel import TopicQueues
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.partitioner import Partitioner, choose_sticky
-from triokafka.network.snapshot import TopicMetadata
+from triokafka.network.cluster import TopicMetadata
 from triokafka.structs import Buffer, TopicPartition
 
 

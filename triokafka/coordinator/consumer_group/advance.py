@@ -11,7 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from triokafka.coordinator.consumer_group.assign import compute_target
-from triokafka.coordinator.consumer_group.changes import (
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.consumer_group.member import JOINING, MemberProfile, Partitions, Progress
+from triokafka.coordinator.consumer_group.patterns import look_up
+from triokafka.coordinator.consumer_group.reconcile import reconcile
+from triokafka.coordinator.consumer_group.records import (
     ConsumerGroupChange,
     EpochChange,
     PatternChange,
@@ -21,15 +25,11 @@ from triokafka.coordinator.consumer_group.changes import (
     TargetEpochChange,
     TopicsChange,
 )
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.consumer_group.member import JOINING, MemberProfile, Partitions, Progress
-from triokafka.coordinator.consumer_group.patterns import look_up
-from triokafka.coordinator.consumer_group.reconcile import reconcile
-from triokafka.coordinator.stored import GroupTurn
-from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
+from triokafka.coordinator.group.records import GroupEffects
+from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
 
 if TYPE_CHECKING:
-    from triokafka.coordinator.shard import GroupShard
+    from triokafka.coordinator.group.group_shard import GroupShard
 
 
 class Circumstances(NamedTuple):
@@ -50,13 +50,13 @@ class Circumstances(NamedTuple):
 
     @classmethod
     def of(
-        cls, shard: GroupShard, group_id: str, turn: GroupTurn, may_describe: TopicFilter = any_topic
+        cls, shard: GroupShard, group_id: str, effects: GroupEffects, may_describe: TopicFilter = any_topic
     ) -> Circumstances:
-        """Collect the circumstances of a turn."""
+        """Collect the circumstances of a effects."""
         config = shard.config
         return cls(
             topics=shard.topics,
-            wall_ms=turn.at.wall_ms,
+            wall_ms=effects.at.wall_ms,
             max_size=config.group_consumer_max_size,
             assignors=config.group_consumer_assignors,
             pattern_refresh_ms=config.group_consumer_regex_refresh_interval_ms,

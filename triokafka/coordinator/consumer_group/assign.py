@@ -15,7 +15,7 @@ from triokafka.assignors.assignor import Members, MemberSubscription
 from triokafka.assignors.range import assign_range
 from triokafka.assignors.stickiness import assign_sticky
 from triokafka.coordinator.consumer_group.member import NO_PARTITIONS, Partitions, partitions_of
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.structs import TopicPartition
 
 UNIFORM: Final = "uniform"

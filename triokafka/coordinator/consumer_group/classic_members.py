@@ -10,11 +10,13 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group.join import Joiner
+from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import Circumstances, Speaker, Step, advance, hash_of_topics
-from triokafka.coordinator.consumer_group.changes import EpochChange
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.embedded import owned_by, read_subscription, write_assignment
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.consumer_group.leaving import depart
 from triokafka.coordinator.consumer_group.member import (
     JOINING,
@@ -30,13 +32,11 @@ from triokafka.coordinator.consumer_group.migration import (
     joined,
     must_downgrade,
 )
-from triokafka.coordinator.group import rounds
-from triokafka.coordinator.group.join import Joiner
-from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import GroupTurn
-from triokafka.coordinator.topics import TopicsView
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.consumer_group.records import EpochChange
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import GroupEffects
+from triokafka.coordinator.group.topics_view import TopicsView
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     BrokerResponseError,
     GroupMaxSizeReachedError,
@@ -57,7 +57,7 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRespons
 
 
 def join(
-    shard: GroupShard, group: ConsumerGroup, joiner: Joiner, reply: Reply[JoinGroupResponse], turn: GroupTurn
+    shard: GroupShard, group: ConsumerGroup, joiner: Joiner, reply: Reply[JoinGroupResponse], effects: GroupEffects
 ) -> None:
     """Handle JoinGroup on a consumer group. When the last member of the consumer protocol moves its instance to the
     classic protocol, the group becomes a classic group.
@@ -76,29 +76,29 @@ def join(
     asked = _ParsedJoin.of(group, joiner, shard.topics)
     member_id = request.member_id or joiner.member_id(shard.new_id())
     if joiner.requires_known_id and not request.member_id:
-        turn.answer(reply, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
+        effects.answer(reply, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
         return
     speaker = Speaker.of(group, member_id, known_as)
     if speaker.progress.epoch < JOINING:  # a static member that had left temporarily
         speaker = speaker._replace(progress=speaker.progress._replace(epoch=JOINING, previous_epoch=JOINING))
     # The join response is the member's only news of its partitions, so it must not wait for the assignment interval.
-    at = Circumstances.of(shard, group.group_id, turn)._replace(assignment_interval_ms=0)
+    at = Circumstances.of(shard, group.group_id, effects)._replace(assignment_interval_ms=0)
     step = advance(group, member_id, speaker, asked.profile(speaker.profile), asked.owned, at)
     if known_as is not None and group.profiles[known_as].classic is None:
         others = {known: profile for known, profile in group.profiles.items() if known != known_as}
         if must_downgrade(group, [*others.values(), step.profile], shard.config):
-            _downgrade_with(shard, group, member_id, joiner, speaker, step, reply, turn)
+            _downgrade_with(shard, group, member_id, joiner, speaker, step, reply, effects)
             return
     for change in step.changes:
-        turn.write(change)
-    turn.answer(reply, joined(member_id, step.progress.epoch, asked.traits.protocols[0][0]))
+        effects.write(change)
+    effects.answer(reply, joined(member_id, step.progress.epoch, asked.traits.protocols[0][0]))
 
-    def appended(now: GroupTurn) -> None:
+    def appended(now: GroupEffects) -> None:
         if known_as is not None and known_as != member_id:
             sessions.end(group.group_id, known_as, now)
         sessions.joined(shard.consumer_groups[group.group_id], member_id, now)
 
-    turn.on_appended = appended
+    effects.on_appended = appended
 
 
 class _ParsedJoin(NamedTuple):
@@ -167,7 +167,7 @@ def _downgrade_with(
     speaker: Speaker,
     step: Step,
     reply: Reply[JoinGroupResponse],
-    turn: GroupTurn,
+    effects: GroupEffects,
 ) -> None:
     """Convert the group to a classic group; with this member, all members use the classic protocol.
 
@@ -180,7 +180,7 @@ def _downgrade_with(
     at_rest = settled and step.progress.is_at(group.epoch)
     progress = {**group.progress, member_id: step.progress if at_rest else speaker.progress}
     owned = {known: progress[known].held_partitions for known in profiles if known in progress}
-    since_ms = turn.at.wall_ms if at_rest else NEEDS_REBALANCE
+    since_ms = effects.at.wall_ms if at_rest else NEEDS_REBALANCE
     classic = classic_group(group, profiles, owned, shard.topics, stable_since_ms=since_ms)
     member = classic.members[member_id]
     if at_rest:
@@ -190,17 +190,17 @@ def _downgrade_with(
         if leads:
             classic.leader_id = member_id
         leader = "" if member_id == classic.leader_id and not leads else None
-        roster = rounds.member_roster(classic) if leads else []
-        turn.answer(reply, rounds.joined(classic, member_id, roster, leader=leader, skip_assignment=leads))
+        roster = rebalance.member_roster(classic) if leads else []
+        effects.answer(reply, rebalance.joined(classic, member_id, roster, leader=leader, skip_assignment=leads))
     else:
-        rounds.park_join(classic, member, reply, turn)
+        rebalance.park_join(classic, member, reply, effects)
 
-        def not_written(error: KafkaError, _later: GroupTurn) -> None:
-            if not turn.appended:
+        def not_written(error: KafkaError, _later: GroupEffects) -> None:
+            if not effects.appended:
                 reply.fail(error)
 
-        turn.on_failed = not_written
-    downgrade(shard, group, classic, turn)
+        effects.on_failed = not_written
+    downgrade(shard, group, classic, effects)
 
 
 # --- SyncGroup, Heartbeat ---
@@ -211,7 +211,7 @@ def sync(
     group: ConsumerGroup,
     request: SyncGroupRequest,
     reply: Reply[SyncGroupResponse],
-    turn: GroupTurn,
+    effects: GroupEffects,
 ) -> None:
     """Handle SyncGroup: return the partitions that the member owns in the epoch that it joined.
 
@@ -224,8 +224,8 @@ def sync(
     traits = _classic_member(group, member_id, request.group_instance_id, request.generation_id)
     progress = group.progress_of(member_id)
     if progress.epoch < group.epoch and progress.state is not MemberState.UNREVOKED_PARTITIONS:
-        turn.timers.cancel(sessions.sync_timer(group.group_id, member_id))  # it has synced; now it must rejoin
-        sessions.expect_join(group, member_id, turn)
+        effects.timers.cancel(sessions.sync_timer(group.group_id, member_id))  # it has synced; now it must rejoin
+        sessions.expect_join(group, member_id, effects)
         raise RebalanceInProgressError(f"group {group.group_id!r} is in epoch {group.epoch}: rejoin")
     # Before a member's first join of the consumer group, it knows the classic group's protocol, maybe not its first.
     protocol = request.protocol_name if request.protocol_name is not None else traits.protocols[0][0]
@@ -235,11 +235,11 @@ def sync(
             f"member {member_id} supports {', '.join(name for name, _ in traits.protocols)} of type"
             f" {CONSUMER_PROTOCOL_TYPE!r}, but the request names {protocol!r} of type {request.protocol_type!r}"
         )
-    turn.timers.cancel(sessions.sync_timer(group.group_id, member_id))
-    sessions.start(group.group_id, member_id, traits.session_timeout_ms, turn)
+    effects.timers.cancel(sessions.sync_timer(group.group_id, member_id))
+    sessions.start(group.group_id, member_id, traits.session_timeout_ms, effects)
     assignment = write_assignment(progress.assigned_partitions, shard.topics, metadata)
     response = SyncGroupResponse(protocol_type=CONSUMER_PROTOCOL_TYPE, protocol_name=protocol, assignment=assignment)
-    turn.answer(reply, response)
+    effects.answer(reply, response)
 
 
 def heartbeat(
@@ -247,7 +247,7 @@ def heartbeat(
     group: ConsumerGroup,
     request: HeartbeatRequest,
     reply: Reply[HeartbeatResponse],
-    turn: GroupTurn,
+    effects: GroupEffects,
 ) -> None:
     """Extend the member's session; the response tells whether it must rejoin.
 
@@ -258,18 +258,18 @@ def heartbeat(
     """
     member_id = request.member_id
     traits = _classic_member(group, member_id, request.group_instance_id, request.generation_id)
-    sessions.start(group.group_id, member_id, traits.session_timeout_ms, turn)
+    sessions.start(group.group_id, member_id, traits.session_timeout_ms, effects)
     must_rejoin = group.must_rejoin(member_id)
     if not must_rejoin and group.topics_version != shard.topics.version:
         metadata_hash = hash_of_topics(group.wanted_topics(), shard.topics)
         if metadata_hash == group.metadata_hash:
             group.topics_version = shard.topics.version
         else:
-            turn.write(EpochChange(group.group_id, (group.epoch + 1, metadata_hash)))
+            effects.write(EpochChange(group.group_id, (group.epoch + 1, metadata_hash)))
             must_rejoin = True
     if must_rejoin:  # only once the new epoch, if any, is appended
-        turn.on_appended = partial(sessions.expect_join, group, member_id)
-    turn.answer(reply, HeartbeatResponse(error_code=RebalanceInProgressError.code if must_rejoin else 0))
+        effects.on_appended = partial(sessions.expect_join, group, member_id)
+    effects.answer(reply, HeartbeatResponse(error_code=RebalanceInProgressError.code if must_rejoin else 0))
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ClassicTraits:
@@ -293,7 +293,7 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
 
 
 def leave(
-    shard: GroupShard, group: ConsumerGroup, leavers: list[MemberIdentity], turn: GroupTurn
+    shard: GroupShard, group: ConsumerGroup, leavers: list[MemberIdentity], effects: GroupEffects
 ) -> list[MemberResponse]:
     """Remove members of either protocol that leave or that an administrator removes; each has its own response."""
     gone: dict[str, None] = {}
@@ -313,5 +313,5 @@ def leave(
             )
         )
     if gone:
-        depart(shard, group, list(gone), turn)
+        depart(shard, group, list(gone), effects)
     return responses

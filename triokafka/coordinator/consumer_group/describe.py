@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import Partitions
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.protocol.api.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 _CLASSIC_MEMBER: Final = 0

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from triokafka.coordinator.consumer_group.member import NO_PARTITIONS, Partitions, partitions_of
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 
 from triokafka.coordinator.consumer_group.advance import Circumstances, Speaker, advance
 from triokafka.coordinator.consumer_group.assign import STRATEGIES
-from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import (
     JOINING,
     LEAVING,
@@ -18,6 +17,7 @@ from triokafka.coordinator.consumer_group.member import (
     Progress,
     partitions_of,
 )
+from triokafka.coordinator.consumer_group.records import ConsumerGroupChange
 from triokafka.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,

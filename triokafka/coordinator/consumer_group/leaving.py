@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
-from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange, EpochChange, ProgressChange
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import LEAVING_FOR_NOW, MemberState
 from triokafka.coordinator.consumer_group.migration import classic_group, downgrade, must_downgrade
 from triokafka.coordinator.consumer_group.patterns import unused
-from triokafka.coordinator.stored import GroupTurn
-from triokafka.coordinator.timers import TimerKey
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.consumer_group.records import ConsumerGroupChange, EpochChange, ProgressChange
+from triokafka.coordinator.group.records import GroupEffects
+from triokafka.coordinator.group.topics_view import TopicsView
+from triokafka.coordinator.runtime.timer_queue import TimerKey
 
 if TYPE_CHECKING:
-    from triokafka.coordinator.shard import GroupShard
+    from triokafka.coordinator.group.group_shard import GroupShard
 
 _AGAIN_SECONDS: Final = 1.0
 
@@ -28,7 +28,7 @@ def leave(
     member_id: str,
     instance_id: str | None,
     member_epoch: int,
-    turn: GroupTurn,
+    effects: GroupEffects,
 ) -> None:
     """Handle a member's last heartbeat. A static member that leaves temporarily keeps its part of the assignment.
 
@@ -39,27 +39,27 @@ def leave(
     group.speaker(member_id, instance_id)
     if member_epoch == LEAVING_FOR_NOW:
         progress = group.progress_of(member_id)._replace(epoch=LEAVING_FOR_NOW, state=MemberState.STABLE, revoking={})
-        turn.write(ProgressChange(group.group_id, member_id, progress))
+        effects.write(ProgressChange(group.group_id, member_id, progress))
     else:
-        depart(shard, group, [member_id], turn)
+        depart(shard, group, [member_id], effects)
 
 
-def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str], turn: GroupTurn) -> None:
+def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str], effects: GroupEffects) -> None:
     """Remove members. The remaining members receive their partitions from their next heartbeats on. If all of them use
     the classic protocol and the migration policy allows it, the group becomes a classic group."""
     left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
     if must_downgrade(group, left.values(), shard.config):
         owned = {known: group.progress_of(known).held_partitions for known in left}
-        downgrade(shard, group, classic_group(group, left, owned, shard.topics), turn)
+        downgrade(shard, group, classic_group(group, left, owned, shard.topics), effects)
         return
     for change in remove(group, member_ids, shard.topics):
-        turn.write(change)
+        effects.write(change)
 
-    def departed(now: GroupTurn) -> None:
+    def departed(now: GroupEffects) -> None:
         for member_id in member_ids:
             sessions.end(group.group_id, member_id, now)
 
-    turn.on_appended = departed
+    effects.on_appended = departed
 
 
 def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView) -> list[ConsumerGroupChange]:
@@ -72,19 +72,19 @@ def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView
     return changes
 
 
-def time_over(shard: GroupShard, group: ConsumerGroup, key: TimerKey, turn: GroupTurn) -> None:
+def time_over(shard: GroupShard, group: ConsumerGroup, key: TimerKey, effects: GroupEffects) -> None:
     """Remove a member whose session expired, or that did not revoke, join or sync in time."""
     why = _removal_reason(group, key)
     if why is None:
         return
-    turn.note(f"group {group.group_id!r}: member {key.member_id} {why}")
-    depart(shard, group, [key.member_id], turn)
+    effects.note(f"group {group.group_id!r}: member {key.member_id} {why}")
+    depart(shard, group, [key.member_id], effects)
 
-    def not_removed(_error: Exception, later: GroupTurn) -> None:
-        if not turn.appended:  # the member remains; try again, so that it does not stay forever
+    def not_removed(_error: Exception, later: GroupEffects) -> None:
+        if not effects.appended:  # the member remains; try again, so that it does not stay forever
             later.timers.schedule(key, later.at.now + _AGAIN_SECONDS)
 
-    turn.on_failed = not_removed
+    effects.on_failed = not_removed
 
 
 def _removal_reason(group: ConsumerGroup, key: TimerKey) -> str | None:

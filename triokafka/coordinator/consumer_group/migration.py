@@ -12,19 +12,16 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from triokafka.coordinator.config import DOWNGRADES, UPGRADES, GroupCoordinatorConfig
+from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.member import Member, MemberProtocol
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.classic_group.stored_group import group_change, group_removal
+from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
-from triokafka.coordinator.consumer_group.changes import (
-    ConsumerGroupChange,
-    EpochChange,
-    ProfileChange,
-    ProgressChange,
-    TargetChange,
-    TargetEpochChange,
-)
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.embedded import owned_by, read_assignment, read_subscription, write_assignment
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import (
     ClassicTraits,
     MemberProfile,
@@ -32,19 +29,22 @@ from triokafka.coordinator.consumer_group.member import (
     Progress,
     partitions_of,
 )
-from triokafka.coordinator.group import rounds
-from triokafka.coordinator.group.classic import ClassicGroup
-from triokafka.coordinator.group.member import Member, MemberProtocol
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.group.stored import group_change, group_removal
-from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
-from triokafka.coordinator.stored import GroupTurn
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.consumer_group.records import (
+    ConsumerGroupChange,
+    EpochChange,
+    ProfileChange,
+    ProgressChange,
+    TargetChange,
+    TargetEpochChange,
+)
+from triokafka.coordinator.group.config import DOWNGRADES, UPGRADES, GroupCoordinatorConfig
+from triokafka.coordinator.group.records import GroupEffects
+from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, RebalanceInProgressError
 from triokafka.protocol.api.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from triokafka.coordinator.shard import GroupShard
+    from triokafka.coordinator.group.group_shard import GroupShard
 
 _FORCES_ASSIGNMENT: Final = 0
 """A metadata hash that forces a new assignment: a rebalance was due, or the leader did not assign every partition."""
@@ -59,7 +59,7 @@ Kafka refuses to upgrade groups with any user data."""
 # --- from classic to consumer ---
 
 
-def upgrade(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> ConsumerGroup:
+def upgrade(shard: GroupShard, classic: ClassicGroup, effects: GroupEffects) -> ConsumerGroup:
     """Write the conversion of a classic group with members to a consumer group, and return the consumer group for its
     new member to join.
 
@@ -75,25 +75,25 @@ def upgrade(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> Consum
     group = ConsumerGroup(classic.group_id)
     for change in changes:
         group.replay(change)
-    turn.write(group_removal(classic.group_id))
+    effects.write(group_removal(classic.group_id))
     for change in changes:
-        turn.write(change)
+        effects.write(change)
 
-    def upgraded(now: GroupTurn) -> None:
+    def upgraded(now: GroupEffects) -> None:
         now.note(f"group {classic.group_id!r} (generation {classic.generation}) became a consumer group")
         for member_id in [*classic.members, *classic.pending_members]:
-            now.timers.cancel(rounds.session_timer(classic, member_id))
-        now.timers.cancel(rounds.join_timer(classic))
-        now.timers.cancel(rounds.sync_timer(classic))
+            now.timers.cancel(rebalance.session_timer(classic, member_id))
+        now.timers.cancel(rebalance.join_timer(classic))
+        now.timers.cancel(rebalance.sync_timer(classic))
         for member in classic.members.values():
             joining = classic.take_join(member)
             if joining is not None:
                 now.answer(joining, joined(member.member_id, classic.generation, member.protocols[0].name))
-            rounds.answer_waiting(classic, member, RebalanceInProgressError.code, now)
+            rebalance.answer_waiting(classic, member, RebalanceInProgressError.code, now)
         sessions.start_all(shard.consumer_groups[classic.group_id], shard.session_timeout_ms(classic.group_id), now)
         classic.transition_to(GroupState.DEAD, now.at.wall_ms)
 
-    turn.on_appended = upgraded
+    effects.on_appended = upgraded
     return group
 
 
@@ -223,28 +223,28 @@ def must_downgrade(group: ConsumerGroup, profiles: Collection[MemberProfile], co
     )
 
 
-def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, turn: GroupTurn) -> None:
+def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, effects: GroupEffects) -> None:
     """Write the conversion of a consumer group to ``classic``. Once appended, ``classic`` takes its place, and
     rebalances if it is marked for it."""
     epoch = group.epoch
     for change in [change for member_id in group.profiles for change in removal_of(group, member_id)]:
-        turn.write(change)
+        effects.write(change)
     for change in group.removal():
-        turn.write(change)
-    turn.write(group_change(classic, {member.member_id: member.assignment for member in classic.members.values()}))
+        effects.write(change)
+    effects.write(group_change(classic, {member.member_id: member.assignment for member in classic.members.values()}))
     members = list(group.profiles)
 
-    def downgraded(now: GroupTurn) -> None:
+    def downgraded(now: GroupEffects) -> None:
         now.note(f"group {classic.group_id!r} (epoch {epoch}) became a classic group")
         shard.groups[classic.group_id] = classic
         for member_id in members:
             sessions.end(classic.group_id, member_id, now)
         for member in classic.members.values():
-            rounds.start_session(classic, member, now)
+            rebalance.start_session(classic, member, now)
         if classic.state_timestamp_ms == NEEDS_REBALANCE:
-            rounds.prepare_rebalance(classic, "the group was a consumer group", shard.config, now)
+            rebalance.prepare_rebalance(classic, "the group was a consumer group", shard.config, now)
 
-    turn.on_appended = downgraded
+    effects.on_appended = downgraded
 
 
 def classic_group(

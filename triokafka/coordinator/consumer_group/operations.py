@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.classic_group.stored_group import group_removal
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import Circumstances
-from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.describe import describe as describe_group
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.consumer_group.heartbeat import Beat, Outcome
 from triokafka.coordinator.consumer_group.heartbeat import heartbeat as decide
 from triokafka.coordinator.consumer_group.leaving import leave as decide_leave
 from triokafka.coordinator.consumer_group.member import Partitions
 from triokafka.coordinator.consumer_group.migration import upgrade
-from triokafka.coordinator.group import rounds
-from triokafka.coordinator.group.classic import ClassicGroup
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.group.stored import group_removal
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import GroupTurn
-from triokafka.coordinator.topics import TopicFilter, any_topic
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.consumer_group.records import ConsumerGroupChange
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import GroupEffects
+from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import GroupIdNotFoundError, InvalidGroupIdError
 from triokafka.protocol.api.consumer_group_describe import DescribedGroup
 from triokafka.protocol.api.consumer_group_heartbeat import (
@@ -35,7 +35,7 @@ def heartbeat(
     group_id: str,
     beat: Beat,
     reply: Reply[ConsumerGroupHeartbeatResponse],
-    turn: GroupTurn,
+    effects: GroupEffects,
     may_describe: TopicFilter = any_topic,
 ) -> None:
     """Handle the heartbeat of a member that stays. A joining member creates the group if it does not exist, replaces a
@@ -53,26 +53,26 @@ def heartbeat(
         if classic is None:
             group = ConsumerGroup(group_id)
         elif classic.state is GroupState.EMPTY:
-            _replace_classic(shard, classic, turn)
+            _replace_classic(shard, classic, effects)
             group = ConsumerGroup(group_id)
         else:
-            group = upgrade(shard, classic, turn)
+            group = upgrade(shard, classic, effects)
     before = group.progress.get(beat.member_id)
     replaced = group.static_members.get(beat.instance_id) if beat.instance_id is not None else None
-    outcome = decide(group, beat, Circumstances.of(shard, group_id, turn, may_describe))
-    _write(outcome.changes, turn)
-    sessions.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), turn)
+    outcome = decide(group, beat, Circumstances.of(shard, group_id, effects, may_describe))
+    _write(outcome.changes, effects)
+    sessions.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), effects)
     timeout_ms = outcome.profile.rebalance_timeout_ms
 
-    def appended(now: GroupTurn) -> None:
+    def appended(now: GroupEffects) -> None:
         if replaced is not None and replaced != beat.member_id:
             sessions.end(group_id, replaced, now)
         # Only after the append: a step that could not be written must not extend the deadline of the step before it.
         sessions.watch_revocation(group_id, beat.member_id, before, outcome.progress, timeout_ms, now)
 
-    if turn.on_appended is None:  # `upgrade` has its own callback, which starts the deadlines of all members
-        turn.on_appended = appended
-    turn.answer(reply, _answer(beat, outcome, shard.heartbeat_interval_ms(group_id)))
+    if effects.on_appended is None:  # `upgrade` has its own callback, which starts the deadlines of all members
+        effects.on_appended = appended
+    effects.answer(reply, _answer(beat, outcome, shard.heartbeat_interval_ms(group_id)))
 
 
 def _answer(beat: Beat, outcome: Outcome, heartbeat_interval_ms: int) -> ConsumerGroupHeartbeatResponse:
@@ -96,7 +96,7 @@ def leave(
     shard: GroupShard,
     request: ConsumerGroupHeartbeatRequest,
     reply: Reply[ConsumerGroupHeartbeatResponse],
-    turn: GroupTurn,
+    effects: GroupEffects,
 ) -> None:
     """Handle a member's last heartbeat.
 
@@ -107,11 +107,13 @@ def leave(
     group = shard.consumer_groups.get(request.group_id)
     if group is None:
         raise GroupIdNotFoundError(f"consumer group {request.group_id!r} does not exist")
-    decide_leave(shard, group, request.member_id, request.instance_id, request.member_epoch, turn)
-    turn.answer(reply, ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
+    decide_leave(shard, group, request.member_id, request.instance_id, request.member_epoch, effects)
+    effects.answer(
+        reply, ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    )
 
 
-def describe(shard: GroupShard, group_id: str, reply: Reply[DescribedGroup], turn: GroupTurn) -> None:
+def describe(shard: GroupShard, group_id: str, reply: Reply[DescribedGroup], effects: GroupEffects) -> None:
     """Describe a group with its members.
 
     Raises:
@@ -124,17 +126,17 @@ def describe(shard: GroupShard, group_id: str, reply: Reply[DescribedGroup], tur
     if group is None:
         kind = "is not a consumer group" if group_id in shard.groups else "not found"
         raise GroupIdNotFoundError(f"Group {group_id} {kind}.")
-    turn.answer(reply, describe_group(group, shard.topics, shard.config.group_consumer_assignors))
+    effects.answer(reply, describe_group(group, shard.topics, shard.config.group_consumer_assignors))
 
 
-def _replace_classic(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> None:
+def _replace_classic(shard: GroupShard, classic: ClassicGroup, effects: GroupEffects) -> None:
     for member_id in list(classic.pending_members):
         classic.remove(member_id)
-        turn.timers.cancel(rounds.session_timer(classic, member_id))
+        effects.timers.cancel(rebalance.session_timer(classic, member_id))
     if shard.is_stored(classic.group_id):
-        turn.write(group_removal(classic.group_id))
+        effects.write(group_removal(classic.group_id))
 
 
-def _write(changes: list[ConsumerGroupChange], turn: GroupTurn) -> None:
+def _write(changes: list[ConsumerGroupChange], effects: GroupEffects) -> None:
     for change in changes:
-        turn.write(change)
+        effects.write(change)

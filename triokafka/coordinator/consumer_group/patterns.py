@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from triokafka.coordinator.consumer_group.changes import PatternChange, PatternMatch
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import MemberProfile
-from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
+from triokafka.coordinator.consumer_group.records import PatternChange, PatternMatch
+from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
 from triokafka.errors import InvalidRegularExpressionError
 
 _LEAST_MS: Final = 1_000

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import MemberState, Progress
-from triokafka.coordinator.stored import GroupTurn
-from triokafka.coordinator.timers import TimerKey
+from triokafka.coordinator.group.records import GroupEffects
+from triokafka.coordinator.runtime.timer_queue import TimerKey
 
 SESSION: Final = "consumer session"
 REVOCATION: Final = "revocation"
@@ -43,43 +43,48 @@ def sync_timer(group_id: str, member_id: str) -> TimerKey:
     return TimerKey(SYNC, group_id, member_id)
 
 
-def start(group_id: str, member_id: str, timeout_ms: int, turn: GroupTurn) -> None:
+def start(group_id: str, member_id: str, timeout_ms: int, effects: GroupEffects) -> None:
     """Restart a member's session."""
-    turn.timers.schedule(session_timer(group_id, member_id), turn.at.now + timeout_ms / 1000)
+    effects.timers.schedule(session_timer(group_id, member_id), effects.at.now + timeout_ms / 1000)
 
 
-def end(group_id: str, member_id: str, turn: GroupTurn) -> None:
+def end(group_id: str, member_id: str, effects: GroupEffects) -> None:
     """Cancel all deadlines of a member that has left the consumer group."""
     for kind in _KINDS:
-        turn.timers.cancel(TimerKey(kind, group_id, member_id))
+        effects.timers.cancel(TimerKey(kind, group_id, member_id))
 
 
 def watch_revocation(
-    group_id: str, member_id: str, before: Progress | None, after: Progress, rebalance_timeout_ms: int, turn: GroupTurn
+    group_id: str,
+    member_id: str,
+    before: Progress | None,
+    after: Progress,
+    rebalance_timeout_ms: int,
+    effects: GroupEffects,
 ) -> None:
     """Start the revocation deadline if the member's new state has partitions to revoke."""
     if before != after and after.state is MemberState.UNREVOKED_PARTITIONS:
-        turn.timers.schedule(revocation_timer(group_id, member_id), turn.at.now + rebalance_timeout_ms / 1000)
+        effects.timers.schedule(revocation_timer(group_id, member_id), effects.at.now + rebalance_timeout_ms / 1000)
 
 
-def expect_join(group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
+def expect_join(group: ConsumerGroup, member_id: str, effects: GroupEffects) -> None:
     """Start the rejoin deadline of a classic member, unless it is running."""
     key = join_timer(group.group_id, member_id)
-    if key not in turn.timers:
-        turn.timers.schedule(key, turn.at.now + group.profiles[member_id].rebalance_timeout_ms / 1000)
+    if key not in effects.timers:
+        effects.timers.schedule(key, effects.at.now + group.profiles[member_id].rebalance_timeout_ms / 1000)
 
 
-def joined(group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
+def joined(group: ConsumerGroup, member_id: str, effects: GroupEffects) -> None:
     """Start the sync deadline of a classic member that has joined, and cancel its other deadlines."""
     profile = group.profiles[member_id]
-    turn.timers.cancel(join_timer(group.group_id, member_id))
-    turn.timers.cancel(revocation_timer(group.group_id, member_id))
+    effects.timers.cancel(join_timer(group.group_id, member_id))
+    effects.timers.cancel(revocation_timer(group.group_id, member_id))
     if profile.classic is not None:
-        start(group.group_id, member_id, profile.classic.session_timeout_ms, turn)
-    turn.timers.schedule(sync_timer(group.group_id, member_id), turn.at.now + profile.rebalance_timeout_ms / 1000)
+        start(group.group_id, member_id, profile.classic.session_timeout_ms, effects)
+    effects.timers.schedule(sync_timer(group.group_id, member_id), effects.at.now + profile.rebalance_timeout_ms / 1000)
 
 
-def start_all(group: ConsumerGroup, timeout_ms: int, turn: GroupTurn) -> None:
+def start_all(group: ConsumerGroup, timeout_ms: int, effects: GroupEffects) -> None:
     """Start the deadlines of all members, in full, after the group was loaded or converted.
 
     ``timeout_ms`` is the session timeout of members of the consumer protocol. The log does not tell whether a classic
@@ -87,11 +92,11 @@ def start_all(group: ConsumerGroup, timeout_ms: int, turn: GroupTurn) -> None:
     """
     for member_id, profile in group.profiles.items():
         if profile.classic is not None:
-            start(group.group_id, member_id, profile.classic.session_timeout_ms, turn)
+            start(group.group_id, member_id, profile.classic.session_timeout_ms, effects)
             if group.must_rejoin(member_id):
-                expect_join(group, member_id, turn)
+                expect_join(group, member_id, effects)
             continue
-        start(group.group_id, member_id, timeout_ms, turn)
+        start(group.group_id, member_id, timeout_ms, effects)
         watch_revocation(
-            group.group_id, member_id, None, group.progress_of(member_id), profile.rebalance_timeout_ms, turn
+            group.group_id, member_id, None, group.progress_of(member_id), profile.rebalance_timeout_ms, effects
         )

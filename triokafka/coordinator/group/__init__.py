@@ -1,1 +1,1 @@
-"""Classic consumer groups: members, rebalances, liveness, and the stored form. No I/O."""
+"""The group coordinator: its requests, the shard of one partition of ``__consumer_offsets``, and the records in it."""

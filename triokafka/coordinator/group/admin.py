@@ -6,21 +6,21 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.group import rounds
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.group.stored import group_removal
-from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.classic_group.stored_group import group_removal
+from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.group.records import GroupEffects, OffsetChange
 from triokafka.coordinator.offsets.deleted_topics import MAX_RECORDS
-from triokafka.coordinator.stored import GroupTurn, OffsetChange
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import BrokerResponseError, GroupIdNotFoundError, KafkaError, NonEmptyGroupError
 from triokafka.protocol.api.delete_groups import DeletableGroupResult
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribedGroupMember
 from triokafka.protocol.api.list_groups import ListedGroup
 
 if TYPE_CHECKING:
-    from triokafka.coordinator.shard import GroupShard
+    from triokafka.coordinator.group.group_shard import GroupShard
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -95,29 +95,31 @@ def _listed(shard: GroupShard, group_id: str) -> ListedGroup:
     )
 
 
-def delete_groups(shard: GroupShard, replies: Mapping[str, Reply[DeletableGroupResult]], turn: GroupTurn) -> list[str]:
+def delete_groups(
+    shard: GroupShard, replies: Mapping[str, Reply[DeletableGroupResult]], effects: GroupEffects
+) -> list[str]:
     """Delete the empty groups of ``replies`` in one append; returns the groups that did not fit into it."""
     left = list(replies)
     while left:
         group_id = left[0]
         try:
-            if not delete(shard, group_id, replies[group_id], turn):
+            if not delete(shard, group_id, replies[group_id], effects):
                 break
         except BrokerResponseError as error:
-            turn.answer(replies[group_id], DeletableGroupResult(group_id=group_id, error_code=error.code))
+            effects.answer(replies[group_id], DeletableGroupResult(group_id=group_id, error_code=error.code))
         del left[0]
 
-    def not_removed(error: KafkaError, _later: GroupTurn) -> None:
+    def not_removed(error: KafkaError, _later: GroupEffects) -> None:
         for group_id in left:
             replies[group_id].fail(error)
 
-    turn.on_failed = not_removed
+    effects.on_failed = not_removed
     return left
 
 
-def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult], turn: GroupTurn) -> bool:
+def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult], effects: GroupEffects) -> bool:
     """Delete an empty group and its offsets. Returns False, without an answer, when the tombstones exceed one append:
-    this turn removes as many offsets as fit, and a later turn removes the rest and the group.
+    this append removes as many offsets as fit, and a later append removes the rest and the group.
 
     Raises:
         GroupIdNotFoundError: the group does not exist.
@@ -131,20 +133,20 @@ def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult],
             raise NonEmptyGroupError(f"group {group_id!r} has {len(group.profiles)} members")
     elif group.state is not GroupState.EMPTY:
         raise NonEmptyGroupError(f"group {group_id!r} is {group.state.value} and has {len(group.members)} members")
-    room = max(MAX_RECORDS - len(turn.records), 0)
+    room = max(MAX_RECORDS - len(effects.records), 0)
     keys = list(islice(shard.offsets.removable(group_id), room + 1))
     for key in keys[:room]:
-        turn.write(OffsetChange(key, None))
+        effects.write(OffsetChange(key, None))
     if len(keys) > room:
         return False
     if isinstance(group, ConsumerGroup):
         for change in group.removal():
-            turn.write(change)
+            effects.write(change)
     else:
         for member_id in list(group.pending_members):
             # A pending member does not keep a group alive; its join recreates the group or is refused.
             group.remove(member_id)
-            turn.timers.cancel(rounds.session_timer(group, member_id))
-        turn.write(group_removal(group_id))
-    turn.answer(reply, DeletableGroupResult(group_id=group_id))
+            effects.timers.cancel(rebalance.session_timer(group, member_id))
+        effects.write(group_removal(group_id))
+    effects.answer(reply, DeletableGroupResult(group_id=group_id))
     return True

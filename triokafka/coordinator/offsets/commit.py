@@ -6,12 +6,20 @@ from collections.abc import Generator, Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from triokafka.coordinator.group import rounds
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, GroupTurn, OffsetChange, OffsetKey, encode
-from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
-from triokafka.coordinator.turn import CoordinatorRecord, Reply
+from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import (
+    NO_TOPIC_ID,
+    CommittedOffset,
+    GroupEffects,
+    OffsetChange,
+    OffsetKey,
+    encode,
+)
+from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     BrokerResponseError,
     GroupIdNotFoundError,
@@ -145,7 +153,7 @@ def commit(
     reply: Reply[OffsetCommitResponse],
     *,
     version: int,
-    turn: GroupTurn,
+    effects: GroupEffects,
 ) -> None:
     """Store the prepared offsets in one batch. Creates the group if it does not exist and the commit names no member.
 
@@ -170,14 +178,14 @@ def commit(
     elif group is not None:
         member = group.check_commit(request.member_id, request.group_instance_id, generation)
         if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-            rounds.start_session(group, member, turn)
+            rebalance.start_session(group, member, effects)
     elif generation >= 0:
         error = GroupIdNotFoundError if version >= _FIRST_WITHOUT_LEGACY_ERROR else IllegalGenerationError
         raise error(f"group {request.group_id!r} does not exist")
     for _, changes, records in prepared:
-        turn.write_encoded(changes, records)
-    shard.counters.offset_commits += len(turn.records)
-    turn.answer(reply, response)
+        effects.write_encoded(changes, records)
+    shard.counters.offset_commits += len(effects.records)
+    effects.answer(reply, response)
 
 
 def commit_failed(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from triokafka.coordinator.group.classic import ClassicGroup
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import GroupTurn, OffsetChange, OffsetKey
-from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import GroupEffects, OffsetChange, OffsetKey
+from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
@@ -28,7 +28,7 @@ def delete_offsets(
     request: OffsetDeleteRequest,
     reply: Reply[OffsetDeleteResponse],
     topics: TopicsView,
-    turn: GroupTurn,
+    effects: GroupEffects,
     may_read: TopicFilter = any_topic,
 ) -> None:
     """Remove committed offsets, except those of subscribed topics. Removing an offset that does not exist succeeds.
@@ -58,8 +58,8 @@ def delete_offsets(
             elif is_wanted:
                 error_code = GroupSubscribedToTopicError.code
             elif index in there or key in shard.offsets.pending:
-                turn.write(OffsetChange(key, None))
+                effects.write(OffsetChange(key, None))
             answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error_code))
         response.topics.append(answered)
-    shard.counters.offset_deletions += len(turn.records)
-    turn.answer(reply, response)
+    shard.counters.offset_deletions += len(effects.records)
+    effects.answer(reply, response)

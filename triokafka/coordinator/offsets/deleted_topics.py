@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from triokafka.coordinator.stored import NO_TOPIC_ID, GroupTurn, OffsetChange, OffsetKey
-from triokafka.coordinator.timers import TimerKey
+from triokafka.coordinator.group.records import NO_TOPIC_ID, GroupEffects, OffsetChange, OffsetKey
+from triokafka.coordinator.runtime.timer_queue import TimerKey
 
 if TYPE_CHECKING:
-    from triokafka.coordinator.shard import GroupShard
+    from triokafka.coordinator.group.group_shard import GroupShard
 
 FORGET: Final = "forget"
 _KEY: Final = TimerKey(FORGET)
@@ -20,18 +20,18 @@ PAUSE: Final = 0.01
 """Seconds between two batches, so that requests can run in between."""
 
 
-def topics_deleted(shard: GroupShard, topics: Mapping[UUID, str], turn: GroupTurn) -> None:
+def topics_deleted(shard: GroupShard, topics: Mapping[UUID, str], effects: GroupEffects) -> None:
     """Remove the committed offsets of topics that were deleted."""
     shard.deleted_topics.update(topics)
-    forget(shard, turn)
+    forget(shard, effects)
 
 
-def schedule(turn: GroupTurn) -> None:
+def schedule(effects: GroupEffects) -> None:
     """Schedule the next batch after `PAUSE`."""
-    turn.timers.schedule(_KEY, turn.at.now + PAUSE)
+    effects.timers.schedule(_KEY, effects.at.now + PAUSE)
 
 
-def forget(shard: GroupShard, turn: GroupTurn) -> None:
+def forget(shard: GroupShard, effects: GroupEffects) -> None:
     """Write tombstones for committed offsets on deleted topics.
 
     If the append fails, the next scan for expired offsets tries again. A recreated topic of the same name has another
@@ -41,20 +41,20 @@ def forget(shard: GroupShard, turn: GroupTurn) -> None:
     if not gone:
         return
     for key in _positions_on(shard, gone):
-        if len(turn.records) >= MAX_RECORDS:
-            schedule(turn)
-            turn.on_failed = lambda error, later: later.timers.cancel(_KEY)
+        if len(effects.records) >= MAX_RECORDS:
+            schedule(effects)
+            effects.on_failed = lambda error, later: later.timers.cancel(_KEY)
             return
-        turn.write(OffsetChange(key, None))
+        effects.write(OffsetChange(key, None))
 
-    def forgotten(_later: GroupTurn) -> None:
+    def forgotten(_later: GroupEffects) -> None:
         for topic_id in gone:
             shard.deleted_topics.pop(topic_id, None)
 
-    if turn.records:
-        turn.on_committed = forgotten
+    if effects.records:
+        effects.on_committed = forgotten
     else:
-        forgotten(turn)
+        forgotten(effects)
 
 
 def _positions_on(shard: GroupShard, gone: Mapping[UUID, str]) -> Iterator[OffsetKey]:

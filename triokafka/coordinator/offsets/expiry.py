@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from triokafka.coordinator.config import GroupCoordinatorConfig
-from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.group.classic import ClassicGroup
-from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.group.stored import group_removal
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.classic_group.stored_group import group_removal
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.group.config import GroupCoordinatorConfig
+from triokafka.coordinator.group.records import CommittedOffset, GroupEffects, OffsetChange
 from triokafka.coordinator.offsets.deleted_topics import MAX_RECORDS, PAUSE
-from triokafka.coordinator.stored import CommittedOffset, GroupTurn, OffsetChange
-from triokafka.coordinator.timers import TimerKey
+from triokafka.coordinator.runtime.timer_queue import TimerKey
 
 if TYPE_CHECKING:
-    from triokafka.coordinator.shard import GroupShard
+    from triokafka.coordinator.group.group_shard import GroupShard
 
 EXPIRY: Final = "expiry"
 _KEY: Final = TimerKey(EXPIRY)
@@ -28,12 +28,12 @@ _SCAN_STEP: Final = 1_000
 """Offsets per scan step, approximately: all shards of a broker may scan at the same time while requests wait."""
 
 
-def schedule(turn: GroupTurn, config: GroupCoordinatorConfig) -> None:
+def schedule(effects: GroupEffects, config: GroupCoordinatorConfig) -> None:
     """Schedule the next scan after ``offsets_retention_check_interval_ms``."""
-    turn.timers.schedule(_KEY, turn.at.now + config.offsets_retention_check_interval_ms / 1000)
+    effects.timers.schedule(_KEY, effects.at.now + config.offsets_retention_check_interval_ms / 1000)
 
 
-def expire(shard: GroupShard, turn: GroupTurn) -> None:
+def expire(shard: GroupShard, effects: GroupEffects) -> None:
     """Write tombstones for expired offsets. A large shard is scanned in steps, `PAUSE` apart.
 
     If the append fails, the next regular scan tries again.
@@ -45,23 +45,23 @@ def expire(shard: GroupShard, turn: GroupTurn) -> None:
     looked_at = 0
     while left and looked_at < _SCAN_STEP:
         group = shard.groups.get(left[-1]) or shard.consumer_groups.get(left[-1])
-        looked_at += 1 if group is None else 1 + _expire_group(shard, group, turn)
-        if len(turn.records) >= MAX_RECORDS:
+        looked_at += 1 if group is None else 1 + _expire_group(shard, group, effects)
+        if len(effects.records) >= MAX_RECORDS:
             break  # the next step continues with this group
         left.pop()
     if not left:
-        schedule(turn, shard.config)
+        schedule(effects, shard.config)
         return
-    turn.timers.schedule(_KEY, turn.at.now + PAUSE)
-    turn.on_failed = lambda error, later: _give_up(shard, later)
+    effects.timers.schedule(_KEY, effects.at.now + PAUSE)
+    effects.on_failed = lambda error, later: _give_up(shard, later)
 
 
-def _give_up(shard: GroupShard, turn: GroupTurn) -> None:
+def _give_up(shard: GroupShard, effects: GroupEffects) -> None:
     shard.unscanned_groups.clear()
-    schedule(turn, shard.config)
+    schedule(effects, shard.config)
 
 
-def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: GroupTurn) -> int:
+def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, effects: GroupEffects) -> int:
     """Write tombstones for one group's expired offsets; returns the number of offsets scanned."""
     age_of = _age_counts_from(group)
     if age_of is None:
@@ -72,13 +72,13 @@ def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: 
     all_expired = True
     looked_at = 0
     for key, committed in shard.offsets.newest(group.group_id):
-        if len(turn.records) >= MAX_RECORDS:
+        if len(effects.records) >= MAX_RECORDS:
             return looked_at
         looked_at += 1
         is_wanted = group.subscribes_to(key.topic) if wanted is None else key.topic in wanted
-        expired = not is_wanted and _is_expired(committed, age_of, retention_ms, turn.at.wall_ms)
+        expired = not is_wanted and _is_expired(committed, age_of, retention_ms, effects.at.wall_ms)
         if expired and key not in shard.offsets.pending:
-            turn.write(OffsetChange(key, None))
+            effects.write(OffsetChange(key, None))
             shard.counters.offset_expirations += 1
         else:
             all_expired = False
@@ -86,9 +86,9 @@ def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: 
         return looked_at
     if isinstance(group, ConsumerGroup):
         for change in group.removal() if not group.profiles else ():
-            turn.write(change)
+            effects.write(change)
     elif group.state is GroupState.EMPTY and not group.pending_members:
-        turn.write(group_removal(group.group_id))
+        effects.write(group_removal(group.group_id))
     return looked_at
 
 

@@ -14,9 +14,9 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, OffsetKey
-from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import NO_TOPIC_ID, CommittedOffset, OffsetKey
+from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
 from triokafka.errors import TopicAuthorizationFailedError, UnknownTopicIdError, UnstableOffsetCommitError
 from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequest,

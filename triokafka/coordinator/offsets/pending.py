@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from triokafka.coordinator.stored import CommittedOffset, OffsetKey
+from triokafka.coordinator.group.records import CommittedOffset, OffsetKey
 
 
 class PendingOffset(NamedTuple):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from triokafka.coordinator.journal import Journal
+from triokafka.coordinator.group.records import CommittedOffset, OffsetKey
 from triokafka.coordinator.offsets.pending import PendingOffsets
-from triokafka.coordinator.stored import CommittedOffset, OffsetKey
+from triokafka.coordinator.runtime.journal import Journal
 
 _EMPTY: Mapping[str, Mapping[int, CommittedOffset]] = {}
 

@@ -13,7 +13,7 @@ from tests.unit.broker_stub.api.test_group_handlers import commit_request, join_
 from triokafka.broker_stub.api.find_coordinator import find_coordinator
 from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
 from triokafka.broker_stub.metadata.image import BrokerImage, EndpointImage, PartitionImage, TopicImage
-from triokafka.coordinator.partitioning import coordinator_partition
+from triokafka.coordinator.runtime.partitioning import coordinator_partition
 from triokafka.errors import (
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,

@@ -126,7 +126,7 @@ async def test_creation_that_fails_as_a_whole_leaves_the_rest_of_the_answer(capl
 
     async with running_node() as node:
         await node.create("t")
-        node.broker.controller.create_topics = fails  # type: ignore[method-assign, assignment]
+        node.broker.gateway.create_topics = fails  # type: ignore[method-assign, assignment]
         answer = await node.call(named("new", "t"), 9)
         assert summary(answer) == {"t": 0, "new": errors.UnknownTopicOrPartitionError.code}
     assert "topics ['new'] could not be created for who asked for them" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -14,14 +15,15 @@ from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, batch
 from triokafka import errors
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.page_cache import ColdReadError
-from triokafka.broker_stub.log.reader import LogReader, SlicedResult
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.reader import SlicedResult
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.delayed import AppendOutcome
-from triokafka.broker_stub.replica.fetch_session import WantedPartition
 from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters, ReplicaManager
+from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
 from triokafka.world.system import RealWorld
@@ -323,12 +325,14 @@ async def test_what_is_cold_is_fetched_by_a_thread_for_all_partitions_at_once(mo
     warmed: list[TopicPartition] = []
     pages_stay = True
 
-    def read_to_send(log: LogReader, offset: int, max_bytes: int, **options: object) -> SlicedResult:
+    def read_to_send(log: PartitionLog, offset: int, max_bytes: int, **options: object) -> SlicedResult:
         if not pages_stay or log.topic_partition not in warmed:
             raise ColdReadError(lambda: warmed.append(log.topic_partition))
         return SlicedResult(log.read(offset, max_bytes).records)
 
-    monkeypatch.setattr(LogReader, "read_to_send", read_to_send)
+    for key in (A, B):
+        log = bench.replicas.partition(key).log
+        monkeypatch.setattr(log, "read_to_send", partial(read_to_send, log))
     waits: list[int] = []
     outcomes, size, _ = await bench.replicas.read(
         [(A, wanted(A, 0)), (B, wanted(B, 0))],

@@ -36,9 +36,7 @@ def produce(sink: Sink, records: bytes | bytearray | None) -> Any:
     request = ProduceRequest(
         acks=-1,
         timeout_ms=1000,
-        topic_data=[
-            TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])  # type: ignore[arg-type]
-        ],
+        topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])],
     )
     return sink.produce(request).responses[0].partition_responses[0]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from triokafka.assignors import Assignment, MemberSubscription, resolve_assignors
-from triokafka.client.consumer.membership.classic import ClassicMember, GroupConfig, State, Step
-from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
+from triokafka.client.consumer.membership.classic_member import ClassicMember, GroupConfig, State, Step
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.client.consumer.membership.payloads import (
     decode_assignment,
     decode_subscription,

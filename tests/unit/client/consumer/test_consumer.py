@@ -805,7 +805,7 @@ async def test_a_failed_background_task_surfaces_in_every_call() -> None:
         def explode() -> None:
             raise RuntimeError("boom")
 
-        consumer._engine.fetcher._planner.round = lambda *_: explode()  # type: ignore[assignment,func-returns-value]
+        consumer._engine.fetcher._planner.round = lambda *_: explode()  # type: ignore[assignment]
         for _ in range(2):
             with pytest.raises(triokafka.KafkaError, match="boom"):
                 await consumer.poll(timeout_ms=60_000)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from triokafka.client.consumer.membership.consumer_protocol import (
+from triokafka.client.consumer.membership.consumer_protocol_member import (
     NO_EPOCH,
     ConsumerGroupConfig,
     ConsumerProtocolMember,
@@ -16,7 +16,7 @@ from triokafka.client.consumer.membership.consumer_protocol import (
     State,
     Wants,
 )
-from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,

@@ -10,30 +10,30 @@ from triokafka.client.consumer.fetch_buffer import FetchedData
 from triokafka.records import encode_batch
 from triokafka.records.arrow import ArrowBuilder
 from triokafka.records.builder import Record
-from triokafka.records.unpacker import Unpacker
+from triokafka.records.decompressor import Decompressor
 from triokafka.structs import TopicPartition
 
 
-class CountingUnpacker(Unpacker):
+class CountingDecompressor(Decompressor):
     """Counts the batches that are decompressed outside of the columnar kernel."""
 
     count = 0
 
-    def unpack(self, *arguments: Any, **options: Any) -> Any:
+    def decompress(self, *arguments: Any, **options: Any) -> Any:
         self.count += 1
-        return super().unpack(*arguments, **options)
+        return super().decompress(*arguments, **options)
 
 
 def test_a_full_builder_leaves_the_next_batch_compressed() -> None:
     """To look whether more follows was to decompress it, away from the kernel that takes whole batches."""
     rows: list[Record] = [(1, b"key", bytes(97), [])] * 50
     records = b"".join(encode_batch(rows, base_offset=50 * number, compression="zstd") for number in range(3))
-    unpacker = CountingUnpacker()
-    data = FetchedData(TopicPartition("t", 0), 0, 0, records, unpacker=unpacker)
+    decompressor = CountingDecompressor()
+    data = FetchedData(TopicPartition("t", 0), 0, 0, records, decompressor=decompressor)
     for number in range(1, 4):
         builder = ArrowBuilder(["value"], most_bytes=1)
         assert data.take_columns(builder, 1_000) == 50
-        assert unpacker.count == number
+        assert decompressor.count == number
         assert data.exhausted == (number == 3)
 
 

@@ -147,7 +147,7 @@ async def test_a_listener_that_fails_stops_nobody(group: str | None, caplog: pyt
     cluster, _, options = await started(t=1)
     cluster.write("t", 0, [b"0"])
 
-    class Failing(triokafka.ConsumerRebalanceListener):
+    class OngoingFailure(triokafka.ConsumerRebalanceListener):
         async def on_partitions_assigned(self, assigned: Any) -> None:
             async with trio.open_nursery():
                 raise LookupError("no database")
@@ -156,7 +156,7 @@ async def test_a_listener_that_fails_stops_nobody(group: str | None, caplog: pyt
             raise trio.TooSlowError
 
     async with triokafka.Consumer(**options, group_id=group) as consumer:
-        consumer.subscribe(["t"], listener=Failing())
+        consumer.subscribe(["t"], listener=OngoingFailure())
         with trio.fail_after(30):
             assert (await anext(consumer)).value == b"0"
     assert "on_partitions_assigned of the rebalance listener failed for ['t-0']" in caplog.text
@@ -238,7 +238,7 @@ async def test_polls_cancelled_anywhere_tell_the_listener_everything_in_order(gr
         consumer.subscribe(["t", "u"], listener=listener)
 
         async def until_heard() -> None:
-            while len(consumer.assignment()) != 2 or consumer.engine._assigner.telling:
+            while len(consumer.assignment()) != 2 or consumer.engine._rebalancer.telling:
                 await consumer.poll(timeout_ms=10)
 
         async def nothing() -> None:

@@ -77,7 +77,7 @@ async def test_only_background_tasks_talk_to_brokers_and_call_back() -> None:
     async with scripted() as s, s.producer(batch_size=200) as producer:
         tasks: list[str] = []
         await (await producer.send("orders", b"warm"))
-        [channel] = [c for c in producer._client._directory.channels() if c.node.node_id == 1]
+        [channel] = [c for c in producer._client._brokers.channels() if c.node.node_id == 1]
         submit = channel.submit
 
         def noting(*args: Any, **options: Any) -> None:

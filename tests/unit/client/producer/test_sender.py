@@ -377,7 +377,7 @@ async def test_connection_that_takes_nothing_costs_no_attempt() -> None:
     """Also without retries."""
     async with scripted() as s, s.producer(enable_idempotence=False, retries=0, linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))
-        [channel] = [c for c in producer._client._directory.channels() if c.node.node_id == 1]
+        [channel] = [c for c in producer._client._brokers.channels() if c.node.node_id == 1]
         submit = channel.submit
         refusals = 0
 

@@ -90,7 +90,7 @@ class Grumpy:
     def __len__(self) -> int:
         raise ZeroDivisionError
 
-    __iter__ = __index__ = __hash__ = __len__  # type: ignore[assignment]
+    __iter__ = __index__ = __hash__ = __len__
 
 
 JUNK: list[Any] = [
@@ -120,7 +120,7 @@ async def test_no_argument_does_harm(argument: str) -> None:
                 (producer.send_many, columns),
             ):
                 try:
-                    result: Any = call(**arguments)  # type: ignore[operator]
+                    result: Any = call(**arguments)
                     if not isinstance(result, triokafka.Delivery):
                         result = await result
                 except (KafkaError, TypeError, ValueError, ZeroDivisionError):

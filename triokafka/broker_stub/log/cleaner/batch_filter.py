@@ -15,7 +15,7 @@ from triokafka.broker_stub.log.cleaner.transactions import CleanedTransactions
 from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import BatchInfo
 from triokafka.records.kernel import ConsumerRecord
-from triokafka.records.partial import OpenedBatch, empty_batch
+from triokafka.records.rewritable_batch import RewritableBatch, empty_batch
 from triokafka.structs import Buffer
 
 _LATEST_MS: Final = 2**63 - 1
@@ -94,7 +94,7 @@ class BatchFilter:
             return None
         if not info.record_count:
             return None
-        batch = OpenedBatch(data, info)
+        batch = RewritableBatch(data, info)
         horizon = batch.delete_horizon_ms
         kept = self._newest(batch.records, keep_tombstones=horizon is None or self._now_ms < horizon)
         self.counts.records_read += len(batch.records)
@@ -125,7 +125,7 @@ class BatchFilter:
         return kept
 
     def _control(self, info: BatchInfo, data: Buffer) -> Buffer | None:
-        batch = OpenedBatch(data, info)
+        batch = RewritableBatch(data, info)
         self.counts.records_read += len(batch.records)
         gone = self._transactions.read_marker(info, marker_kind(batch.records))
         horizon = batch.delete_horizon_ms

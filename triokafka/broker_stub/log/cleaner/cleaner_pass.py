@@ -24,7 +24,7 @@ from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
 from triokafka.records.batch import HEADER_SIZE, BatchInfo
 from triokafka.records.compression import CODEC_IDS
-from triokafka.records.partial import OpenedBatch
+from triokafka.records.rewritable_batch import RewritableBatch
 from triokafka.world import Storage
 
 _MAX_OFFSET_SPAN: Final = 2**31 - 1  # offsets in an index are relative to the segment's first
@@ -271,10 +271,10 @@ def _map_batch(
 ) -> bool:
     """Put the keys of a batch into the map; False when it has no room for another one."""
     if info.is_control:
-        transactions.read_marker(info, marker_kind(OpenedBatch(data, info).records))
+        transactions.read_marker(info, marker_kind(RewritableBatch(data, info).records))
     elif not transactions.read_data(info) and info.record_count:
         put = offsets.put
-        for record in OpenedBatch(data, info).records:
+        for record in RewritableBatch(data, info).records:
             if record.key is not None and record.offset >= start:
                 if not put(record.key, record.offset):
                     return False

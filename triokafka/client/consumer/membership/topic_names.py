@@ -9,11 +9,11 @@ from uuid import UUID
 
 import trio
 
-from triokafka.client.consumer.trouble import Troubles
+from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.errors import KafkaError, UnknownTopicIdError, for_code
+from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 
 logger = logging.getLogger(__name__)
@@ -30,13 +30,13 @@ class TopicNames:
         network: NetworkClient,
         backoff: Backoff,
         tasks: BackgroundTasks,
-        troubles: Troubles,
+        failures: FailureTracker,
         on_found: Callable[[], None],
     ) -> None:
         self._network = network
         self._backoff = backoff
         self._tasks = tasks
-        self._troubles = troubles
+        self._failures = failures
         self._on_found = on_found
         self._names: dict[UUID, str] = {}
         self._missing: tuple[UUID, ...] = ()
@@ -60,7 +60,7 @@ class TopicNames:
         elif not self._missing and self._scope is not None:
             self._scope.cancel()
             self._scope = None
-            self._troubles.succeeded(_WHAT)
+            self._failures.succeeded(_WHAT)
 
     async def _search(self, scope: trio.CancelScope) -> None:
         world = self._network.world
@@ -78,12 +78,12 @@ class TopicNames:
                     error: KafkaError = UnknownTopicIdError(", ".join(map(str, self._missing)))
                 except KafkaError as failed:
                     error = failed
-                self._troubles.failed(_WHAT, error, world.now(), quietly=True)
+                self._failures.failed(_WHAT, error, world.now(), quietly=True)
                 logger.debug("%s failed, trying again: %s", _WHAT, error)
                 await trio.sleep(self._backoff.delay(failures, world.random.random()))
         if self._scope is scope:
             self._scope = None
-            self._troubles.succeeded(_WHAT)
+            self._failures.succeeded(_WHAT)
 
     async def _ask(self, missing: tuple[UUID, ...]) -> bool:
         """Ask a broker; returns whether there was something new in its answer."""

@@ -1,0 +1,159 @@
+"""Topics that are deleted and made again under a consumer's feet are other topics, and are read from the start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+import pytest
+import trio
+
+import triokafka
+from tests.support.simulated import current_simulation, simulated
+from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.subscribed_topics import SubscribedTopics
+from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
+from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.structs import TopicPartition
+from triokafka.testing import running_broker
+from triokafka.testing.world import SimulatedWorld
+
+if TYPE_CHECKING:
+    from triokafka.network.network_client import NetworkClient
+
+T0 = TopicPartition("t", 0)
+
+
+class Topics:
+    """Our own broker at ``broker:9092``, and what is done to its topics."""
+
+    def __init__(self, admin: triokafka.AdminClient, producer: triokafka.Producer) -> None:
+        self._admin = admin
+        self._producer = producer
+
+    async def make(self, name: str, values: list[bytes]) -> None:
+        await self._admin.create_topics([triokafka.NewTopic(name, 1, 1)])
+        await self.write(name, values)
+
+    async def write(self, name: str, values: list[bytes]) -> None:
+        await self._producer.send_many(name, values, partition=0)
+        await self._producer.flush()
+
+    async def delete(self, name: str) -> None:
+        await self._admin.delete_topics([name])
+
+
+def numbers(prefix: bytes, count: int) -> list[bytes]:
+    return [b"%s%d" % (prefix, number) for number in range(count)]
+
+
+async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
+    with trio.fail_after(120):
+        return [(await anext(consumer)).value for _ in range(count)]
+
+
+def with_topics(test: Any) -> Any:
+    """Run a test in a simulated world, with `Topics` and the options of a consumer."""
+
+    @simulated
+    async def run(**given: Any) -> None:
+        simulation = current_simulation()
+
+        async def process(world: SimulatedWorld) -> None:
+            async with running_broker(
+                world=world,
+                listeners="PLAINTEXT://broker:9092",
+                offsets_topic_num_partitions=1,
+                group_initial_rebalance_delay_ms=0,
+                auto_create_topics_enable=False,
+            ):
+                await trio.sleep_forever()
+
+        simulation.host("broker").start(process)
+        other: dict[str, Any] = {"bootstrap_servers": "broker:9092", "world": simulation.host("other").world}
+        async with triokafka.AdminClient(**other) as admin, triokafka.Producer(**other) as producer:
+            mine = {"bootstrap_servers": "broker:9092", "world": simulation.host("mine").world}
+            await test(Topics(admin, producer), {**mine, "auto_offset_reset": "earliest"}, **given)
+
+    return run
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "by hand": {},
+    "by hand, with a group": {"group_id": "g"},
+    "alone": {},
+    "eager": {"group_id": "g", "partition_assignment_strategy": ["range"]},
+    "cooperative": {"group_id": "g", "partition_assignment_strategy": ["cooperative-sticky"]},
+    "consumer": {"group_id": "g", "group_protocol": "consumer"},
+}
+
+
+@pytest.mark.parametrize("pattern", [False, True])
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_topic_that_was_made_again_is_read_from_its_beginning(kind: str, seen: bool, pattern: bool) -> None:
+    """Whether or not the consumer has seen that it was gone; a position in the former one means nothing in it."""
+
+    @with_topics
+    async def run(topics: Topics, options: dict[str, Any]) -> None:
+        await topics.make("t", numbers(b"a", 5))
+        async with triokafka.Consumer(
+            **options, **KINDS[kind], metadata_max_age_ms=1_000 if seen else 300_000
+        ) as consumer:
+            if kind.startswith("by hand"):
+                consumer.assign([T0])
+            elif pattern:
+                consumer.subscribe(pattern="t.*")
+            else:
+                consumer.subscribe(["t"])
+            assert await values(consumer, 5) == numbers(b"a", 5)
+            await topics.delete("t")
+            if seen:
+                await consumer.poll(timeout_ms=10_000)
+            await topics.make("t", numbers(b"b", 9))
+            assert await values(consumer, 9) == numbers(b"b", 9)
+            await topics.write("t", [b"last"])
+            assert await values(consumer, 1) == [b"last"]
+
+    if not (pattern and kind.startswith("by hand")):
+        run()
+
+
+class _Nobody:
+    """Stands for the network, which is not asked."""
+
+
+def test_a_broker_that_is_behind_makes_nothing_anew() -> None:
+    """Nor does one that does not tell ids, or does not know the topic now; another subscription begins anew."""
+    subscription = SubscriptionState()
+    watch = SubscribedTopics(cast("NetworkClient", _Nobody()), subscription, FailureTracker())
+
+    def cluster(number: int | None) -> Cluster:
+        partitions = {0: PartitionMetadata(0, 1)}
+        topics = {} if number is None else {"t": TopicMetadata("t", UUID(int=number), partitions=partitions)}
+        return Cluster({}, topics)
+
+    subscription.assign([T0])
+    told = [bool(watch.made_anew(cluster(number))) for number in (1, None, 1, 2, 0, 1, 2, None, 3, 2, 1, 3)]
+    assert told == [False, False, False, True, False, False, False, False, True, False, False, False]
+    subscription.assign([])
+    assert not watch.made_anew(cluster(4))
+    subscription.assign([T0])
+    assert not watch.made_anew(cluster(5))
+
+
+def test_what_the_user_asked_for_is_not_forgotten_with_the_positions() -> None:
+    """A pause, and a place to go on at."""
+    subscription = SubscriptionState(EARLIEST)
+    subscription.assign([T0, TopicPartition("t", 1), TopicPartition("u", 0)])
+    for partition in subscription.assignment:
+        subscription.seek(partition, 7)
+    subscription.pause([T0])
+    subscription.request_reset(TopicPartition("t", 1), LATEST)
+    subscription.start_over("t")
+    assert [(str(p), state.position, state.reset_to, state.paused) for p, state in subscription] == [
+        ("t-0", None, None, True),
+        ("t-1", None, LATEST, False),
+        ("u-0", 7, None, False),
+    ]
+    assert subscription.finished({}).keys() == {TopicPartition("u", 0)}

@@ -1,0 +1,426 @@
+"""Handing out: records leave the buffer, are deserialized, and positions advance, with nothing in between that waits.
+
+A plain object. What ``async for`` gives out is known to the record: the one in the user's hands is not finished.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.batches import FetchedBatch
+from triokafka.client.consumer.fetch_buffer import FetchedData, end_of
+from triokafka.client.consumer.fetcher import Fetcher
+from triokafka.client.consumer.listener import Records, intercept_records
+from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.serializers import Deserializer
+from triokafka.errors import (
+    CorruptRecordError,
+    DecompressedSizeError,
+    RecordDeserializationError,
+    UnsupportedCodecError,
+)
+from triokafka.records import ConsumerRecord
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka.records.arrow import ArrowBuilder
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
+
+
+class _Run(NamedTuple):
+    """Records of one partition from one piece of data, which stood at ``start`` before and stands at ``end`` now."""
+
+    partition: TopicPartition
+    records: list[ConsumerRecord]
+    data: FetchedData
+    start: int
+    end: int
+
+
+class FetchCollector:
+    """Gives records to the user, and knows what the user has finished.
+
+    ``iterator`` is the rest of the run that ``async for`` is in; pulling from it needs no call here.
+    """
+
+    def __init__(self, options: ConsumerOptions, subscription: SubscriptionState, fetcher: Fetcher) -> None:
+        self.iterator: Iterator[ConsumerRecord] = _NOTHING
+        self.asked = 0
+        """Calls for records so far."""
+        self.delivered = 0
+        """Records handed out so far; those of the present call to ``async for`` included."""
+        self._interceptors = options.interceptors
+        self._subscription = subscription
+        self._fetcher = fetcher
+        self._buffer = fetcher.buffer
+        self.skipped = 0
+        """Records passed over because no deserializer could read them."""
+        self.batches_skipped = 0
+        """Damaged batches passed over."""
+        self._skips = options.deserialization_error_policy == "skip"
+        self._skips_damage = options.corrupt_batch_policy == "skip"
+        self._convert = _converter(
+            options.key_deserializer, options.value_deserializer, raw=options.deserialization_error_policy == "raw"
+        )
+        self._max_bytes = options.max_poll_bytes
+        self._bytes_left = 0
+        self._opened: FetchedData | None = None
+        self.waiting: FetchedData | None = None
+        """Data whose next batch the last call could not decompress itself."""
+        self._runs: deque[_Run] = deque()  # the first one is being iterated over
+
+    @property
+    def progress(self) -> int:
+        """A number that changes with every record and call that the user asks for."""
+        return (self.asked << 32) - operator.length_hint(self.iterator)
+
+    # ---------------------------------------------------------------- taking
+
+    def take(self, limit: int) -> Records:
+        """Records of as many partitions as it takes, at most ``limit`` in all; positions are behind them now.
+
+        Raises:
+            KafkaError: what stands next in the buffer is an error. When records come before it, they are returned, and
+                the error is raised by the next call.
+        """
+        records: Records = {}
+        for run in self._take(limit):
+            known = records.get(run.partition)
+            records[run.partition] = run.records if known is None else known + run.records
+        if records and self._interceptors:
+            records = intercept_records(self._interceptors, records)
+        return records
+
+    def _take(self, limit: int) -> list[_Run]:
+        taken: list[_Run] = []
+        self.waiting = None
+        self._bytes_left = self._max_bytes
+        for data, state in self._buffer.current():
+            if limit <= 0 or self._bytes_left <= 0:
+                break
+            if data.error is not None:
+                if taken:
+                    break
+                self._fetcher.meet_error(data)
+                continue
+            self._open(data)
+            before = data.position
+            got = len(taken)
+            try:
+                limit -= self._take_from(data, limit, taken)
+            except (CorruptRecordError, RecordDeserializationError, UnsupportedCodecError):
+                if not taken:
+                    raise
+                limit = 0
+            self._advance(data, nothing_in_hand=state.finished == before and len(taken) == got)
+            if self.waiting is not None:
+                break
+        return taken
+
+    def _open(self, data: FetchedData) -> None:
+        """Keep at most one decompressed batch: others may have been left in the middle, by a pause or a seek."""
+        if self._opened is not data:
+            if self._opened is not None:
+                self._opened.release()
+            self._opened = data
+
+    def take_columns(self, builder: ArrowBuilder, limit: int) -> int:
+        """Add records of as many partitions as it takes to an Arrow batch, at most ``limit``; returns how many.
+
+        Errors as in `take`. Deserializers and interceptors see nothing of it.
+        """
+        total = 0
+        self.waiting = None
+        for data, state in self._buffer.current():
+            if total >= limit or builder.is_full:
+                break
+            if data.error is not None:
+                if total:
+                    break
+                self._fetcher.meet_error(data)
+                continue
+            self._open(data)
+            before = data.position
+            try:
+                rows = self._undamaged(data, partial(data.take_columns, builder, limit - total))
+            except (CorruptRecordError, UnsupportedCodecError):
+                if total:
+                    break
+                raise
+            total += rows
+            self._advance(data, nothing_in_hand=state.finished == before and not rows)
+            if data.is_waiting:
+                self.waiting = data
+            if not data.exhausted:
+                break  # the limit, corrupt bytes, or a full column
+        self.delivered += total
+        return total
+
+    def take_batch(self) -> FetchedBatch | None:
+        """The next piece of fetched data as it is. Errors as in `take`, with checksums verified first."""
+        self.waiting = None
+        for data, _ in self._buffer.current():
+            if data.error is not None:
+                self._fetcher.meet_error(data)
+                continue
+            size = self._undamaged(data, data.check)
+            if data.end is None:
+                # Nothing in it can be decoded; the decoder says why.
+                data.take(1)
+                data.end = data.position
+            end = data.end if size == data.size else end_of(memoryview(data.records)[:size])
+            assert end is not None
+            batch = FetchedBatch(data, end, size)
+            data.position = end
+            if size == data.size:
+                data.leader_epoch = data.last_epoch
+            self._advance(data, nothing_in_hand=False)
+            return batch
+        return None
+
+    def _undamaged(self, data: FetchedData, read: Callable[[], T]) -> T:
+        """What ``read`` returns; damaged batches are passed over, where that is the policy."""
+        while True:
+            try:
+                return read()
+            except CorruptRecordError as error:
+                behind = data.behind_damage()
+                if behind is None or not self._skips_damage or isinstance(error, DecompressedSizeError):
+                    what = (
+                        str(error)
+                        if behind is None
+                        else f"{error}; the position stays there, seek to {behind} to pass over it"
+                    )
+                    located = type(error)(what)
+                    located.next_offset = behind
+                    raise located from None
+                self.batches_skipped += 1
+                logger.warning(
+                    "passed over offsets %d to %d of %s: %s", data.position, behind - 1, data.partition, error
+                )
+                data.rewind(behind)
+
+    def _advance(self, data: FetchedData, *, nothing_in_hand: bool) -> None:
+        self._subscription.hand_out(data.partition, data.position, data.leader_epoch)
+        if nothing_in_hand:
+            # Only gaps and control batches were passed over: nobody has to finish those.
+            self._subscription.finish(data.partition, data.position)
+        if data.exhausted:
+            self._buffer.finished(data)
+            if self._opened is data:
+                self._opened = None
+
+    def _take_from(self, data: FetchedData, limit: int, taken: list[_Run]) -> int:
+        count = 0
+        while count < limit and self._bytes_left > 0:
+            start = data.position
+            unpacked = data.unpacked_bytes
+            records = self._undamaged(data, partial(data.take, limit - count, self._bytes_left))
+            if data.is_waiting and not records:
+                self.waiting = data
+                break
+            self._bytes_left -= max(0, data.unpacked_bytes - unpacked)
+            if not records:
+                # At the end, also where that could not be seen from outside.
+                data.end = data.position
+                break
+            if self._convert is not None:
+                records = self._deserialize(records, data, start)
+                if not records:
+                    continue
+            count += len(records)
+            self.delivered += len(records)
+            taken.append(_Run(data.partition, records, data, start, data.position))
+        return count
+
+    def _deserialize(self, records: list[ConsumerRecord], data: FetchedData, start: int) -> list[ConsumerRecord]:
+        """Convert keys and values. A record that cannot be is where the next call stands."""
+        assert self._convert is not None
+        converted: list[ConsumerRecord] = []
+        for record in records:
+            try:
+                converted.append(self._convert(record))
+            except Exception as error:
+                if self._skips:
+                    self.skipped += 1
+                    logger.warning(
+                        "passed over the record at offset %d of %s, which the deserializer cannot read: %r",
+                        record.offset,
+                        data.partition,
+                        error,
+                    )
+                    continue
+                data.rewind(record.offset if converted else start)
+                if converted:
+                    return converted
+                raise RecordDeserializationError(
+                    f"the deserializer failed on the record at offset {record.offset} of {data.partition}: {error!r};"
+                    f" the position stays there, seek to {record.offset + 1} to pass over it"
+                ) from error
+        return converted
+
+    # ---------------------------------------------------------------- async for
+
+    def next_run(self) -> bool:
+        """The run that was iterated over is finished; go on to the next that was taken. False when there is none."""
+        if self._runs:
+            done = self._runs.popleft()
+            self._subscription.finish(done.partition, done.end)
+        return self._start_run()
+
+    def take_runs(self, limit: int) -> bool:
+        """Take runs of at most ``limit`` records together, and begin with the first. Errors as in `take`."""
+        self._runs.extend(self._take(limit))
+        if self._interceptors:
+            self._runs = deque(self._intercepted(run) for run in self._runs)
+        return self._start_run()
+
+    def _start_run(self) -> bool:
+        self.iterator = iter(self._runs[0].records) if self._runs else _NOTHING
+        return bool(self._runs)
+
+    def _intercepted(self, run: _Run) -> _Run:
+        changed = intercept_records(self._interceptors, {run.partition: run.records})
+        return run._replace(records=changed.get(run.partition, []))
+
+    def _in_hand(self, run: _Run) -> ConsumerRecord | None:
+        """The record of the present run that was given out last, None before the first."""
+        given = len(run.records) - operator.length_hint(self.iterator)
+        return run.records[given - 1] if given else None
+
+    def put_back(self) -> None:
+        """Return what ``async for`` has not given out to the buffer, so that other calls find it there."""
+        if not self._runs:
+            return
+        runs = list(self._runs)
+        record = self._in_hand(runs[0])
+        for run in reversed(runs[1:]):
+            self._return(run, run.start)
+        first = runs[0]
+        if operator.length_hint(self.iterator):
+            if record is None:
+                self._return(first, first.start)
+            else:
+                self._return(first, record.offset + 1, record.leader_epoch)
+        if record is not None:
+            self._subscription.finish(first.partition, record.offset)
+        self._runs.clear()
+        self.iterator = _NOTHING
+
+    def _return(self, run: _Run, position: int, leader_epoch: int = -1) -> None:
+        state = self._subscription.get(run.partition)
+        if state is not None and state.version == run.data.version:
+            self._buffer.restore(run.data, position)
+            self._subscription.take_back(run.partition, position, leader_epoch)
+
+    # ---------------------------------------------------------------- what may be committed
+
+    def _adjusted(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Position and finished offset of partitions that ``async for`` is in the middle of."""
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        for index, run in enumerate(self._runs):
+            if run.partition in found:
+                continue
+            record = self._in_hand(run) if index == 0 else None
+            if record is None:
+                found[run.partition] = (run.start, run.start)
+            elif not operator.length_hint(self.iterator):
+                found[run.partition] = (run.end, record.offset)
+            else:
+                found[run.partition] = (record.offset + 1, record.offset)
+        return found
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The offset of the record that the user gets next, None while unknown."""
+        state = self._subscription.state(partition)
+        adjusted = self._adjusted().get(partition)
+        return state.position if adjusted is None else adjusted[0]
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Behind everything that was handed out, the record in hand included: what the user's own commit sends."""
+        offsets = self._subscription.consumed()
+        for partition, (position, _) in self._adjusted().items():
+            if partition in offsets and position != offsets[partition].offset:
+                offsets[partition] = OffsetAndMetadata(position)
+        return offsets
+
+    def finished(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What auto-commit may send, where it differs from what was ``committed``."""
+        offsets = self._subscription.finished(committed)
+        for partition, (_, finished) in self._adjusted().items():
+            if partition not in self._subscription:
+                continue
+            if committed.get(partition) == finished:
+                offsets.pop(partition, None)
+            else:
+                offsets[partition] = OffsetAndMetadata(finished)
+        return offsets
+
+
+class UndeserializedBytes(bytes):
+    """A key or value as it was fetched, because the deserializer failed with ``error``.
+
+    Handed out under ``deserialization_error_policy="raw"``.
+    """
+
+    error: Exception
+
+
+def _converter(
+    key_deserializer: Any, value_deserializer: Any, *, raw: bool
+) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
+    """A function that makes the deserialized record, None when there is nothing to do. Null is left as it is."""
+    if key_deserializer is None and value_deserializer is None:
+        return None
+    key_of, value_of = _deserialize_with(key_deserializer), _deserialize_with(value_deserializer)
+    if raw:
+        key_of, value_of = _or_raw(key_of), _or_raw(value_of)
+
+    def convert(record: ConsumerRecord) -> ConsumerRecord:
+        key, value = record.key, record.value
+        return ConsumerRecord(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            key if key is None else key_of(record, key),
+            value if value is None else value_of(record, value),
+            record.headers,
+            record.timestamp_type,
+            record.leader_epoch,
+            record.serialized_key_size,
+            record.serialized_value_size,
+        )
+
+    return convert
+
+
+def _or_raw(deserialize: Callable[[ConsumerRecord, bytes], Any]) -> Callable[[ConsumerRecord, bytes], Any]:
+    def deserialize_or_wrap(record: ConsumerRecord, data: bytes) -> Any:
+        try:
+            return deserialize(record, data)
+        except Exception as error:
+            kept = UndeserializedBytes(data)
+            kept.error = error
+            return kept
+
+    return deserialize_or_wrap
+
+
+def _deserialize_with(deserializer: Any) -> Callable[[ConsumerRecord, bytes], Any]:
+    if deserializer is None:
+        return lambda record, data: data
+    if isinstance(deserializer, Deserializer):
+        return lambda record, data: deserializer.deserialize(record.topic, data, list(record.headers))
+    return lambda record, data: deserializer(data)

@@ -1,0 +1,334 @@
+"""One member of a group under the consumer protocol (KIP-848): all of it is heartbeats. A plain object, no I/O.
+
+The coordinator says what the member is to own; the member gives up what is not in it, takes over the rest, and says in
+the next heartbeat what it owns now. It is told what happened and what time it is, writes the heartbeats, and says when
+the next one is due.
+
+    OUTSIDE ──join──▶ JOINING ──answered──▶ RECONCILING ⇄ STABLE
+       ▲                 │ refused               │ fenced, or gone for too long
+       ├─────────────────┘                       ▼
+       └──────────────released────────────────  LOST
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.errors import (
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
+    IllegalStateError,
+    KafkaError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedVersionError,
+    for_code,
+)
+from triokafka.network.backoff import Backoff
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+NO_EPOCH: Final = -1
+_JOINING_EPOCH: Final = 0
+_LEAVING_EPOCH: Final = -1
+_LEAVING_FOR_NOW_EPOCH: Final = -2
+_FIRST_WITH_PATTERN: Final = 1
+_AT_ONCE: Final = -float("inf")
+
+Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
+"""Partition numbers by topic id."""
+
+
+class State(enum.Enum):
+    """Where a member is in the protocol."""
+
+    OUTSIDE = "not in the group"
+    JOINING = "joining"
+    RECONCILING = "taking over a new assignment"
+    STABLE = "in the group"
+    LOST = "out of the group, giving up its partitions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupConfig:
+    """A member's settings. ``rebalance_timeout_ms`` is ``max_poll_interval_ms``: how long giving up may take."""
+
+    group_id: str
+    rebalance_timeout_ms: int
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    server_assignor: str | None = None
+
+
+class Wants(NamedTuple):
+    """What a member subscribes to: topics by name, and those that match a pattern on the coordinator."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+class Heartbeat(NamedTuple):
+    """A heartbeat to send, in ``min_version`` or later; ``sent_as`` goes back in with the answer."""
+
+    request: ConsumerGroupHeartbeatRequest
+    min_version: int
+    sent_as: int
+
+
+class ConsumerProtocolMember:
+    """The protocol state of one member.
+
+    ``member_id`` is its own making and stays (KIP-1082); ``epoch`` is the coordinator's, `NO_EPOCH` outside the group.
+    ``target`` is what the coordinator last said that the member may own, None until it said something; ``owned`` is
+    what the member has taken over. ``membership`` counts memberships: an answer to an earlier one is not about the
+    present one. Times are seconds on the world's monotonic clock; ``chance`` is uniform in [0, 1).
+    """
+
+    def __init__(self, config: ConsumerGroupConfig, member_id: str, clock: HeartbeatClock, backoff: Backoff) -> None:
+        self.config = config
+        self.member_id = member_id
+        self.clock = clock
+        self.state = State.OUTSIDE
+        self.epoch = NO_EPOCH
+        self.target: Partitions | None = None
+        self.owned: Partitions = {}
+        self.membership = 0
+        self.why_lost = ""
+        self._backoff = backoff
+        self._failures = 0
+        self._wants = Wants()
+        self._said: Wants | None = None  # in the last heartbeat; None when everything must be said again
+        self._acknowledge = False
+        self._said_pattern = False
+        self._hurry = False
+
+    # ---------------------------------------------------------------- what the driver asks
+
+    @property
+    def in_group(self) -> bool:
+        """Whether the coordinator has taken it in."""
+        return self.state in (State.RECONCILING, State.STABLE)
+
+    @property
+    def heartbeats(self) -> bool:
+        """Whether heartbeats are to be sent."""
+        return self.in_group or self.state is State.JOINING
+
+    @property
+    def due_at(self) -> float:
+        """When the next heartbeat is due: at once when there is news, unless the last one has just failed."""
+        if self.clock.backs_off:
+            return self.clock.next_at
+        news = self._said is None or self._said != self._wants or self._acknowledge or self._hurry
+        return _AT_ONCE if news else self.clock.next_at
+
+    # ---------------------------------------------------------------- what the user does
+
+    def subscribe(self, wants: Wants) -> bool:
+        """Want something else from now on. Returns whether that is news."""
+        if wants == self._wants:
+            return False
+        self._wants = wants
+        if self.state is State.STABLE:
+            # Topics that were passed over may be wanted again, though the target is the same.
+            self.state = State.RECONCILING
+        return True
+
+    def join(self) -> None:
+        """Begin a membership, with nothing."""
+        if self.state is not State.OUTSIDE:
+            raise IllegalStateError(f"the member cannot join, it is {self.state.value}")
+        self._begin_anew(State.JOINING)
+        self.epoch = _JOINING_EPOCH
+
+    def settle(self, owned: Partitions, *, complete: bool) -> None:
+        """The user's side holds ``owned`` now; ``complete`` when that is all of the target that it can hold."""
+        if not self.in_group:
+            raise IllegalStateError(f"a member that is {self.state.value} owns nothing")
+        self.owned = owned
+        self.state = State.STABLE if complete else State.RECONCILING
+        self._acknowledge = True
+
+    def released(self) -> None:
+        """What was lost has been given up: it may join anew."""
+        if self.state is State.LOST:
+            self.state = State.OUTSIDE
+
+    def hurry(self) -> None:
+        """Send the next heartbeat at once: somebody needs to know the epoch."""
+        self._hurry = True
+
+    # ---------------------------------------------------------------- heartbeats
+
+    def heartbeat(self, now: float) -> Heartbeat:
+        """The heartbeat to send now. What the coordinator knows already is left out."""
+        if not self.heartbeats:
+            raise IllegalStateError(f"no heartbeats are due of a member that is {self.state.value}")
+        config, wants, said = self.config, self._wants, self._said
+        everything = said is None
+        pattern = wants.pattern
+        if pattern is None and self._said_pattern:
+            pattern = ""  # null would leave the old one as it is
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=config.group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=config.group_instance_id,
+            rack_id=config.rack_id if everything else None,
+            rebalance_timeout_ms=config.rebalance_timeout_ms if everything else -1,
+            subscribed_topic_names=list(wants.topics) if said is None or said.topics != wants.topics else None,
+            subscribed_topic_regex=pattern if said is None or said.pattern != wants.pattern else None,
+            server_assignor=config.server_assignor if everything else None,
+            topic_partitions=_as_topics(self.owned) if everything or self._acknowledge else None,
+        )
+        self._said, self._acknowledge, self._hurry = wants, False, False
+        self._said_pattern = self._said_pattern or wants.pattern is not None
+        self.clock.sent(now)
+
+        min_version = _FIRST_WITH_PATTERN if request.subscribed_topic_regex is not None else 0
+        return Heartbeat(request, min_version, self.membership)
+
+    def answered(
+        self, response: ConsumerGroupHeartbeatResponse, sent_as: int, *, now: float, chance: float
+    ) -> KafkaError | None:
+        """Take the answer to a heartbeat. Returns what is wrong for the moment: it is tried again after a back-off.
+
+        Raises:
+            KafkaError: something that waiting does not mend. A member that was joining is out again; one in the group
+                goes on trying.
+        """
+        self.clock.answered(now)
+        if sent_as != self.membership:
+            return None
+        if response.error_code:
+            return self._refused(for_code(response.error_code), response.error_message or "", now, chance)
+        joined = self.state is State.JOINING
+        if not joined:
+            self._failures = 0  # a member that is put out again right after it has joined is backing off still
+        self.epoch = response.member_epoch
+        self.member_id = response.member_id or self.member_id
+        if response.heartbeat_interval_ms > 0:
+            self.clock.interval = response.heartbeat_interval_ms / 1000
+        if joined:
+            self.state = State.STABLE
+        if response.assignment is not None:
+            self._take_target(
+                {topic.topic_id: frozenset(topic.partitions) for topic in response.assignment.topic_partitions}
+            )
+        return None
+
+    def _take_target(self, target: Partitions) -> None:
+        before, self.target = self.target, target
+        if target == before:
+            return
+        if before is not None and target == self.owned:
+            # It wanted something back, and does not any more. It waits to hear that nothing was given up.
+            self.settle(self.owned, complete=True)
+        else:
+            self.state = State.RECONCILING
+
+    def _refused(self, error: type[KafkaError], why: str, now: float, chance: float) -> KafkaError | None:
+        group_id = self.config.group_id
+        about = f"group {group_id!r} refused the heartbeat of member {self.member_id}: {why or error.advice}"
+        # The coordinator may have lost the whole group, with its disk; whoever joins makes it anew.
+        is_lost = error is GroupIdNotFoundError and self.state is not State.JOINING
+        if is_lost or error in (FencedMemberEpochError, UnknownMemberIdError):
+            self._failures += 1
+            if self.state is not State.JOINING:
+                self.forget_membership(why or error.advice)
+            # The first time it may join again at once; a member that is put out over and over goes slower.
+            if self._failures > 1:
+                self._back_off(now, chance)
+            return error(about)
+        if error is FencedInstanceIdError:
+            # Nobody may act for the instance id that another member has now, not even to leave.
+            self.forget_membership("another member has this group_instance_id")
+            raise error(f"another member of group {group_id!r} has this group_instance_id. {error.advice}".rstrip())
+        self.unanswered(now, chance)
+        if error.retriable:
+            return error(about)
+        if error is UnreleasedInstanceIdError:
+            return error(
+                f"group_instance_id={self.config.group_instance_id!r} still belongs to another member of group"
+                f" {group_id!r}. {error.advice}"
+            )
+        self.turned_away()
+        if error is UnsupportedVersionError:
+            raise unsupported(group_id, why)
+        raise error(f"{about}. {error.advice}" if why and error.advice else about)
+
+    def unanswered(self, now: float, chance: float) -> None:
+        """A heartbeat failed, or its answer was lost: say everything again after a back-off."""
+        self._failures += 1
+        self._back_off(now, chance)
+
+    def turned_away(self) -> None:
+        """Waiting does not help a member that joins: it is out until the user tries again."""
+        if self.state is State.JOINING:
+            self._end(State.OUTSIDE)
+
+    def _back_off(self, now: float, chance: float) -> None:
+        self._said = None
+        self.clock.failed(now, self._backoff.delay(self._failures, chance))
+
+    # ---------------------------------------------------------------- the end of a membership
+
+    def forget_membership(self, reason: str) -> None:
+        """The group has gone on without this member: what it held may have other owners already."""
+        self.why_lost = reason
+        self._end(State.LOST)
+
+    def leave(self) -> ConsumerGroupHeartbeatRequest | None:
+        """The request that ends the membership; None when there is none to end.
+
+        A static member leaves only for now: what it has is kept for it until the session expires.
+        """
+        if not self.heartbeats:
+            return None
+        instance_id = self.config.group_instance_id
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.config.group_id,
+            member_id=self.member_id,
+            member_epoch=_LEAVING_EPOCH if instance_id is None else _LEAVING_FOR_NOW_EPOCH,
+            instance_id=instance_id,
+        )
+
+    def left(self) -> None:
+        """The membership has ended on purpose; joining again starts from nothing."""
+        self._failures = 0
+        self._end(State.OUTSIDE)
+
+    def _end(self, state: State) -> None:
+        self._begin_anew(state)
+        self.epoch = NO_EPOCH
+
+    def _begin_anew(self, state: State) -> None:
+        self.state = state
+        self.membership += 1
+        self.target, self.owned = None, {}
+        self._said, self._acknowledge, self._said_pattern, self._hurry = None, False, False, False
+
+
+def unsupported(group_id: str, why: str, *, pattern: bool = False) -> UnsupportedVersionError:
+    """The error for a cluster that has no consumer protocol, has it switched off, or applies no patterns."""
+    text = (
+        f"the cluster does not offer the consumer protocol (KIP-848) to group {group_id!r}:"
+        f" {why or 'it is switched off'}. Set group_protocol='classic', or run Kafka 4.0 or later with the feature"
+        " group.version at 1 (bin/kafka-features.sh upgrade --feature group.version=1)"
+    )
+    if pattern:
+        text += ". Before 4.0 brokers apply no SubscriptionPattern; a str or re.Pattern is applied by the consumer"
+    return UnsupportedVersionError(text)
+
+
+def _as_topics(partitions: Partitions) -> list[TopicPartitions]:
+    return [TopicPartitions(topic_id=topic_id, partitions=sorted(numbers)) for topic_id, numbers in partitions.items()]

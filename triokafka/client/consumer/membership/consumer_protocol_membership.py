@@ -1,0 +1,245 @@
+"""The task that keeps a consumer in its group under the consumer protocol (KIP-848): it sends the heartbeats.
+
+It drives a `ConsumerProtocolMember`, which the `ConsumerProtocolRebalance` moves from the user's side.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+import trio
+
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
+from triokafka.client.consumer.membership.consumer_protocol_member import (
+    NO_EPOCH,
+    ConsumerProtocolMember,
+    Heartbeat,
+    Partitions,
+    State,
+    Wants,
+    unsupported,
+)
+from triokafka.client.consumer.membership.membership import GroupMembership
+from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.errors import (
+    CommitFailedError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    NodeNotReadyError,
+    NotCoordinatorError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+)
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.network_client import NetworkClient
+from triokafka.structs import Node, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_LEAST_INTERVAL: Final = 3.0
+"""Seconds; that a heartbeat's answer takes two shorter intervals says little about the connection."""
+
+
+class ConsumerProtocolMembership(GroupMembership):
+    """Membership under the consumer protocol."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        network: NetworkClient,
+        subscription: SubscriptionState,
+        member: ConsumerProtocolMember,
+        tasks: BackgroundTasks,
+        failures: FailureTracker,
+        *,
+        progress: Callable[[], int],
+        on_change: Callable[[], None],
+    ) -> None:
+        super().__init__(options, network, member.clock, tasks, failures, progress=progress, on_change=on_change)
+        self.member = member
+        self._subscription = subscription
+        self._beat_scope: trio.CancelScope | None = None
+        self._beaten = trio.Event()
+        self._unanswered = 0
+
+    @property
+    def identity(self) -> GroupIdentity:
+        member = self.member
+        epoch = member.epoch if member.in_group else NO_EPOCH
+        return GroupIdentity(epoch, member.member_id, member.config.group_instance_id, member.membership)
+
+    @property
+    def settled(self) -> bool:
+        return self.member.in_group
+
+    @property
+    def state(self) -> str:
+        return self.member.state.value
+
+    # ---------------------------------------------------------------- what the user's side does
+
+    def want(self, wants: Wants) -> None:
+        """Subscribe to something else; the coordinator hears of it at once."""
+        if self.member.subscribe(wants):
+            self._changed.set()
+
+    def join(self) -> None:
+        """Begin to join."""
+        logger.info("joining group %r as member %s", self.group_id, self.member.member_id)
+        self.member.join()
+        self._changed.set()
+
+    def settle(self, owned: Partitions, *, complete: bool) -> None:
+        """Tell the coordinator what this member owns now."""
+        self.member.settle(owned, complete=complete)
+        self.joined_at = self._world.now()
+        self.rebalances += complete
+        self._changed.set()
+
+    def commit_failed(self, error: CommitFailedError) -> None:
+        if isinstance(error.__cause__, UnknownMemberIdError) and self.member.in_group:
+            self.member.forget_membership("a commit was refused")
+            self._tell()
+
+    async def renew(self, identity: GroupIdentity, partitions: Iterable[TopicPartition]) -> bool:
+        member = self.member
+
+        def same_membership() -> bool:
+            return member.membership == identity.membership and member.in_group
+
+        if same_membership() and member.epoch == identity.generation:
+            member.hurry()
+            self._changed.set()
+            await self._beaten.wait()
+        # Partitions that went meanwhile may have been committed by their new owner already.
+        return same_membership() and all(partition in self._subscription for partition in partitions)
+
+    # ---------------------------------------------------------------- heartbeats
+
+    async def run_heartbeats(self) -> None:
+        member = self.member
+        while True:
+            self._changed = trio.Event()
+            if not member.heartbeats or (member.state is State.JOINING and self._leaving):
+                await self._changed.wait()
+                continue
+            now = self._world.now()
+            self._note_progress(now)
+            if self.clock.poll_expired(now) and member.in_group:
+                await self._leave_slow_user(now)
+                continue
+            until = member.due_at
+            if member.in_group:
+                until = min(until, self.clock.poll_expires_at)
+            if until > now:
+                await self._wait_until(until)
+                continue
+            with trio.CancelScope() as self._beat_scope:
+                await self._beat()
+            self._beat_scope = None
+            self._beaten.set()
+            self._beaten = trio.Event()
+
+    async def _beat(self) -> None:
+        member = self.member
+        what = self._what if member.state is State.JOINING else self._beating
+        before = (member.state, member.target)
+        sent_at = self._world.now()
+        heartbeat = member.heartbeat(sent_at)
+        try:
+            trouble = await self._exchange(heartbeat)
+        except KafkaError as error:
+            trouble = error
+            self._error = error
+            self._failures.succeeded(what)
+        else:
+            if trouble is not None:
+                logger.info("group %r: %s", self.group_id, trouble)
+                self._failures.failed(what, trouble, self._world.now())
+            else:
+                self._failures.succeeded(self._what)
+                self._failures.succeeded(self._beating)
+        self._note_heartbeat(sent_at, trouble)
+        if member.state is State.LOST:
+            # Not a trouble that lasts: it joins anew when the user asks for records, however late that is.
+            self._failures.succeeded(self._beating)
+        if trouble is not None or (member.state, member.target) != before:
+            self._on_change()
+
+    async def _exchange(self, heartbeat: Heartbeat) -> KafkaError | None:
+        """Send a heartbeat and take the answer. Returns what is tried again, raises what the user must know."""
+        member = self.member
+        limit = self._answer_limit()
+        node: Node | None = None
+        try:
+            with trio.fail_after(limit):
+                node = await self._network.find_coordinator(self.group_id)
+                response = await self._network.send(
+                    node.node_id, heartbeat.request, min_version=heartbeat.min_version, purpose=COORDINATOR
+                )
+        except trio.TooSlowError:
+            failure: KafkaError = NodeNotReadyError(f"the coordinator did not answer a heartbeat within {limit:g} s")
+            self._unanswered += 1
+            if node is not None:
+                self._network.close_as_dead(node.node_id, COORDINATOR, "a heartbeat is overdue")
+        except UnsupportedVersionError as error:
+            member.unanswered(self._world.now(), self._world.random.random())
+            member.turned_away()
+            raise unsupported(self.group_id, str(error), pattern=heartbeat.min_version > 0) from error
+        except KafkaError as error:
+            failure = error
+        else:
+            self._unanswered = 0
+            answered_at, chance = self._world.now(), self._world.random.random()
+            trouble = member.answered(response, heartbeat.sent_as, now=answered_at, chance=chance)
+            if isinstance(trouble, (NotCoordinatorError, CoordinatorNotAvailableError)):
+                self._network.forget_coordinator(self.group_id)
+            return trouble
+        self._network.forget_coordinator(self.group_id)
+        self._network.request_metadata_update()
+        member.unanswered(self._world.now(), self._world.random.random())
+        if not (failure.retriable or isinstance(failure, NodeNotReadyError)):
+            member.turned_away()
+            raise failure
+        return failure
+
+    def _answer_limit(self) -> float:
+        """Seconds that a heartbeat's answer may take: two intervals, and more after each that was late."""
+        limit = 2 * max(self.clock.interval, _LEAST_INTERVAL) * (1 + self._unanswered)
+        return min(self._options.request_timeout_ms / 1000, limit)
+
+    # ---------------------------------------------------------------- leaving
+
+    async def _give_up_for_slow_user(self) -> None:
+        tell_coordinator = self._leaving_now()
+        self.member.forget_membership("max_poll_interval_ms was exceeded")
+        if tell_coordinator is not None:
+            await self._part(tell_coordinator)
+
+    def _end(self, reason: str) -> Callable[[], Awaitable[None]] | None:
+        if self._beat_scope is not None:
+            # A heartbeat that waits for its connection must not arrive after the one that leaves.
+            self._beat_scope.cancel()
+        tell_coordinator = self._leaving_now()
+        self.member.left()
+        self._error = None
+        self._failures.succeeded(self._what)
+        self._failures.succeeded(self._beating)
+        self._changed.set()
+        return tell_coordinator
+
+    def _leaving_now(self) -> Callable[[], Awaitable[None]] | None:
+        request = self.member.leave()
+        if request is None:
+            return None
+
+        async def tell_coordinator() -> None:
+            node = await self._network.find_coordinator(self.group_id)
+            response = await self._network.send(node.node_id, request, purpose=COORDINATOR)
+            logger.debug("left group %r, answer %d", self.group_id, response.error_code)
+
+        return tell_coordinator

@@ -1,0 +1,58 @@
+"""What the leader of a group deals: how many partitions its topics have, and in which racks the replicas are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from triokafka.assignors.assignor import NO_RACKS, PartitionRacks
+from triokafka.network.cluster import Cluster
+
+
+class TopicLayout(NamedTuple):
+    """Partition counts by topic, without topics that are not known, and racks where they are asked for."""
+
+    counts: dict[str, int]
+    racks: PartitionRacks = NO_RACKS
+
+
+def layout_of(cluster: Cluster, topics: tuple[str, ...], rack_of: Mapping[int, str]) -> TopicLayout:
+    """The topics as ``cluster`` has them, with replicas in the racks of their brokers; all replicas count, also those
+    that are offline now."""
+    counts = {topic: count for topic in topics if (count := cluster.partition_count(topic))}
+    if not rack_of:
+        return TopicLayout(counts)
+    racks = {
+        topic: tuple(
+            frozenset(rack_of[node_id] for node_id in partition.replicas if node_id in rack_of)
+            for partition in cluster.topics[topic].partitions.values()
+        )
+        for topic in counts
+    }
+    return TopicLayout(counts, racks)
+
+
+class TopicLayoutCache:
+    """Works out the layout once for each snapshot of the cluster: it is asked for at every poll.
+
+    The metadata leaves brokers out that are down. They count as in the rack where they were seen last: a broker that
+    is started again is no reason to rebalance twice (KIP-881).
+    """
+
+    def __init__(self) -> None:
+        self._asked: tuple[tuple[str, ...], bool] | None = None
+        self._cluster: Cluster | None = None
+        self._rack_of: dict[int, str] = {}
+        self._found = TopicLayout({})
+
+    def of(self, cluster: Cluster, topics: tuple[str, ...], *, in_racks: bool) -> TopicLayout:
+        """See `layout_of`."""
+        if cluster is not self._cluster or self._asked != (topics, in_racks):
+            self._cluster, self._asked = cluster, (topics, in_racks)
+            for node in cluster.nodes.values():
+                if node.rack:
+                    self._rack_of[node.node_id] = node.rack
+                else:
+                    self._rack_of.pop(node.node_id, None)
+            self._found = layout_of(cluster, topics, self._rack_of if in_racks else {})
+        return self._found

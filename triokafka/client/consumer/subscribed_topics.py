@@ -1,0 +1,76 @@
+"""What the cluster says about topics: those that a consumer subscribes to and cannot read, and lists for the user."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+from uuid import UUID
+
+from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.subscription import Mode, SubscriptionState
+from triokafka.errors import (
+    KafkaError,
+)
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
+
+logger = logging.getLogger(__name__)
+
+_FIRST_WITHOUT_CREATION: Final = 4
+
+
+class SubscribedTopics:
+    """Notices topics subscribed to by name that the cluster refuses, or does not have."""
+
+    def __init__(self, network: NetworkClient, subscription: SubscriptionState, failures: FailureTracker) -> None:
+        self._network = network
+        self._subscription = subscription
+        self._failures = failures
+        self._missing: tuple[str, ...] = ()
+        self._error: KafkaError | None = None
+        self._ids: dict[str, tuple[UUID, ...]] = {}
+        """Those of the assigned topics, the former ones first."""
+
+    def take_error(self) -> KafkaError | None:
+        """Which topic may not be read, once for each time that the metadata says so."""
+        error, self._error = self._error, None
+        return error
+
+    def look_at(self, cluster: Cluster) -> None:
+        """The metadata is new."""
+        for what in self._missing:
+            if what not in self._subscription.topics or what in cluster.topics:
+                self._failures.succeeded(f"finding topic {what!r}")
+        self._missing = ()
+        if self._subscription.mode is not Mode.TOPICS:
+            return
+        topics = self._subscription.topics
+        others = any(topic in cluster.topics for topic in topics)
+        for topic in topics:
+            error = self._network.metadata.error_for(topic) if topic not in cluster.topics else None
+            if error is None:
+                continue
+            if not error.retriable:
+                self._error = type(error)(f"{error}. {error.advice}".rstrip())
+                continue
+            self._missing += (topic,)
+            # With other topics to read, a missing one may well be created later.
+            why = type(error)(f"the cluster does not have it. {error.advice}".rstrip())
+            self._failures.failed(f"finding topic {topic!r}", why, self._network.world.now(), quietly=others)
+
+    def made_anew(self, cluster: Cluster) -> list[str]:
+        """Topics that were deleted and made again since their partitions were assigned: positions in what they were
+        mean nothing in what they are. To be asked whenever the metadata or the assignment has changed."""
+        before, self._ids = self._ids, {}
+        found = []
+        for topic in {partition.topic: None for partition in self._subscription.assignment}:
+            ids = before.get(topic, ())
+            known = cluster.topics.get(topic)
+            # A broker that is behind may still tell of a former one.
+            if known is not None and known.topic_id.int and known.topic_id not in ids:
+                if ids:
+                    found.append(topic)
+                ids += (known.topic_id,)
+            if ids:
+                self._ids[topic] = ids
+        return found

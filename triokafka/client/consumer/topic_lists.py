@@ -1,0 +1,87 @@
+"""Topic names and partition numbers for the user, straight from a broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from triokafka.client.config import ConsumerOptions
+from triokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    RebootstrapRequiredError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from triokafka.network.backoff import Backoff
+from triokafka.network.network_client import NetworkClient
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+
+logger = logging.getLogger(__name__)
+
+_FIRST_WITHOUT_CREATION: Final = 4
+
+
+class TopicLists:
+    """Lists of topics for the user. A broker that does not answer, or cannot yet, is asked again, or another is."""
+
+    def __init__(self, options: ConsumerOptions, network: NetworkClient) -> None:
+        self._network = network
+        self._world = network.world
+        self._request_timeout = options.request_timeout_ms / 1000
+        self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
+
+    async def look_up(self, topics: Sequence[str] | None, *, deadline: float) -> dict[str, list[int]]:
+        """Partition numbers of topics, all if None, straight from a broker; makes none.
+
+        Raises:
+            KafkaTimeoutError: no answer in time; says the last error.
+            TopicAuthorizationFailedError, InvalidTopicError: as a broker says.
+        """
+        what = "the list of topics" if topics is None else f"the partitions of topic {', '.join(map(repr, topics))}"
+        failures = 0
+        last: KafkaError | None = None
+        with trio.move_on_after(max(0.0, deadline - self._world.now())):
+            while True:
+                # A request's own limit says more of what was waited for.
+                limit = min(self._request_timeout, max(0.0, deadline - self._world.now()))
+                try:
+                    return await self._ask(topics, limit * 1000)
+                except KafkaError as error:
+                    if isinstance(error, RebootstrapRequiredError):
+                        self._network.request_metadata_update()  # which starts over
+                    elif not error.retriable:
+                        raise
+                    last = error
+                failures += 1
+                delay = self._backoff.delay(failures, self._world.random.random())
+                if self._world.now() + delay >= deadline:
+                    break
+                logger.debug("asking for %s failed, trying again: %s", what, last)
+                await trio.sleep(delay)
+        why = f"last error: {last}" if last is not None else self._network.why_unreachable()
+        raise KafkaTimeoutError(f"no answer in time about {what}; {why}") from last
+
+    async def _ask(self, topics: Sequence[str] | None, timeout_ms: float) -> dict[str, list[int]]:
+        def build(version: int) -> MetadataRequest:
+            named = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+            if version == 0 and named is None:
+                named = []
+            return MetadataRequest(topics=named, allow_auto_topic_creation=version < _FIRST_WITHOUT_CREATION)
+
+        response = await self._network.send_to_least_loaded(build, api=MetadataRequest, timeout_ms=timeout_ms)
+        if response.error_code:
+            error = for_code(response.error_code)
+            raise error(f"the broker does not tell of topics. {error.advice}".rstrip())
+        found: dict[str, list[int]] = {}
+        for topic in response.topics:
+            if topic.error_code and topic.error_code != UnknownTopicOrPartitionError.code:
+                error = for_code(topic.error_code)
+                if topics is not None or not error.retriable:
+                    raise error(f"topic {topic.name!r}. {error.advice}".rstrip())
+            elif topic.name is not None and not topic.error_code:
+                found[topic.name] = sorted(partition.partition_index for partition in topic.partitions)
+        return found

@@ -1,0 +1,175 @@
+"""Whether the log of a range is still the one that the range was chosen from. A plain object: it is told of metadata,
+and says what is to be asked and which partitions hold other records now. No I/O.
+
+Two things put other records in the place of those that are wanted. A topic is deleted and made again, which its id
+shows (KIP-516). Or a replica leads that had not followed, and what it lacks is cut off, which leader epochs show
+(KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from triokafka.client.consumer.fetch_buffer import FetchBuffer
+from triokafka.client.consumer.log_offsets import EpochEnd
+from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.network.cluster import Cluster
+from triokafka.structs import TopicPartition
+
+_UNKNOWN = -1
+
+
+class Suspect(NamedTuple):
+    """A position to compare with a new leader's log: the version of its state, and the epoch of what was read last."""
+
+    version: int
+    epoch: int
+
+
+class _Doubt(NamedTuple):
+    """A topic that has another id, as one answer said: the metadata's version then, and what was not fetched yet."""
+
+    version: int
+    firsts: dict[TopicPartition, int]
+
+
+class RangeValidation:
+    """Watches the partitions of one reader after the other.
+
+    While it is not sure of a partition, nothing of it is fetched or handed out.
+    """
+
+    def __init__(self, subscription: SubscriptionState, buffer: FetchBuffer) -> None:
+        self._subscription = subscription
+        self._buffer = buffer
+        self._ids: dict[str, UUID] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        self._doubts: dict[str, _Doubt] = {}
+        self.made_anew: dict[TopicPartition, int] = {}
+        """Partitions of topics that were deleted and made again, with the first offset that was not fetched before:
+        what comes from there on is of the new topic."""
+        self.truncated: dict[TopicPartition, int] = {}
+        """Partitions whose log was cut below the position, with the offset up to which it is what was read; -1 when
+        that is not known."""
+
+    def begin(self, ids: Mapping[str, UUID], cluster: Cluster, version: int) -> None:
+        """A reader begins with the partitions that are assigned now.
+
+        Args:
+            ids: what is known of the topics' ids from when the ranges were chosen.
+            cluster: what is known of the cluster, which may be old.
+            version: the metadata's version of that.
+        """
+        self.end()
+        self._ids.update(ids)
+        for partition, _ in self._subscription:
+            self._epochs[partition] = cluster.leader_epoch_for(partition)
+        for topic, known in cluster.ids_of(ids)[0].items():
+            if known != ids[topic]:
+                # Either what is known here is old, or the topic is another one: the next answers tell.
+                self._hold(topic, version + 1)
+
+    def end(self) -> None:
+        """Nothing is read any more."""
+        self._ids.clear()
+        self._epochs.clear()
+        self._doubts.clear()
+        self.made_anew.clear()
+        self.truncated.clear()
+
+    def knows(self, topic: str) -> bool:
+        """Whether the id of a topic is known, so that another one shows that it was made anew."""
+        return topic in self._ids
+
+    @property
+    def doubts(self) -> bool:
+        """Whether another answer is needed to be sure of some topic."""
+        return bool(self._doubts)
+
+    def passed_over(self, partition: TopicPartition) -> None:
+        """The reader goes on in the log that is there now."""
+        self.made_anew.pop(partition, None)
+        self.truncated.pop(partition, None)
+
+    # ---------------------------------------------------------------- metadata
+
+    def look_at(self, cluster: Cluster, version: int) -> bool:
+        """The metadata is new. True when another answer is needed to be sure."""
+        for topic in {partition.topic: None for partition in self._subscription.assignment}:
+            self._look_at_id(topic, cluster, version)
+        for partition, state in self._subscription:
+            epoch = cluster.leader_epoch_for(partition)
+            before = self._epochs.get(partition, _UNKNOWN)
+            if epoch <= before or partition.topic in self._doubts or partition in self.made_anew:
+                continue
+            self._epochs[partition] = epoch
+            if before < 0 or state.position is None or partition in self.truncated:
+                continue
+            # What was fetched of the former leader and not handed out may be cut off: it is fetched again.
+            read_in = state.position_epoch
+            self._subscription.seek(partition, state.position, read_in)
+            state.validating = read_in >= 0
+        return bool(self._doubts)
+
+    def _look_at_id(self, topic: str, cluster: Cluster, version: int) -> None:
+        now = cluster.ids_of((topic,))[0].get(topic)
+        if now is None:
+            return
+        doubt = self._doubts.get(topic)
+        if now == self._ids.setdefault(topic, now):
+            if doubt is not None:  # who said otherwise was behind
+                self._release(topic)
+        elif doubt is None:
+            self._hold(topic, version)
+        elif version > doubt.version:
+            # Two answers say so. One alone may be of a broker that is behind, and tells of the topic before this one.
+            self._ids[topic] = now
+            self._release(topic)
+            for partition, first in doubt.firsts.items():
+                if partition in self._subscription:
+                    self._epochs[partition] = cluster.leader_epoch_for(partition)
+                    self.truncated.pop(partition, None)
+                    self.made_anew[partition] = min(first, self._fetched(partition))
+
+    def _hold(self, topic: str, version: int) -> None:
+        theirs = [partition for partition in self._subscription.assignment if partition.topic == topic]
+        self._doubts[topic] = _Doubt(version, {partition: self._fetched(partition) for partition in theirs})
+        self._subscription.pause(theirs)
+
+    def _release(self, topic: str) -> None:
+        del self._doubts[topic]
+        self._subscription.resume(
+            [partition for partition in self._subscription.assignment if partition.topic == topic]
+        )
+
+    def _fetched(self, partition: TopicPartition) -> int:
+        state = self._subscription.state(partition)
+        fetched = self._buffer.fetch_offset(partition, state)
+        return fetched if fetched is not None else state.position or 0
+
+    # ---------------------------------------------------------------- leader epochs
+
+    def suspects(self) -> dict[TopicPartition, Suspect]:
+        """Positions to compare with the logs of new leaders."""
+        return {
+            partition: Suspect(version, epoch)
+            for partition, version, epoch in self._subscription.awaiting_validation()
+            if partition not in self.truncated
+        }
+
+    def compared(
+        self, suspects: Mapping[TopicPartition, Suspect], ends: Mapping[TopicPartition, EpochEnd] | None
+    ) -> None:
+        """Where the epochs of those positions end in the leaders' logs; None when the leaders cannot say."""
+        for partition, (version, epoch) in suspects.items():
+            state = self._subscription.get(partition)
+            if state is None or state.version != version or state.position is None:
+                continue
+            end = ends[partition] if ends is not None else None
+            # An epoch that the leader does not have was cut off whole; it then tells of the one before.
+            if end is not None and (end.end_offset < state.position or end.epoch < epoch):
+                self.truncated[partition] = end.end_offset
+            else:
+                self._subscription.validated(partition, version, self._epochs.get(partition, _UNKNOWN))

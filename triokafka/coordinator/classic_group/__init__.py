@@ -1,0 +1,1 @@
+"""Groups under the classic protocol: members, rebalances, liveness, and the stored form. No I/O."""

@@ -1,0 +1,134 @@
+"""The group coordinator's requests from administrators: describe, list and delete groups."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import trio
+
+from triokafka.coordinator.consumer_group import operations as consumer_groups
+from triokafka.coordinator.group import admin
+from triokafka.coordinator.group.append_errors import coordinator_error
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import GroupEffects
+from triokafka.coordinator.group.requests import GroupRequests, client_message
+from triokafka.coordinator.runtime.reply import Reply
+from triokafka.errors import CoordinatorLoadInProgressError, KafkaError
+from triokafka.protocol.api.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from triokafka.protocol.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
+
+_GROUPS_AT_ONCE: Final = 100
+"""Groups to describe before other tasks may run."""
+
+
+class ToolRequests(GroupRequests):
+    """DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups, one method per API."""
+
+    async def describe_groups(self, request: DescribeGroupsRequest, *, version: int) -> DescribeGroupsResponse:
+        """Handle DescribeGroups. Does not wait; with very many groups it yields to other tasks in between."""
+        response = DescribeGroupsResponse()
+        for group_id in request.groups:
+            response.groups.append(self._describe(group_id, version))
+            if not len(response.groups) % _GROUPS_AT_ONCE:
+                await trio.lowlevel.checkpoint()
+        return response
+
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        try:
+            return self.runtime.read(
+                self.partition_for(group_id), lambda shard: admin.describe(shard, group_id, version)
+            )
+        except KafkaError as error:
+            return DescribedGroup(group_id=group_id, error_code=coordinator_error(error))
+
+    async def consumer_group_describe(self, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+        """Handle ConsumerGroupDescribe (KIP-848). Waits until the described state is committed."""
+        replies: list[Reply[DescribedConsumerGroup] | DescribedConsumerGroup] = []
+        for group_id in request.group_ids:
+            reply: Reply[DescribedConsumerGroup] = Reply()
+            try:
+                self.begin(group_id, partial(consumer_groups.describe, group_id=group_id, reply=reply))
+                replies.append(reply)
+            except KafkaError as error:
+                replies.append(_not_described(group_id, error))
+        response = ConsumerGroupDescribeResponse()
+        for group_id, found in zip(request.group_ids, replies, strict=True):
+            if isinstance(found, Reply):
+                try:
+                    found = await found.wait()
+                except KafkaError as error:
+                    found = _not_described(group_id, error)
+            response.groups.append(found)
+        return response
+
+    async def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        """Handle ListGroups for the shards of this broker. While a shard is loading, the list is partial and the
+        response says COORDINATOR_LOAD_IN_PROGRESS. Does not wait; with very many groups it yields in between."""
+        states = {state.lower() for state in request.states_filter}
+        types = {kind.lower() for kind in request.types_filter}
+        response = ListGroupsResponse()
+        try:
+            self.runtime.check_running()
+        except KafkaError as error:
+            response.error_code = coordinator_error(error)
+        last_checkpoint_at = 0
+        for partition in self.runtime.active_partitions():
+            try:
+                found = self.runtime.read(partition, lambda shard: admin.list_groups(shard, states, types))
+            except KafkaError:
+                continue  # the shard moved away meanwhile
+            response.groups.extend(found)
+            if len(response.groups) - last_checkpoint_at >= _GROUPS_AT_ONCE:
+                last_checkpoint_at = len(response.groups)
+                await trio.lowlevel.checkpoint()
+        if self.runtime.is_loading:
+            response.error_code = CoordinatorLoadInProgressError.code
+        return response
+
+    async def delete_groups(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        """Handle DeleteGroups, with one append per shard, or several for very many offsets; it yields in between.
+        Waits until every removal is committed or refused. Cancelling may leave a group with part of its offsets.
+        """
+        replies: dict[str, Reply[DeletableGroupResult]] = {name: Reply() for name in request.groups_names}
+        by_partition: dict[int, list[str]] = {}
+        for group_id in replies:
+            by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
+        for partition, group_ids in by_partition.items():
+            await self._delete(partition, {group_id: replies[group_id] for group_id in group_ids})
+        response = DeleteGroupsResponse()
+        for group_id, reply in replies.items():
+            try:
+                result = await reply.wait()
+            except KafkaError as error:
+                result = DeletableGroupResult(group_id=group_id, error_code=coordinator_error(error))
+            response.results.append(result)
+        return response
+
+    async def _delete(self, partition: int, replies: dict[str, Reply[DeletableGroupResult]]) -> None:
+        left = list(replies)
+
+        def delete(shard: GroupShard, effects: GroupEffects) -> None:
+            nonlocal left
+            left = admin.delete_groups(shard, {group_id: replies[group_id] for group_id in left}, effects)
+
+        while left and not replies[left[0]].is_set:
+            try:
+                self.runtime.write(partition, delete)
+            except KafkaError as error:
+                # Only the remaining groups fail: earlier groups are deleted, and their answers may be on the way.
+                for group_id in left:
+                    replies[group_id].fail(error)
+            await trio.lowlevel.checkpoint()
+
+
+def _not_described(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(
+        group_id=group_id, error_code=coordinator_error(error), error_message=client_message(error)
+    )

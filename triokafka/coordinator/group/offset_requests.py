@@ -1,0 +1,129 @@
+"""The group coordinator's requests for offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from triokafka.coordinator.group.append_errors import coordinator_error, offsets_append_error
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import GroupEffects
+from triokafka.coordinator.group.requests import GroupRequests, check_group_id, run_steps
+from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
+from triokafka.coordinator.offsets import commit as commits
+from triokafka.coordinator.offsets import delete as deletes
+from triokafka.coordinator.offsets import fetch as fetches
+from triokafka.coordinator.runtime.reply import Reply
+from triokafka.errors import KafkaError
+from triokafka.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from triokafka.protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+
+
+class OffsetRequests(GroupRequests):
+    """The requests for committed offsets, one method per API."""
+
+    async def commit_offsets(
+        self, request: OffsetCommitRequest, *, version: int, may_read: TopicFilter = any_topic
+    ) -> OffsetCommitResponse:
+        """Handle OffsetCommit. Waits until the offsets are committed, at most ``offset_commit_timeout_ms``.
+
+        The offsets are stored in one batch, all or none. A very large request yields to other tasks while it prepares
+        the batch.
+        """
+        known, response = commits.resolve_topics(request, version, self.topics, may_read)
+        if not known:
+            return response
+        topics_at = self.topics.version
+        try:
+            prepared = await run_steps(
+                commits.prepare(
+                    request,
+                    known,
+                    metadata_max_bytes=self.config.offset_metadata_max_bytes,
+                    now_ms=self.world.wall_ms(),
+                )
+            )
+            if self.topics.version != topics_at:
+                commits.leave_out_deleted(prepared, version, self.topics)
+            reply: Reply[OffsetCommitResponse] = Reply()
+            operation = partial(
+                commits.commit,
+                request=request,
+                known=known,
+                prepared=prepared,
+                response=response,
+                reply=reply,
+                version=version,
+            )
+            return await self.ask(request.group_id, operation, reply)
+        except KafkaError as error:
+            return commits.commit_failed(request, offsets_append_error(error))
+
+    async def fetch_offsets(
+        self, request: OffsetFetchRequest, *, version: int, may_describe: TopicFilter = any_topic
+    ) -> OffsetFetchResponse:
+        """Handle OffsetFetch for one group or several. Returns committed offsets only and does not wait. With very many
+        offsets it yields to other tasks in between.
+
+        With ``require_stable`` (KIP-447) it waits until the newest offsets are committed.
+        """
+        asked_groups = fetches.asked_groups(request, version)
+        if request.require_stable:
+            pending = [self._start_stable_fetch(asked, version, may_describe) for asked in asked_groups]
+            groups = [await self._settled(asked, reply) for asked, reply in zip(asked_groups, pending, strict=True)]
+        else:
+            groups = [await self._fetch_group(asked, version, may_describe) for asked in asked_groups]
+        return fetches.as_response(request, groups, version)
+
+    def _start_stable_fetch(
+        self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter
+    ) -> Reply[fetches.FetchSteps]:
+        reply: Reply[fetches.FetchSteps] = Reply()
+
+        def fetch(shard: GroupShard, effects: GroupEffects) -> None:
+            found = fetches.fetch_group(shard, asked, version, self.topics, may_describe, stable=True)
+            effects.answer(reply, found)
+
+        try:
+            self.begin(asked.group_id, fetch)
+        except KafkaError as error:
+            reply.fail(error)
+        return reply
+
+    @staticmethod
+    async def _settled(asked: OffsetFetchRequestGroup, reply: Reply[fetches.FetchSteps]) -> OffsetFetchResponseGroup:
+        try:
+            return await run_steps(await reply.wait())
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
+
+    async def _fetch_group(
+        self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter
+    ) -> OffsetFetchResponseGroup:
+        try:
+            steps = self.runtime.read(
+                self.partition_for(asked.group_id),
+                lambda shard: fetches.fetch_group(shard, asked, version, self.topics, may_describe),
+            )
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
+        return await run_steps(steps)
+
+    async def delete_offsets(
+        self, request: OffsetDeleteRequest, *, may_read: TopicFilter = any_topic
+    ) -> OffsetDeleteResponse:
+        """Handle OffsetDelete. Waits until the removal is committed."""
+        try:
+            check_group_id(request.group_id)
+            reply: Reply[OffsetDeleteResponse] = Reply()
+            operation = partial(
+                deletes.delete_offsets, request=request, reply=reply, topics=self.topics, may_read=may_read
+            )
+            return await self.ask(request.group_id, operation, reply)
+        except KafkaError as error:
+            return OffsetDeleteResponse(error_code=coordinator_error(error))

@@ -1,0 +1,382 @@
+"""Coordinator shards over the partitions of a log: append, replay, and hold the answer until the records are committed.
+
+One shard owns the state of one partition of a coordinator's topic (``__consumer_offsets``). An operation runs on the
+shard without waiting and writes its decisions into `Effects`. The runtime appends the records, replays them into the
+shard, and releases the answers once the high watermark has passed the records. Without records, the answers wait for
+the uncommitted state that the operation may have read. A failed append changes nothing. When the broker loses
+leadership, the runtime drops the shard; the next leader reads it again from the log.
+
+All methods except `CoordinatorRuntime.run` are synchronous; the broker calls them from one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import inf
+from typing import Any, Final, Generic, TypeVar
+
+import trio
+
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
+from triokafka.coordinator.runtime.effects import Effects
+from triokafka.coordinator.runtime.outbox import Outbox
+from triokafka.coordinator.runtime.partition_load_times import LoadTimes
+from triokafka.coordinator.runtime.replay import replay_log
+from triokafka.coordinator.runtime.shard import Shard
+from triokafka.coordinator.runtime.shard_context import Held, ShardContext, ShardState
+from triokafka.coordinator.runtime.timer_queue import Moment
+from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+)
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+_TOLERANCE: Final = 1e-6  # seconds; fires a deadline at a wake-up that rounding put just before it
+
+
+S = TypeVar("S", bound=Shard[Any])
+
+
+class CoordinatorRuntime(Generic[S, C]):
+    """The shards of one coordinator on one broker.
+
+    Args:
+        new_shard: returns an empty shard for a partition.
+        commit_timeout_ms: how long an answer waits for its records to be committed; afterwards the request fails with
+            `RequestTimedOutError`. The records may still be committed later.
+    """
+
+    def __init__(
+        self, world: World, log: CoordinatorLog, new_shard: Callable[[int], S], *, commit_timeout_ms: int
+    ) -> None:
+        self._world = world
+        self._log = log
+        self._new_shard = new_shard
+        self._commit_timeout = commit_timeout_ms / 1000
+        self.is_stopped = False
+        self.load_times = LoadTimes()
+        """Seconds between the call of `load` and service, for the shards that loaded recently."""
+        self._contexts: dict[int, ShardContext[S, C]] = {}
+        self._loads: deque[tuple[ShardContext[S, C], Iterator[None]]] = deque()
+        self._outbox = Outbox()
+        self._wake = trio.Event()
+        self._sleeps_until = -inf
+
+    # --- moving shards ---
+
+    def load(self, partition: int, leader_epoch: int) -> None:
+        """Read the log of ``partition`` in the background task; this broker leads it since ``leader_epoch``.
+
+        Until the log is read, requests fail with COORDINATOR_LOAD_IN_PROGRESS. Ignores an epoch that is not newer than
+        the known one, so that a late call cannot undo a newer one.
+        """
+        if self.is_stopped:
+            return
+        known = self._contexts.get(partition)
+        if known is not None:
+            if known.leader_epoch >= leader_epoch:
+                return
+            self._drop(known)
+        shard = self._new_shard(partition)
+        context: ShardContext[S, C] = ShardContext(partition, leader_epoch, shard, wanted_at=self._world.now())
+        self._contexts[partition] = context
+        self._loads.append((context, self._load_steps(context)))
+        self._wake.set()
+
+    def unload(self, partition: int, leader_epoch: int | None = None) -> None:
+        """Drop ``partition``: as of ``leader_epoch`` (None: unconditionally) this broker no longer leads it.
+
+        Waiting requests fail with NOT_COORDINATOR. Writes nothing: the next leader needs the records.
+        """
+        known = self._contexts.get(partition)
+        if known is None or (leader_epoch is not None and leader_epoch < known.leader_epoch):
+            return
+        self._drop(known)
+
+    def stop(self) -> None:
+        """Unload every partition and refuse all later requests; the broker is shutting down."""
+        self.is_stopped = True
+        for context in list(self._contexts.values()):
+            self._drop(context)
+        self._outbox.give_all()
+
+    def state(self, partition: int) -> ShardState | None:
+        """Return the state of the shard of ``partition``; None when this broker does not host it."""
+        context = self._contexts.get(partition)
+        return None if context is None else context.state
+
+    def high_watermark_changed(self, partition: int, offset: int) -> None:
+        """Note that everything below ``offset`` is committed, and release the answers that waited for it."""
+        context = self._contexts.get(partition)
+        # During an append the records are not replayed yet; `_carry_out` reads the high watermark after the append.
+        if context is not None and context.state is ShardState.ACTIVE and not context.appending:
+            self._advance(context, offset)
+            self._wake_for(context)
+
+    # --- operations ---
+
+    def write(self, partition: int, operation: Callable[[S, Effects[C]], None]) -> None:
+        """Run an operation on a shard and carry out its effects. Answers arrive through the operation's own replies.
+
+        Raises:
+            NotCoordinatorError: this broker does not host the shard.
+            CoordinatorNotAvailableError: the broker is shutting down.
+            CoordinatorLoadInProgressError: the shard is still loading.
+            KafkaError: the operation refused the request; nothing changed.
+        """
+        self._run(self._active(partition), operation)
+
+    def write_everywhere(self, operation: Callable[[S, Effects[C]], None]) -> None:
+        """Run an operation without a waiting client on every shard; on a loading shard, once it has loaded."""
+        for context in list(self._contexts.values()):
+            if context.state is ShardState.LOADING:
+                context.once_loaded.append(operation)
+            elif context.state is ShardState.ACTIVE:
+                self._run(context, operation)
+
+    def _run(self, context: ShardContext[S, C], operation: Callable[[S, Effects[C]], None]) -> None:
+        effects = self._new_effects(context)
+        operation(context.shard, effects)
+        self._carry_out(context, effects)
+        self._wake_for(context)
+
+    def read(self, partition: int, operation: Callable[[S], T]) -> T:
+        """Run a read-only operation on a shard. The operation must read committed state. Raises like `write`."""
+        return operation(self._active(partition).shard)
+
+    def active_partitions(self) -> list[int]:
+        """Return the partitions whose shards serve requests, sorted."""
+        return sorted(p for p, context in self._contexts.items() if context.state is ShardState.ACTIVE)
+
+    def check_running(self) -> None:
+        """Raise `CoordinatorNotAvailableError` when the broker is shutting down."""
+        if self.is_stopped:
+            raise CoordinatorNotAvailableError("this broker is shutting down")
+
+    def count(self, state: ShardState) -> int:
+        """Return the number of shards in ``state``."""
+        return sum(context.state is state for context in self._contexts.values())
+
+    def held_answers(self) -> int:
+        """Return the number of operations whose answers wait for the high watermark."""
+        return sum(len(context.held) for context in self._contexts.values())
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any shard is loading."""
+        return any(context.state is ShardState.LOADING for context in self._contexts.values())
+
+    def _active(self, partition: int) -> ShardContext[S, C]:
+        self.check_running()
+        context = self._contexts.get(partition)
+        if context is None or context.state is ShardState.FAILED:
+            raise NotCoordinatorError(f"partition {partition}: this broker is not its coordinator")
+        if context.state is ShardState.LOADING:
+            raise CoordinatorLoadInProgressError(f"partition {partition}: the coordinator is still reading its log")
+        return context
+
+    # --- time ---
+
+    async def run(self) -> None:
+        """Load shards, fire deadlines and release queued answers, until cancelled. A coordinator runs this one task."""
+        while True:
+            if self._loads or self._outbox:
+                self.load_step()
+                self.fire_due()
+                await trio.lowlevel.checkpoint()
+                continue
+            self.fire_due()
+            self._wake = trio.Event()
+            self._sleeps_until = self.next_deadline()
+            with trio.CancelScope(deadline=self._world.deadline(self._sleeps_until)):
+                await self._wake.wait()
+            self._sleeps_until = -inf
+
+    def clock_jumped(self) -> None:
+        """Wake the task after the world's clock was advanced, so that it fires deadlines that have passed."""
+        self._wake.set()
+
+    def next_deadline(self) -> float:
+        """Return when `fire_due` next has work, in seconds on the world's clock: infinity for never, minus infinity for
+        immediately."""
+        return -inf if self._outbox else min(map(self._deadline_of, self._contexts.values()), default=inf)
+
+    def fire_due(self) -> None:
+        """Fire every expired deadline, of the shards and of held commits, and release the next queued answers."""
+        self._outbox.give_more()
+        now = self._world.now() + _TOLERANCE
+        for context in list(self._contexts.values()):
+            while self._contexts.get(context.partition) is context and context.state is ShardState.ACTIVE:
+                key = context.shard.timers.pop_due(now)
+                if key is None:
+                    break
+                effects = self._new_effects(context)
+                self._guarded(context, partial(context.shard.timer_fired, key, effects))
+                self._guarded(context, partial(self._carry_out, context, effects))
+            while context.held and context.held[0].deadline <= now:
+                self._time_out(context, context.held.popleft())
+
+    def _deadline_of(self, context: ShardContext[S, C]) -> float:
+        if context.state is not ShardState.ACTIVE:
+            return inf
+        timer = context.shard.timers.next_deadline()
+        commit = context.held[0].deadline if context.held else inf
+        return commit if timer is None else min(timer, commit)
+
+    def _wake_for(self, context: ShardContext[S, C]) -> None:
+        if self._deadline_of(context) < self._sleeps_until:
+            self._wake.set()
+
+    def _new_effects(self, context: ShardContext[S, C]) -> Effects[C]:
+        return Effects(Moment(self._world.now(), self._world.wall_ms()), context.shard.timers)
+
+    # --- loading ---
+
+    def load_step(self) -> None:
+        """Do a bounded part of the pending loading."""
+        if not self._loads:
+            return
+        context, steps = self._loads[0]
+        if self._contexts.get(context.partition) is not context:
+            self._loads.popleft()
+            return
+        try:
+            next(steps)
+        except StopIteration:
+            self._loads.popleft()
+        except Exception:
+            logger.exception(
+                "partition %d (leader epoch %d): reading its log failed", context.partition, context.leader_epoch
+            )
+            self._loads.popleft()
+            context.state = ShardState.FAILED
+
+    def load_all(self) -> None:
+        """Finish all pending loading now. For brokers that start with little data, and for tests."""
+        while self._loads:
+            self.load_step()
+
+    def _load_steps(self, context: ShardContext[S, C]) -> Iterator[None]:
+        shard, partition = context.shard, context.partition
+        context.end, count = yield from replay_log(self._log, partition, shard)
+        context.state = ShardState.ACTIVE
+        shard.commit(self._log.high_watermark(partition))
+        effects = self._new_effects(context)
+        shard.loaded(effects)
+        self._carry_out(context, effects)
+        for operation in context.once_loaded:
+            self._run(context, operation)
+        context.once_loaded.clear()
+        now = self._world.now()
+        self.load_times.record(now, now - context.wanted_at)
+        logger.info("partition %d (leader epoch %d): %d records read", partition, context.leader_epoch, count)
+
+    def _drop(self, context: ShardContext[S, C]) -> None:
+        del self._contexts[context.partition]
+        error = NotCoordinatorError(f"partition {context.partition} moved to another broker")
+        waiting = context.shard.unload()
+        context.shard.timers.clear()
+        held, context.held = context.held, deque()
+        for item in held:
+            waiting.extend(reply for reply, _ in item.effects.answers)
+        for reply in waiting:
+            reply.fail(error)
+
+    # --- carrying out ---
+
+    def _carry_out(self, context: ShardContext[S, C], effects: Effects[C], *, committed: bool = False) -> None:
+        """Append and replay the records, and release or hold the answers.
+
+        ``committed``: the effects depends on committed state only, so without records its answers need not wait.
+        """
+        if effects.records:
+            context.appending = True
+            try:
+                records = effects.encoded
+                records += [context.shard.encode(change) for change in effects.records[len(records) :]]
+                end = self._log.append(context.partition, records, effects.at.wall_ms)
+            except (KafkaError, OSError) as error:
+                self._append_failed(context, effects, error)
+                return
+            finally:
+                context.appending = False
+            effects.appended = True
+            # With one replica the append is committed at once, so the shard need not remember an older state.
+            committed_now = end <= self._log.high_watermark(context.partition)
+            replay = context.shard.replay
+            for offset, change in enumerate(effects.records, end - len(records)):
+                replay(change, offset, committed=committed_now)
+            context.end = end
+        if effects.on_appended is not None:
+            self._guarded(context, partial(effects.on_appended, effects))
+        self._log_notes(effects)
+        if not effects.records and (committed or context.end <= self._log.high_watermark(context.partition)):
+            self._give(effects)
+            return
+        context.held.append(Held(context.end, effects.at.now + self._commit_timeout, effects))
+        self._advance(context, self._log.high_watermark(context.partition))
+
+    def _append_failed(self, context: ShardContext[S, C], effects: Effects[C], cause: KafkaError | OSError) -> None:
+        if isinstance(cause, KafkaError):
+            error = cause
+        else:
+            error = KafkaStorageError(f"partition {context.partition}: append failed: {cause}")
+        self._log_notes(effects)
+        logger.warning("partition %d: %d records not appended: %r", context.partition, len(effects.records), error)
+        self._fail(context, effects, error)
+
+    def _fail(self, context: ShardContext[S, C], effects: Effects[C], error: KafkaError) -> None:
+        for reply, _ in effects.answers:
+            reply.fail(error)
+        if effects.on_failed is not None:
+            later = self._new_effects(context)
+            hook, effects.on_failed = effects.on_failed, None
+            self._guarded(context, partial(hook, error, later))
+            # The answers to a failure depend on no uncommitted state, so they need not wait for the high watermark.
+            self._carry_out(context, later, committed=True)
+
+    def _advance(self, context: ShardContext[S, C], high_watermark: int) -> None:
+        context.shard.commit(high_watermark)
+        while context.held and context.held[0].end <= high_watermark:
+            held = context.held.popleft()
+            self._give(held.effects)
+            if held.effects.on_committed is not None:
+                later = self._new_effects(context)
+                hook = held.effects.on_committed
+                self._guarded(context, partial(hook, later))
+                self._carry_out(context, later, committed=True)
+
+    def _time_out(self, context: ShardContext[S, C], held: Held[C]) -> None:
+        seconds = self._commit_timeout
+        error = RequestTimedOutError(f"partition {context.partition}: records not committed within {seconds:g} seconds")
+        self._fail(context, held.effects, error)
+
+    @staticmethod
+    def _log_notes(effects: Effects[C]) -> None:
+        for note in effects.notes:
+            logger.info("%s", note)
+
+    def _give(self, effects: Effects[C]) -> None:
+        self._outbox.give(effects.answers)
+        if self._outbox:
+            self._wake.set()
+
+    @staticmethod
+    def _guarded(context: ShardContext[S, C], step: Callable[[], None]) -> None:
+        """Run a step and log its exception: a defect in one group must not stop the task that serves all groups."""
+        try:
+            step()
+        except Exception:
+            logger.exception("partition %d: a coordinator step failed", context.partition)

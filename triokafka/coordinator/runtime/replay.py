@@ -1,0 +1,44 @@
+"""Replay of a coordinator's log into a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog, TransactionalRecords, TransactionEnd
+from triokafka.coordinator.runtime.shard import Shard
+
+C = TypeVar("C")
+
+_RECORDS_PER_STEP: Final = 1_000  # a few milliseconds of work before other tasks may run
+
+
+def replay_log(log: CoordinatorLog, partition: int, shard: Shard[C]) -> Generator[None, None, tuple[int, int]]:
+    """Replay a whole log into a new shard. Yields every `_RECORDS_PER_STEP` records so that other tasks can run.
+
+    Returns the offset after the last record, and the number of records.
+    """
+    end = count = 0
+    for piece in log.read_all(partition):
+        committed_below = log.high_watermark(partition)
+        if isinstance(piece, TransactionEnd):
+            committed = piece.offset < committed_below
+            shard.end_transaction(piece.producer_id, piece.offset, commits=piece.commits, committed=committed)
+            end = piece.offset + 1
+            continue
+        producer_id = None
+        if isinstance(piece, TransactionalRecords):
+            producer_id, piece = piece.producer_id, piece.records
+        for offset, key, value in piece:
+            change = shard.decode(key, value)
+            if change is None:
+                pass
+            elif producer_id is not None:
+                shard.replay_pending(change, offset, producer_id)
+            else:
+                shard.replay(change, offset, committed=offset < committed_below)
+            end = offset + 1
+            count += 1
+            if count % _RECORDS_PER_STEP == 0:
+                yield
+    return end, count

@@ -1,0 +1,45 @@
+"""The interface of a shard: the state of one partition of a coordinator's topic."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
+from triokafka.coordinator.runtime.effects import Effects
+from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.timer_queue import TimerKey, TimerQueue
+
+C = TypeVar("C")
+
+
+class Shard(Protocol[C]):
+    """The state of one partition. Only replayed records change durable state; unloading drops the soft state."""
+
+    timers: TimerQueue
+
+    def encode(self, change: C) -> CoordinatorRecord:
+        """Return the record of a change."""
+
+    def decode(self, key: bytes | None, value: bytes | None) -> C | None:
+        """Return the change in a record, or None to skip the record. Raises `ProtocolError`."""
+
+    def replay(self, change: C, offset: int, *, committed: bool) -> None:
+        """Apply a change. ``committed`` is False while the change is above the high watermark."""
+
+    def replay_pending(self, change: C, offset: int, producer_id: int) -> None:
+        """Apply a change from an open transaction of ``producer_id``; it takes effect when the transaction commits."""
+
+    def end_transaction(self, producer_id: int, offset: int, *, commits: bool, committed: bool) -> None:
+        """Apply a transaction's end marker. ``committed`` says whether the marker itself is committed."""
+
+    def commit(self, high_watermark: int) -> None:
+        """Make everything below ``high_watermark`` visible to readers."""
+
+    def loaded(self, effects: Effects[C]) -> None:
+        """Build the soft state and set the timers, after the whole log was replayed."""
+
+    def timer_fired(self, key: TimerKey, effects: Effects[C]) -> None:
+        """Handle an expired deadline."""
+
+    def unload(self) -> list[Reply[Any]]:
+        """Drop the soft state and return the replies of all waiting requests; the partition moves to another broker."""

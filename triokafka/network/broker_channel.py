@@ -1,0 +1,399 @@
+"""The way to one broker: connecting with back-off over all its addresses, and agreeing on versions.
+
+`BrokerChannel` outlives its connections. `transport` makes the streams, `negotiation` asks for the versions.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from triokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
+from triokafka.network.backoff import Backoff
+from triokafka.network.config import CANONICAL_BOOTSTRAP, NetworkConfig
+from triokafka.network.connection import Connection
+from triokafka.network.in_flight import Completion
+from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.transport import discard, open_stream
+from triokafka.network.version_negotiation import ApiVersions, VersionNegotiation
+from triokafka.network.versions import choose_version
+from triokafka.protocol.api.api_versions import ApiVersionsRequest
+from triokafka.protocol.frames import encode_request
+from triokafka.protocol.message import Request
+from triokafka.protocol.templates import FilledRequest
+from triokafka.structs import Node, address_text
+from triokafka.world import Stream, World
+
+logger = logging.getLogger(__name__)
+
+_NEVER: Final = float("inf")
+_PROBE_BYTES: Final = 64
+
+
+class ChannelState(enum.Enum):
+    """Where a channel stands. Only a ``READY`` one takes requests."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    READY = "ready"
+
+
+class _Address(NamedTuple):
+    """Where to connect to, and what the broker there must prove to be."""
+
+    host: str
+    port: int
+    server_name: str
+
+
+class BrokerChannel:
+    """All that a client knows about reaching one broker, for one purpose.
+
+    ``changed`` is set and replaced whenever the state changes. ``failures`` counts the connections that failed or ended
+    since the last one was ready, ``failed_connects`` only those that never became ready. Points in time are seconds on
+    the world's clock. ``on_dead`` is called with the time since which a connection has been silent that counts as dead;
+    ``on_unreachable`` when the broker does not answer over a fresh connection either.
+    ``has_others`` says whether there is another broker to ask.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        world: World,
+        config: NetworkConfig,
+        pool: ReceivePool,
+        on_change: Callable[[], None],
+        on_dead: Callable[[float], None] = lambda since: None,
+        on_unreachable: Callable[[], None] = lambda: None,
+        has_others: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.node = node
+        self.state = ChannelState.DISCONNECTED
+        self.connection: Connection | None = None
+        self.api_versions: ApiVersions = {}
+        self._chosen_versions: dict[tuple[type[Request[Any]], int | None, int | None], int] = {}
+        self.error: KafkaError | None = None
+        self.failures = 0
+        self.failed_connects = 0
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.changed = trio.Event()
+        self._world = world
+        self._config = config
+        self._pool = pool
+        self._on_change = on_change
+        self._on_dead = on_dead
+        self._on_unreachable = on_unreachable
+        self._has_others = has_others
+        self._patience: dict[type[Request[Any]], float] = {}
+        self._address: _Address | None = None
+        limit = config.connections_max_silence_ms / 1000
+        self._silence_limit = limit if limit > 0 else _NEVER
+        self._backoff = Backoff(config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000)
+        self._address_turn = 0
+        self._throttled_until = 0.0
+        self._negotiation = VersionNegotiation()
+        self._versions_doubted = trio.Event()
+
+    @property
+    def name(self) -> str:
+        """How messages call this broker."""
+        address = self.node.address
+        return f"broker {self.node.node_id} at {address}" if self.node.node_id >= 0 else f"bootstrap server {address}"
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are not answered yet."""
+        return self.connection.in_flight if self.connection is not None else 0
+
+    def may_connect(self, now: float) -> bool:
+        """Whether a connection attempt may start now."""
+        return self.state is ChannelState.DISCONNECTED and now >= self.retry_at
+
+    def is_ready(self, now: float) -> bool:
+        """Whether a request may be handed over now."""
+        connection = self.connection
+        return (
+            self.state is ChannelState.READY
+            and connection is not None
+            and connection.can_send
+            and now >= connection.throttled_until
+        )
+
+    def delay(self, now: float) -> float:
+        """Seconds until this channel may be worth another look; infinity when an event will tell."""
+        if self.state is ChannelState.DISCONNECTED:
+            return max(0.0, self.retry_at - now)
+        if self.connection is not None and self.connection.throttled_until > now:
+            return self.connection.throttled_until - now
+        return float("inf")
+
+    def begin(self) -> None:
+        """Note that `run` is about to be started, so that nobody starts a second attempt."""
+        self._set_state(ChannelState.CONNECTING)
+        self.attempts += 1
+
+    async def run(self) -> None:
+        """Connect, serve the connection until it ends, and note the back-off. Never raises `KafkaError`."""
+        began = self._world.now()
+        hooks = self._config.hooks
+        failure: KafkaError | None = None
+        try:
+            stream = await self._connect()
+            try:
+                async with trio.open_nursery() as nursery:
+                    connection = self._new_connection(stream, nursery)
+                    nursery.start_soon(self._serve, connection, nursery.cancel_scope)
+                    self._note_versions(await self._agree(connection, self._first_answer_timeout()))
+                    self.connection = connection
+                    self.failures = self.failed_connects = 0
+                    self.error = None
+                    if hooks:
+                        address = "{}:{}".format(*stream.peer_address)
+                        hooks.on_connect(self.node, address, self._world.now() - began, None)
+                    self._set_state(ChannelState.READY)
+                    while True:
+                        await self._versions_doubted.wait()
+                        self._versions_doubted = trio.Event()
+                        self._note_versions(await self._agree(connection))
+            finally:
+                await discard(stream)
+            failure = self._connect_error(str(connection.error))
+        except* KafkaError as group:
+            failure = _first(group)
+        finally:
+            self._ended(began, failure)
+
+    def _ended(self, began: float, failure: KafkaError | None) -> None:
+        """Note why, and when to try again; ``failure`` is None when this client was closed meanwhile."""
+        hooks = self._config.hooks
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._throttled_until = connection.throttled_until
+            self.failures = 1
+            self.error = _as_kafka_error(connection.error)
+            if hooks:
+                hooks.on_disconnect(self.node, self.error)
+        else:
+            self.failures += 1
+            self.failed_connects += 1
+            self.error = failure or self.error
+            if hooks and failure is not None:
+                hooks.on_connect(self.node, self.node.address, self._world.now() - began, failure)
+        logger.debug("%s: %s", self.name, self.error)
+        self.retry_at = self._world.now() + self._backoff.delay(self.failures, self._world.random.random())
+        self._set_state(ChannelState.DISCONNECTED)
+
+    async def _serve(self, connection: Connection, attempt: trio.CancelScope) -> None:
+        await connection.run()
+        attempt.cancel()
+
+    def _first_answer_timeout(self) -> float:
+        """Seconds for the first answer on a connection; doubles with each failure, up to the request timeout.
+
+        No broker holds that answer back, so a silent path is given up soon; a slow broker gets more time the next time.
+        """
+        backoff = Backoff(self._silence_limit / 2, self._config.request_timeout_ms / 1000)
+        return backoff.delay(self.failed_connects + 1, 0.5)
+
+    async def _probe(self, suspect: Connection) -> None:
+        """Find out whether the broker answers over a fresh connection."""
+        alive = False
+        with trio.move_on_after(suspect.probe_timeout):
+            alive = await self._answers()
+        logger.debug("%s is silent; over a fresh connection it %s", self.name, "answers" if alive else "is silent, too")
+        suspect.probed(alive=alive)
+        if not alive:
+            self._on_unreachable()
+
+    async def _answers(self) -> bool:
+        """Connect to the same address once more, and ask what every broker answers at once."""
+        assert self._address is not None
+        host, port, server_name = self._address
+        frame = encode_request(ApiVersionsRequest(), version=0, correlation_id=0, client_id=self._config.client_id)
+        try:
+            stream = await open_stream(self._world, self._config, host, port, server_name=server_name)
+            try:
+                await stream.send(*frame)
+                return await stream.receive_into(memoryview(bytearray(_PROBE_BYTES))) > 0
+            finally:
+                await discard(stream)
+        except (OSError, trio.ClosedResourceError):
+            return False
+
+    async def _agree(self, connection: Connection, timeout: float | None = None) -> ApiVersions:
+        try:
+            return await self._negotiation.ask(connection, timeout)
+        except (KafkaError, OSError) as error:
+            connection.close(error)
+            raise self._connect_error(str(error)) from error
+
+    def _note_versions(self, versions: ApiVersions) -> None:
+        self.api_versions = versions
+        self._chosen_versions.clear()
+
+    def version_for(
+        self, request_type: type[Request[Any]], min_version: int | None = None, max_version: int | None = None
+    ) -> int:
+        """The version that a request to this broker would have; looked up once per connection.
+
+        Raises:
+            NodeNotReadyError: not connected yet, so that nothing is known.
+            UnsupportedVersionError: broker and client have no version in common.
+        """
+        asked = (request_type, min_version, max_version)
+        version = self._chosen_versions.get(asked)
+        if version is None:
+            if not self.api_versions:
+                raise NodeNotReadyError(f"{self.name} has not said yet which versions it speaks")
+            version = self._chosen_versions[asked] = choose_version(
+                request_type, self.api_versions, broker=self.name, min_version=min_version, max_version=max_version
+            )
+        return version
+
+    def submit(
+        self,
+        request: Request[Any] | FilledRequest,
+        version: int,
+        on_done: Completion,
+        *,
+        timeout: float | None = None,
+        expect_response: bool = True,
+        now: float | None = None,
+        may_wait: float = 0.0,
+    ) -> None:
+        """As `Connection.submit`. Raises `NodeNotReadyError` when there is no connection; nothing was sent."""
+        if self.connection is None:
+            raise NodeNotReadyError(f"{self.name} is not ready for a request")
+        self.connection.submit(
+            request, version, on_done, timeout=timeout, expect_response=expect_response, now=now, may_wait=may_wait
+        )
+
+    def call_after_answers(self, callback: Callable[[float], None]) -> None:
+        """As `Connection.call_after_answers`."""
+        if self.connection is not None:
+            self.connection.call_after_answers(callback)
+
+    def hold(self) -> None:
+        """As `Connection.hold`, if there is a connection."""
+        if self.connection is not None:
+            self.connection.hold()
+
+    def let_go(self) -> None:
+        """As `Connection.let_go`, if there is still a connection."""
+        if self.connection is not None:
+            self.connection.let_go()
+
+    def _doubt_versions(self) -> None:
+        """The broker refused a version that it had announced: it is not what it was."""
+        self._versions_doubted.set()
+
+    def _set_state(self, state: ChannelState) -> None:
+        self.state = state
+        self.wake_waiters()
+        self._on_change()
+
+    def wake_waiters(self) -> None:
+        """Have everybody who waits for a change look again."""
+        changed, self.changed = self.changed, trio.Event()
+        changed.set()
+
+    def _connect_error(self, why: str) -> KafkaConnectionError:
+        return KafkaConnectionError(f"could not connect to {self.name}: {why}")
+
+    async def _connect(self) -> Stream:
+        addresses = await self._addresses()
+        # Each attempt starts one address further, so that a dead first address does not cost every reconnect (KIP-602).
+        turn = self._address_turn % len(addresses) if addresses else 0
+        addresses = addresses[turn:] + addresses[:turn]
+        setup = Backoff(
+            self._config.socket_connection_setup_timeout_ms / 1000,
+            self._config.socket_connection_setup_timeout_max_ms / 1000,
+        )
+        timeout = setup.delay(self.failed_connects + 1, self._world.random.random())
+        tried: list[str] = []
+        for host, port, server_name in addresses:
+            try:
+                with trio.fail_after(timeout):
+                    stream = await open_stream(self._world, self._config, host, port, server_name=server_name)
+                self._address = _Address(host, port, server_name)
+                return stream
+            except trio.TooSlowError:
+                why = f"no answer within {timeout * 1000:.0f} ms"
+            except OSError as error:
+                why = _reason(error)
+            self._address_turn += 1
+            tried.append(
+                why if (host, port) == (self.node.host, self.node.port) else f"{address_text(host, port)}: {why}"
+            )
+        raise self._connect_error("; ".join(tried) or f"the name {self.node.host!r} has no address")
+
+    async def _addresses(self) -> list[_Address]:
+        """Where to try, in order. Names are resolved for every attempt: brokers move."""
+        host, port = self.node.host, self.node.port
+        if self._config.stream_factory is not None:
+            return [_Address(host, port, host)]
+        try:
+            found = list(dict.fromkeys(await self._world.resolve(host, port)))
+            if self._config.client_dns_lookup == CANONICAL_BOOTSTRAP and self.node.node_id < 0:
+                return [
+                    _Address(address, address_port, await self._world.canonical_name(address))
+                    for address, address_port in found
+                ]
+        except OSError as error:
+            raise self._connect_error(f"the name {host!r} cannot be resolved: {_reason(error)}") from error
+        return [_Address(*one, host) for one in found]
+
+    def _new_connection(self, stream: Stream, nursery: trio.Nursery) -> Connection:
+        config = self._config
+        watches_silence = self._silence_limit < _NEVER
+
+        def probe() -> None:
+            nursery.start_soon(self._probe, connection)
+
+        connection = Connection(
+            stream,
+            world=self._world,
+            name=self.name,
+            node=self.node,
+            client_id=config.client_id,
+            pool=self._pool,
+            request_timeout=config.request_timeout_ms / 1000,
+            max_idle=config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms >= 0 else float("inf"),
+            max_in_flight=config.max_in_flight_requests_per_connection,
+            max_response_bytes=config.receive_message_max_bytes,
+            throttled_until=self._throttled_until,
+            hooks=config.hooks,
+            on_room=self._on_change,
+            on_version_refused=self._doubt_versions,
+            silence_limit=self._silence_limit,
+            on_silent=probe if watches_silence else None,
+            on_dead=self._on_dead,
+            patience=self._patience,
+            has_others=self._has_others,
+        )
+        return connection
+
+
+def _as_kafka_error(error: Exception | None) -> KafkaError:
+    return error if isinstance(error, KafkaError) else KafkaConnectionError(str(error))
+
+
+def _first(group: BaseExceptionGroup[KafkaError]) -> KafkaError:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return _as_kafka_error(found if isinstance(found, Exception) else None)
+
+
+def _reason(error: OSError) -> str:
+    # Errors of the resolver have numbers of their own.
+    if error.errno and error.errno > 0 and type(error).__name__ != "gaierror":
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or type(error).__name__

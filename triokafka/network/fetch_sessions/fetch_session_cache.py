@@ -1,0 +1,326 @@
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches, so that both sides send differences only. Pure.
+
+`FetchSessionCache.context_for` turns the session part of a request into a context: what to read now (`partitions`),
+and, once it is read, what to answer (`respond`). Topics are named as the request named them: by name up to version 12,
+by id from 13; a session does not change from one to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from uuid import UUID
+
+from triokafka import errors
+from triokafka.named_tuple import NamedTuple
+from triokafka.world import World
+
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+NO_SESSION: Final = 0
+_MAX_EPOCH: Final = 2**31 - 1
+EVICTION_SECONDS: Final = 120.0
+_REFUSED_SECONDS: Final = 1.0
+
+TopicKey: TypeAlias = str | UUID
+PartitionKey: TypeAlias = tuple[TopicKey, int]
+
+
+class WantedPartition(NamedTuple):
+    """What a request (or its session) asks of one partition."""
+
+    topic: TopicKey
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+    @property
+    def key(self) -> PartitionKey:
+        """Its key in sessions and answers."""
+        return (self.topic, self.partition)
+
+
+class PartitionOutcome(Protocol):
+    """The result of reading one partition, as far as a session compares it with the previous one."""
+
+    @property
+    def error_code(self) -> int:
+        """The error code; 0 for none."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The high watermark; -1 with an error."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The log start offset; -1 with an error."""
+
+    @property
+    def records(self) -> Sized:
+        """The record batches."""
+
+    @property
+    def diverging_epoch(self) -> object | None:
+        """Where the fetcher's log diverges from the leader's (KIP-595); None when it does not."""
+
+
+Outcome = TypeVar("Outcome", bound=PartitionOutcome)
+
+
+class _Cached:
+    """One partition of a session: what is asked for, and what the client was told last."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: WantedPartition) -> None:
+        self.wanted = wanted
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def news(self, outcome: PartitionOutcome) -> bool:
+        """Whether the client must be told."""
+        return bool(
+            len(outcome.records)
+            or outcome.error_code
+            or outcome.high_watermark != self.high_watermark
+            or outcome.log_start_offset != self.log_start_offset
+            or outcome.diverging_epoch is not None
+        )
+
+    def told(self, outcome: PartitionOutcome) -> None:
+        """The client learns of ``outcome``. After an error it is told again once the error is gone."""
+        self.high_watermark = -1 if outcome.error_code else outcome.high_watermark
+        self.log_start_offset = outcome.log_start_offset
+
+
+class FetchSession:
+    """What one client fetches. ``epoch`` is the one that the next incremental request must carry."""
+
+    __slots__ = ("by_topic_id", "created_at", "epoch", "id", "last_used_at", "partitions", "privileged")
+
+    def __init__(self, session_id: int, *, privileged: bool, by_topic_id: bool, now: float) -> None:
+        self.id = session_id
+        self.privileged = privileged
+        self.by_topic_id = by_topic_id
+        self.created_at = now
+        self.last_used_at = now
+        self.epoch = 1
+        self.partitions: dict[PartitionKey, _Cached] = {}
+
+    def advance(self) -> None:
+        """The expected epoch after a request was accepted: one more, never 0 or negative."""
+        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[Outcome]):
+    """What goes into the response: the session, an error of the whole request, and the partitions to name."""
+
+    session_id: int
+    error_code: int
+    outcomes: Mapping[PartitionKey, Outcome]
+
+
+class FetchContext(Generic[Outcome]):
+    """One request's view: ``partitions`` are to be read. Without a session, all of them are answered."""
+
+    def __init__(self, partitions: Iterable[WantedPartition]) -> None:
+        self.partitions: list[WantedPartition] = list(partitions)
+
+    def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
+        """What to answer, given what was read for `partitions` (in their order)."""
+        return Answered(NO_SESSION, 0, outcomes)
+
+    def throttle(self) -> Answered[Outcome]:
+        """What to answer instead of `respond` to a client whose quota is used up: nothing was read for it."""
+        return Answered(NO_SESSION, 0, {})
+
+
+class _RefusedContext(FetchContext[Outcome]):
+    """The session part of the request is wrong: nothing is read."""
+
+    def __init__(self, error: type[errors.BrokerResponseError]) -> None:
+        super().__init__(())
+        self._error = error
+
+    def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
+        return Answered(NO_SESSION, self._error.code, {})
+
+    def throttle(self) -> Answered[Outcome]:
+        return Answered(NO_SESSION, self._error.code, {})
+
+
+class _FullContext(FetchContext[Outcome]):
+    """A full request that asks for a session, which is made when the answer is."""
+
+    def __init__(
+        self,
+        cache: FetchSessionCache[Outcome],
+        partitions: Iterable[WantedPartition],
+        *,
+        privileged: bool,
+        by_topic_id: bool,
+    ) -> None:
+        super().__init__(partitions)
+        self._cache = cache
+        self._privileged = privileged
+        self._by_topic_id = by_topic_id
+
+    def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
+        session = self._cache.try_create(
+            size=len(self.partitions), privileged=self._privileged, by_topic_id=self._by_topic_id, now=now
+        )
+        if session is None:
+            return Answered(NO_SESSION, 0, outcomes)
+        for wanted in self.partitions:
+            cached = session.partitions[wanted.key] = _Cached(wanted)
+            outcome = outcomes.get(wanted.key)
+            if outcome is not None:
+                cached.told(outcome)
+        return Answered(session.id, 0, outcomes)
+
+
+class _IncrementalContext(FetchContext[Outcome]):
+    """A request within a session: everything in it is read, news are answered."""
+
+    def __init__(self, session: FetchSession) -> None:
+        super().__init__(cached.wanted for cached in session.partitions.values())
+        self._session = session
+        self._epoch = session.epoch
+
+    def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
+        session = self._session
+        if session.epoch != self._epoch:  # a second request of the session overtook this one
+            return Answered(NO_SESSION, errors.InvalidFetchSessionEpochError.code, {})
+        news: dict[PartitionKey, Outcome] = {}
+        for key, outcome in outcomes.items():
+            cached = session.partitions.get(key)
+            if cached is None or not cached.news(outcome):
+                continue
+            cached.told(outcome)
+            news[key] = outcome
+            if len(outcome.records):  # to the end of the line: with a byte limit, the others come first next time
+                session.partitions[key] = session.partitions.pop(key)
+        return Answered(session.id, 0, news)
+
+    def throttle(self) -> Answered[Outcome]:
+        # The epoch is used up, and what the client was told last stays: the next request gets the news.
+        return Answered(self._session.id, 0, {})
+
+
+class FetchSessionCache(Generic[Outcome]):
+    """The sessions of one broker.
+
+    Args:
+        slots: how many there may be (``max.incremental.fetch.session.cache.slots``).
+        world: for session ids, which are random.
+    """
+
+    def __init__(self, slots: int, world: World) -> None:
+        self._slots = slots
+        self._random = world.random
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._refused: dict[bool, tuple[float, tuple[bool, int, int] | None]] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def cached_partitions(self) -> int:
+        """Partitions in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def context_for(
+        self,
+        *,
+        session_id: int,
+        epoch: int,
+        wanted: Iterable[WantedPartition],
+        forgotten: Iterable[PartitionKey],
+        privileged: bool,
+        by_topic_id: bool,
+        now: float,
+    ) -> FetchContext[Outcome]:
+        """The context for one request. ``privileged`` is a follower; ``now`` the monotonic clock in seconds."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._sessions.pop(session_id, None)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(wanted)
+            return _FullContext(self, wanted, privileged=privileged, by_topic_id=by_topic_id)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return _RefusedContext(errors.FetchSessionIdNotFoundError)
+        if session.epoch != epoch:
+            return _RefusedContext(errors.InvalidFetchSessionEpochError)
+        if session.by_topic_id != by_topic_id:
+            return _RefusedContext(errors.FetchSessionTopicIdError)
+        for partition in wanted:
+            cached = session.partitions.get(partition.key)
+            if cached is None:
+                session.partitions[partition.key] = _Cached(partition)
+            else:
+                cached.wanted = partition
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return FetchContext(())
+        session.advance()
+        session.last_used_at = now
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return _IncrementalContext(session)
+
+    def try_create(self, *, size: int, privileged: bool, by_topic_id: bool, now: float) -> FetchSession | None:
+        """Make a session for ``size`` partitions if there is room, or can be made."""
+        if not size or not self._make_room(size, privileged, now):
+            return None
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random.randint(1, _MAX_EPOCH)
+        session = FetchSession(session_id, privileged=privileged, by_topic_id=by_topic_id, now=now)
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, size: int, privileged: bool, now: float) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.last_used_at > EVICTION_SECONDS:
+            self._evict(oldest)
+            return True
+        # Clients that get no session ask for one with every fetch: the search is not repeated for each of them. A
+        # newcomer counts as id 0, so of equal size it loses, and the session stays.
+        cost = (privileged, size, 0)
+        until, least = self._refused.get(privileged, (now, None))
+        if now < until and (least is None or cost <= least):
+            return False
+        # A follower may take any consumer's place; a consumer only that of one who has had it for long enough.
+        candidates = [
+            session
+            for session in self._sessions.values()
+            if now - session.created_at > EVICTION_SECONDS or (privileged and not session.privileged)
+        ]
+        candidates = [session for session in candidates if privileged or not session.privileged]
+        cheapest = min(candidates, key=_cost, default=None)
+        if cheapest is None or _cost(cheapest) >= cost:
+            self._refused[privileged] = (now + _REFUSED_SECONDS, None if cheapest is None else _cost(cheapest))
+            return False
+        self._evict(cheapest)
+        return True
+
+    def _evict(self, session: FetchSession) -> None:
+        del self._sessions[session.id]
+        self._refused.clear()
+        self.evictions += 1
+
+
+def _cost(session: FetchSession) -> tuple[bool, int, int]:
+    return (session.privileged, len(session.partitions), session.id)

@@ -1,0 +1,117 @@
+"""From the bytes that a broker sends to the frames of its responses."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from triokafka.errors import ProtocolError
+from triokafka.network.foreign_protocol import describe_foreign_protocol
+from triokafka.network.receive_pool import ReceivePool
+from triokafka.structs import Buffer
+from triokafka.world import Stream
+
+_RECEIVE_BYTES: Final = 64 << 10
+_BYTES_BETWEEN_CHECKPOINTS: Final = 4 << 20
+# What is waited for in one go: while megabytes go through the caches, the loop is woken to cold ones, which costs as
+# much as copying some hundred kilobytes. A client has few connections, so the kernel may hold so much for each.
+_AT_ONCE: Final = 4 << 20
+_SIZE: Final = struct.Struct(">i")
+
+
+class ResponseReader:
+    """Reads one stream. ``name`` is the peer's, for messages; a frame of more than ``max_bytes`` is refused.
+
+    Large frames lie in buffers of the ``pool``, small ones are copies. ``before_waiting`` is called when all frames
+    that have come are dealt with, before more is waited for.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        pool: ReceivePool,
+        *,
+        name: str,
+        max_bytes: int,
+        before_waiting: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.bytes_received = 0
+        self._before_waiting = before_waiting
+        self._stream = stream
+        self._pool = pool
+        self._name = name
+        self._max_bytes = max_bytes
+        self._is_broker = False
+
+    async def read(self, handle: Callable[[Buffer], bool]) -> None:
+        """Call ``handle`` with every frame, without its size prefix, until it says False or the peer closes.
+
+        Yields to other tasks at least once for every four megabytes.
+
+        Raises:
+            ProtocolError: an impossible size; what there is does not look like a broker.
+            OSError, trio.ClosedResourceError: the stream has ended otherwise.
+        """
+        buffer = bytearray(_RECEIVE_BYTES)
+        view = memoryview(buffer)
+        start = end = 0
+        while True:
+            while end - start >= 4:
+                (size,) = _SIZE.unpack_from(buffer, start)
+                if not 4 <= size <= self._max_bytes or not self._is_broker:
+                    self._check(size, view[start:end])
+                here = end - start - 4
+                if here >= size:
+                    # A copy, because decoded responses may keep slices and this buffer is used again at once.
+                    frame: Buffer = bytes(view[start + 4 : start + 4 + size])
+                    start += 4 + size
+                elif size + 4 > _RECEIVE_BYTES:
+                    large = self._pool.take(size)
+                    large[:here] = view[start + 4 : end]
+                    start = end = 0
+                    self._stream.expect(size - here, at_once=_AT_ONCE)
+                    while here < size:
+                        got = await self._receive(large[here:])
+                        if not got:
+                            return
+                        here += got
+                    frame = large.toreadonly()
+                    del large
+                else:
+                    break
+                if not handle(frame):
+                    return
+                self._is_broker = True
+                del frame
+            if start == end:
+                start = end = 0
+            elif start:
+                buffer[: end - start] = buffer[start:end]
+                start, end = 0, end - start
+            got = await self._receive(view[end:])
+            if not got:
+                return
+            end += got
+
+    async def _receive(self, room: memoryview) -> int:
+        """Receive into ``room``; 0 when the peer has closed."""
+        self._before_waiting()
+        got = await self._stream.receive_into(room)
+        before = self.bytes_received // _BYTES_BETWEEN_CHECKPOINTS
+        self.bytes_received += got
+        if self.bytes_received // _BYTES_BETWEEN_CHECKPOINTS != before:
+            # Receiving does not yield while bytes are there; a fast broker must not starve the other tasks.
+            await trio.lowlevel.checkpoint()
+        return got
+
+    def _check(self, size: int, received: memoryview) -> None:
+        if not self._is_broker and (stranger := describe_foreign_protocol(bytes(received[:64]))) is not None:
+            raise ProtocolError(f"{self._name} {stranger}")
+        if not 4 <= size <= self._max_bytes:
+            raise ProtocolError(
+                f"{self._name} announced a response of {size} bytes; allowed are 4 to {self._max_bytes}"
+                f" (receive_message_max_bytes). It began with {bytes(received[:16])!r}"
+            )

@@ -1,0 +1,253 @@
+"""Batches of which compaction keeps only some records: reading them record by record, and writing what stays.
+
+Offsets, timestamps, headers of records, and what the batch header says of producer, epoch and sequence numbers stay as
+they are; records that stay are not encoded again unless the timestamp that their own count from changes (KIP-534).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from triokafka.checksum import crc32c
+from triokafka.records import batch
+from triokafka.records.batch import HEADER, HEADER_SIZE, BatchInfo
+from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED, compress, decompress
+from triokafka.records.kernel import ConsumerRecord, RecordOrigin, decode_payload, open_payload
+from triokafka.records.legacy import decode_legacy
+from triokafka.structs import Buffer
+
+_MASK: Final = (1 << 64) - 1
+
+
+class RewritableBatch:
+    """One batch, of any format version, with its records.
+
+    ``records`` are all of them, in order, also those of a control batch.
+
+    Args:
+        data: the batch, and nothing else; ``info`` is what its header says. Its checksum is not looked at.
+        max_decompressed: bytes that it may decompress to.
+
+    Raises:
+        CorruptRecordError: the records are not as the header says.
+        UnsupportedCodecError: the package that its codec needs is missing.
+    """
+
+    __slots__ = ("_end", "_payload", "_start", "info", "records")
+
+    def __init__(self, data: Buffer, info: BatchInfo, *, max_decompressed: int = DEFAULT_MAX_DECOMPRESSED) -> None:
+        self.info = info._replace(position=0)
+        self.records: list[ConsumerRecord] = []
+        self._payload: Buffer = b""
+        self._start = self._end = 0
+        view = memoryview(data)
+        if info.magic < 2:
+            self.records = [
+                ConsumerRecord("", 0, m.offset, m.timestamp, m.key, m.value, (), m.timestamp_type)
+                for m in decode_legacy(view, self.info, check_crc=False, max_size=max_decompressed)
+            ]
+        elif info.record_count:
+            if info.codec:
+                self._payload = decompress(info.codec, view[HEADER_SIZE : info.size], max_size=max_decompressed)
+                self._end = len(self._payload)
+            else:
+                self._payload, self._start, self._end = open_payload(view, HEADER_SIZE, info.size)
+            decode_payload(
+                self.records,
+                sys.maxsize,
+                self._payload,
+                self._start,
+                self._end,
+                0,
+                info.record_count,
+                -1,
+                info.base_offset,
+                info.last_offset_delta,
+                info.base_timestamp,
+                info.max_timestamp,
+                RecordOrigin("", 0, info.partition_leader_epoch, info.timestamp_type),
+                0,
+            )
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on its tombstones may go; None when no pass of the cleaner has set it yet (KIP-534)."""
+        info = self.info
+        return info.base_timestamp if info.magic >= 2 and info.attributes & batch.DELETE_HORIZON else None
+
+    def with_only(
+        self,
+        kept: Sequence[int],
+        *,
+        delete_horizon_ms: int | None = None,
+        codec: int | None = None,
+        level: int | None = None,
+    ) -> bytes:
+        """A v2 batch with the same offsets, but only the records whose indexes are in ``kept`` (at least one).
+
+        Args:
+            kept: ascending.
+            delete_horizon_ms: from when on tombstones in it may go; what the batch says when None.
+            codec: its id; that of the batch when None.
+            level: of the codec; Kafka's default when None.
+        """
+        info = self.info
+        horizon = self.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
+        records = [self.records[index] for index in kept]
+        if info.magic < 2:
+            base_offset = records[0].offset
+            last_delta = max(info.last_offset, self.records[-1].offset) - base_offset
+            base_timestamp = records[0].timestamp if horizon is None else horizon
+            payload = b"".join(_encode(record, base_offset, base_timestamp) for record in records)
+        else:
+            base_offset, last_delta = info.base_offset, info.last_offset_delta
+            base_timestamp = info.base_timestamp if horizon is None else horizon
+            if base_timestamp == info.base_timestamp:
+                payload = self._cut_out(kept)
+            else:
+                payload = self._moved(kept, base_timestamp)
+        codec = info.codec if codec is None or info.is_control else codec
+        newest = info.max_timestamp
+        if info.timestamp_type != 1:
+            newest = max(record.timestamp for record in records)
+        attributes = info.attributes & ~(batch.CODEC_MASK | batch.DELETE_HORIZON) | codec
+        return _assemble(
+            info,
+            compress(codec, payload, level) if codec else payload,
+            attributes | (batch.DELETE_HORIZON if horizon is not None else 0),
+            base_offset,
+            last_delta,
+            base_timestamp,
+            newest,
+            len(records),
+        )
+
+    def _bounds(self) -> list[int]:
+        """Where each record begins in the payload; at the end, where the last one ends."""
+        payload, position, end = self._payload, self._start, self._end
+        bounds = [position]
+        while position < end:
+            length, body = _read_varint(payload, position)
+            position = body + (length >> 1)
+            bounds.append(position)
+        return bounds
+
+    def _cut_out(self, kept: Sequence[int]) -> bytes:
+        bounds = self._bounds()
+        view = memoryview(self._payload)
+        return b"".join(view[bounds[first] : bounds[last + 1]] for first, last in _runs(kept))
+
+    def _moved(self, kept: Sequence[int], base_timestamp: int) -> bytes:
+        bounds = self._bounds()
+        view = memoryview(self._payload)
+        parts: list[Buffer] = []
+        for index in kept:
+            _, body = _read_varint(self._payload, bounds[index])
+            _, rest = _read_varint(self._payload, body + 1)  # behind the attributes: the timestamp
+            delta = _zigzag(self.records[index].timestamp - base_timestamp)
+            tail = view[rest : bounds[index + 1]]
+            parts += (_varint(2 * (1 + len(delta) + len(tail))), view[body : body + 1], delta, tail)
+        return b"".join(parts)
+
+
+def empty_batch(info: BatchInfo) -> bytes:
+    """The header of a batch without its records: it keeps offsets, and what is known of its producer."""
+    attributes = info.attributes & (batch.LOG_APPEND_TIME | batch.TRANSACTIONAL | batch.CONTROL)
+    return _assemble(
+        info, b"", attributes, info.base_offset, info.last_offset_delta, batch.NO_TIMESTAMP, info.max_timestamp, 0
+    )
+
+
+def _assemble(
+    info: BatchInfo,
+    payload: Buffer,
+    attributes: int,
+    base_offset: int,
+    last_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    count: int,
+) -> bytes:
+    out = bytearray(HEADER_SIZE + len(payload))
+    HEADER.pack_into(
+        out,
+        0,
+        base_offset,
+        len(out) - batch.LOG_OVERHEAD,
+        info.partition_leader_epoch,
+        2,
+        0,
+        attributes,
+        last_delta,
+        base_timestamp,
+        max_timestamp,
+        info.producer_id,
+        info.producer_epoch,
+        info.base_sequence,
+        count,
+    )
+    out[HEADER_SIZE:] = payload
+    out[17:21] = crc32c(memoryview(out)[batch.CRC_COVERS_FROM :]).to_bytes(4, "big")
+    return bytes(out)
+
+
+def _encode(record: ConsumerRecord, base_offset: int, base_timestamp: int) -> bytes:
+    body = b"".join(
+        (
+            b"\0",
+            _zigzag(record.timestamp - base_timestamp),
+            _zigzag(record.offset - base_offset),
+            *_field(record.key),
+            *_field(record.value),
+            b"\0",
+        )
+    )
+    return _zigzag(len(body)) + body
+
+
+def _field(value: bytes | None) -> tuple[bytes, bytes]:
+    return (_zigzag(-1), b"") if value is None else (_zigzag(len(value)), value)
+
+
+def _runs(indexes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last of every run of indexes without a gap."""
+    first = previous = indexes[0]
+    for index in indexes[1:]:
+        if index != previous + 1:
+            yield first, previous
+            first = index
+        previous = index
+    yield first, previous
+
+
+def _read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned varint that was checked before, and the position after it."""
+    value = data[position]
+    position += 1
+    if value > 127:
+        value &= 127
+        shift = 7
+        while (byte := data[position]) > 127:
+            value |= (byte & 127) << shift
+            shift += 7
+            position += 1
+        value |= byte << shift
+        position += 1
+    return value, position
+
+
+def _zigzag(value: int) -> bytes:
+    return _varint(((value << 1) ^ (value >> 63)) & _MASK)
+
+
+def _varint(value: int) -> bytes:
+    if value < 128:
+        return bytes((value,))
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
