@@ -90,8 +90,15 @@ class Bench:
             return ApiVersionsResponse()
 
         handlers: dict[int, Handler[Any, Any]] = {12: heartbeat, 18: api_versions}
-        broker = SimpleNamespace(world=self.world, faults=Faults(), quotas=ClientQuotas())
-        self.dispatcher = broker.dispatcher = Dispatcher(cast(Any, broker), handlers, authorizer=authorizer)
+        services = SimpleNamespace(
+            world=self.world,
+            faults=Faults(),
+            quotas=ClientQuotas(),
+            authorizer=authorizer,
+            allows_all=authorizer is None,
+            advertised={key: handler.advertised for key, handler in handlers.items()},
+        )
+        self.dispatcher = Dispatcher(cast(Any, services), handlers, self.memory)
 
     def processor(self, stream: ScriptedStream) -> ConnectionProcessor:
         """A connection over ``stream``."""
