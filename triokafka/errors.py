@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Self, TypeVar
+
+E = TypeVar("E", bound=Exception)
 
 
 class KafkaError(Exception):
@@ -29,6 +31,19 @@ class KafkaError(Exception):
         made.args = self.args
         made.__dict__.update(self.__dict__)
         return made
+
+
+def raisable_copy(error: E) -> E:
+    """Return an equal error with the same cause and a traceback of its own, to raise one that is stored.
+
+    Tasks that raise one object at the same time would mix up its traceback, which would also keep their frames alive
+    as long as its holder lives.
+    """
+    made = type(error).__new__(type(error), *error.args)
+    made.__dict__.update(error.__dict__)
+    if error.__cause__ is not None:
+        made.__cause__ = error.__cause__
+    return made
 
 
 class RetriableError(KafkaError):

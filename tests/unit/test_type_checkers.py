@@ -18,7 +18,7 @@ import triokafka.blocking
 import triokafka.formats
 import triokafka.spark
 import triokafka.testing
-from triokafka import Consumer, NewTopic, Producer, errors, read_topic, structs
+from triokafka import AdminClient, Consumer, NewTopic, Producer, errors, read_topic, structs
 from triokafka.blocking import KafkaConsumer
 from triokafka.testing import BlockingBroker, running_broker
 
@@ -36,6 +36,13 @@ async def good(consumer: Consumer, producer: Producer, broker: BlockingBroker) -
     async with running_broker() as running:
         reveal_type(running.bootstrap_servers)  # type: str
     print(KafkaConsumer, NewTopic, read_topic, structs)
+
+
+async def admin(client: AdminClient) -> None:
+    reveal_type((await client.create_topics(["orders"], validate_only=True))["orders"].num_partitions)  # type: int
+    reveal_type((await client.describe_topics(["orders"], timeout_ms=5.0))["orders"].name)  # type: str
+    await client.list_topics(include_internals=True)  # no such name
+    await client.create_topcs(["orders"])  # no such name
 
 
 def bad(broker: BlockingBroker) -> None:

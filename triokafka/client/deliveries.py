@@ -5,33 +5,19 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from triokafka.client.producer.kernel import Delivery
+from triokafka.errors import raisable_copy
 from triokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from triokafka.client.producer.batch import ProducerBatch
 
-E = TypeVar("E", bound=Exception)
-
 _CREATE_TIME: Final = -1
 
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], None]
 """Called with the metadata and None, or None and the error."""
-
-
-def raisable_copy(error: E) -> E:
-    """The same error with a traceback of its own.
-
-    Tasks that raise one object at the same time would mix up its traceback, and it would keep their frames alive as
-    long as the batch that it belongs to.
-    """
-    again = type(error).__new__(type(error), *error.args)
-    again.__dict__.update(error.__dict__)
-    if error.__cause__ is not None:
-        again.__cause__ = error.__cause__
-    return again
 
 
 class FilteredDelivery(Delivery):
@@ -310,5 +296,4 @@ __all__ = [
     "DeliveryCallback",
     "FilteredDelivery",
     "OffsetRange",
-    "raisable_copy",
 ]

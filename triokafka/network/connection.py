@@ -117,7 +117,9 @@ class Connection:
         self._ping_after = self._first_look = self._silence.limit / 2
         self._progressed_at = self.heard_at
         self._progress = 0
+        self._progress_since = self.heard_at
         self._is_dying = False
+        self._suspected_since = _NEVER
         self._next_correlation_id = 0
         # Requests that expect an answer, oldest first; bytes that are not written yet, with the request that is done
         # once they are; and such requests whose bytes are written.
@@ -414,16 +416,18 @@ class Connection:
         """Do what the silence of the oldest request asks for, and return when to look again."""
         if not self._in_flight or self._on_silent is None:
             return _NEVER
-        progress = self._reader.bytes_received + self._stream.bytes_drained()
-        if progress - self._progress >= LEAST_PROGRESS_BYTES:
-            self._progressed_at = now
-        self._progress = progress
         oldest = self._in_flight[0]
+        progress = self._reader.bytes_received + self._stream.bytes_drained()
+        # Bytes of answers before the silence began are no progress within it, however late the first look comes.
+        quiet_since = max(oldest.started_at, self.heard_at)
+        if quiet_since == self._progress_since and progress - self._progress >= LEAST_PROGRESS_BYTES:
+            self._progressed_at = now
+        self._progress, self._progress_since = progress, quiet_since
         since = self._silent_since(oldest)
         step, look_at = self._silence.look(
             since,
             now,
-            share=share_of_limit(oldest.request_type),
+            share=share_of_limit(oldest.request_type) / (2 if self._suspected_since == self.heard_at else 1),
             patience=self._patience.get(oldest.request_type, 1.0),
             has_others=self._has_others(),
         )
@@ -437,14 +441,19 @@ class Connection:
         # Of a request that the broker may hold back, the wait counts from when its turn came.
         return max(max(oldest.started_at, self.heard_at) + oldest.may_wait, self._progressed_at)
 
-    def is_doubtful(self, since: float) -> bool:
-        """Whether this connection may have died with one to the same broker that has been silent since that time.
+    def suspect(self, since: float) -> None:
+        """Take the news that another connection of this client has died, silent since that time.
 
-        It has hardly been heard since, and has no request in flight, or one that is overdue by half the limit.
+        A connection that has hardly been heard since may have died with it. It is closed if no request is in flight, or
+        if one is overdue by half the limit; otherwise the request gets only half the limit from now on.
         """
         if self._is_dying or self._on_silent is None or self.heard_at > since + self._silence.recent:
-            return False
-        return not self._in_flight or self._world.now() - self._silent_since(self._in_flight[0]) >= self._first_look
+            return
+        if self._in_flight and self._world.now() - self._silent_since(self._in_flight[0]) < self._first_look:
+            self._suspected_since = self.heard_at
+            self._watch.cancel()  # look again now
+        else:
+            self.close(KafkaConnectionError(f"{self.name}: silent while another connection died; closed"))
 
     def _end_silent(self, oldest: InFlightRequest, now: float) -> None:
         silent = now - max(oldest.started_at, self.heard_at)

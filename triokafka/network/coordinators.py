@@ -36,7 +36,7 @@ class Coordinators:
             return node
         found = (await self._look_up([key], key_type, timeout_ms))[key]
         if isinstance(found, KafkaError):
-            raise found
+            raise found.fresh_copy()
         return found
 
     async def find_all(

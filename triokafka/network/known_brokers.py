@@ -82,7 +82,7 @@ class KnownBrokers:
                 config=self._config,
                 pool=self._pool,
                 on_change=self._on_change,
-                on_dead=self._close_doubtful,
+                on_dead=self._suspect_others,
                 on_unreachable=self._on_unreachable,
                 has_others=lambda: len(self.candidates()) > 1,
             )
@@ -96,12 +96,11 @@ class KnownBrokers:
                 channel.connection.close(KafkaConnectionError(f"{channel.name} has a new address"))
         return channel
 
-    def _close_doubtful(self, since: float) -> None:
-        """A connection has been dead since that time: close those that may have died with it."""
+    def _suspect_others(self, since: float) -> None:
+        """A connection has been dead since that time: others may have died with it."""
         for channel in self.channels():
-            connection = channel.connection
-            if connection is not None and connection.is_doubtful(since):
-                connection.close(KafkaConnectionError(f"{channel.name}: silent while another connection died; closed"))
+            if channel.connection is not None:
+                channel.connection.suspect(since)
 
     def least_loaded(self) -> int | None:
         """The broker to ask when any will do; None when all are in reconnect back-off.

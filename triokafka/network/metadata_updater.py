@@ -173,7 +173,7 @@ class MetadataUpdater:
             for topic in missing:
                 metadata.forget_topic(topic)
             if said and not isinstance(said[0], UnknownTopicOrPartitionError):
-                raise said[0]
+                raise said[0].fresh_copy()
             names = ", ".join(repr(topic) for topic in missing)
             raise UnknownTopicOrPartitionError(
                 f"topic {names} does not exist (waited {limit_ms:.0f} ms). Create it, or check the spelling;"
@@ -186,10 +186,10 @@ class MetadataUpdater:
         if error is None or topic in self.metadata.topics:
             return
         if not error.retriable:
-            raise error
+            raise error.fresh_copy()
         if isinstance(error, UnknownTopicOrPartitionError) and not wait_for_creation:
             self.metadata.forget_topic(topic)
-            raise error
+            raise error.fresh_copy()
 
     def _timeout(self, what: str) -> KafkaTimeoutError:
         error = self.metadata.last_error

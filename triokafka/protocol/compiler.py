@@ -12,7 +12,7 @@ import linecache
 import math
 import struct
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from triokafka.errors import KafkaError, ProtocolError, UnencodableValueError, UnsupportedVersionError
 from triokafka.protocol.codec_runtime import Malformed, NotInVersion
@@ -158,8 +158,26 @@ def _where(error: BaseException) -> tuple[FrameType | None, Origin]:
     return found
 
 
-def explain_decode(cls: Any, error: Exception) -> KafkaError:
-    """The error for the caller of a decoder: what is wrong, in which field, at which byte."""
+def raise_decode_error(cls: Any, error: Exception) -> NoReturn:
+    """Raise `ProtocolError` with the reason, the path of the field and the offset, for a decoder that failed."""
+    _raise_without_context(_explain_decode(cls, error))
+
+
+def raise_encode_error(cls: Any, version: int, error: Exception) -> NoReturn:
+    """Raise the error of an encoder's caller, with the path of the field and what is wrong with its value."""
+    _raise_without_context(_explain_encode(cls, version, error))
+
+
+def _raise_without_context(failure: KafkaError) -> NoReturn:
+    # The failure that it explains refers to frames of the codec, and so would keep the input alive.
+    try:
+        raise failure
+    finally:
+        failure.__context__ = None
+        del failure  # this frame is in its traceback
+
+
+def _explain_decode(cls: Any, error: Exception) -> KafkaError:
     frame, (path, parts) = _where(error)
     offset = frame.f_locals.get("p", -1) if frame is not None else -1
     if isinstance(error, Malformed):
@@ -177,8 +195,7 @@ def explain_decode(cls: Any, error: Exception) -> KafkaError:
     return ProtocolError(text, path=path or cls.__name__, offset=offset)
 
 
-def explain_encode(cls: Any, version: int, error: Exception) -> KafkaError:
-    """The error for the caller of an encoder: which field, and what is wrong with its value."""
+def _explain_encode(cls: Any, version: int, error: Exception) -> KafkaError:
     frame, (path, parts) = _where(error)
     if isinstance(error, NotInVersion):
         return UnsupportedVersionError(f"{error} is set, but version {version} of {cls.__name__} has no such field")

@@ -98,19 +98,14 @@ class Message(Struct):
                 decoder = compiler.make_decoder(cls, version, view=True)
         else:
             return cls.decode(bytes(buffer), version, offset)
-        made: Self
         try:
             try:
-                made = decoder(buffer, offset)
+                made: Self = decoder(buffer, offset)
             except UnicodeDecodeError:
                 made = compiler.decode_carefully(cls, version, buffer, offset)
-            return made
         except compiler.DECODE_FAILURES as error:
-            failure = compiler.explain_decode(cls, error)
-        try:
-            raise failure
-        finally:
-            del failure  # or its traceback, which has this frame, would keep it and the input
+            compiler.raise_decode_error(cls, error)
+        return made
 
     @classmethod
     def decode_prefix(cls, buffer: Buffer, version: int, offset: int = 0) -> Self:
@@ -119,19 +114,15 @@ class Message(Struct):
         Raises the same as `decode`.
         """
         decoder = cls._prefix_decoders.get(version) or compiler.make_decoder(cls, version, prefix=True)
-        made: Self
+        data = bytes(buffer)
         try:
             try:
-                made = decoder(data := bytes(buffer), offset)
+                made: Self = decoder(data, offset)
             except UnicodeDecodeError:
                 made = compiler.decode_carefully(cls, version, data, offset, prefix=True)
-            return made
         except compiler.DECODE_FAILURES as error:
-            failure = compiler.explain_decode(cls, error)
-        try:
-            raise failure
-        finally:
-            del failure  # or its traceback, which has this frame, would keep it and the input
+            compiler.raise_decode_error(cls, error)
+        return made
 
     @classmethod
     def decode_within(
@@ -152,11 +143,7 @@ class Message(Struct):
             made: Self = compiler.decode_carefully(cls, version, data, offset, prefix=prefix, room=room)
             return made, max_memory - room[0]
         except compiler.DECODE_FAILURES as error:
-            failure = compiler.explain_decode(cls, error)
-        try:
-            raise failure
-        finally:
-            del failure  # or its traceback, which has this frame, would keep it and the input
+            compiler.raise_decode_error(cls, error)
 
     def encode(self, version: int) -> bytes:
         """The whole message as bytes; records are copied into it.
@@ -190,13 +177,8 @@ class Message(Struct):
             encoder = compiler.make_encoder(type(self), version)
         try:
             encoder(self, out, marks)
-            return
         except compiler.ENCODE_FAILURES as error:
-            failure = compiler.explain_encode(type(self), version, error)
-        try:
-            raise failure
-        finally:
-            del failure  # or its traceback, which has this frame, would keep it and the input
+            compiler.raise_encode_error(type(self), version, error)
 
 
 _MIN_PART_BYTES: Final = 1024

@@ -111,6 +111,11 @@ class Network:
             connection.slow_down(one, bytes_per_second, both=not one_way)
         return len(connections)
 
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """The connections that exist now."""
+        return tuple(self._connections)
+
     def _between(self, one: str, other: str) -> list[Connection]:
         return [connection for connection in self._connections if {*connection.nodes} == {one, other}]
 

@@ -18,6 +18,7 @@ from triokafka.network.transport import open_stream
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from triokafka.protocol.api.fetch import FetchRequest
+from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.world.socket_stream import silence_options
 from triokafka.world.system import RealWorld
@@ -82,6 +83,35 @@ async def test_unused_connections_that_may_have_died_with_another_are_closed() -
         current_simulation().network.half_open("client", "broker")
         await answered_after(client, 1)
         assert await answered_after(client, 2) < 0.5
+
+
+@simulated
+async def test_answers_before_the_silence_do_not_delay_its_end() -> None:
+    async with client_of() as (_, client):
+        for _ in range(200):
+            await client.send(-1, ASK)
+            await trio.sleep(0.01)
+        current_simulation().network.half_open("client", "broker")
+        assert await answered_after(client, -1) < MOST
+
+
+@simulated
+async def test_young_request_on_a_connection_that_died_with_another_fails_in_half_the_limit() -> None:
+    async with client_of() as (cluster, client):
+        cluster.brokers[1].api_versions[HeartbeatRequest.api_key] = (0, 4)
+        await client.refresh_metadata()
+        await client.send(1, ASK)
+        await client.send(1, ASK, purpose="coordinator")
+        current_simulation().network.half_open("client", "broker")
+        async with trio.open_nursery() as nursery:
+
+            async def beat() -> None:
+                with pytest.raises(KafkaConnectionError, match="has not answered a HeartbeatRequest for 3"):
+                    await client.send(1, HeartbeatRequest(), purpose="coordinator")
+
+            nursery.start_soon(beat)
+            await trio.sleep(2)
+            assert await answered_after(client, 1) < 4.6
 
 
 @simulated

@@ -1,11 +1,12 @@
-"""The cluster, its brokers, directories and features; and what cannot be managed yet."""
+"""The calls of `KafkaAdminClient` about the cluster, its brokers, directories and features."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from triokafka.blocking.admin.session import AdminPart, names_of, text_of, together
+from triokafka.blocking.admin.partitions import PartitionCalls
+from triokafka.blocking.admin.session import AdminSession, names_of, text_of
 from triokafka.blocking.admin.types import UpdateFeatureType
 from triokafka.client.admin import FeatureUpdate, LogDirDescription, QuorumDescription, QuorumReplica, UpgradeType
 from triokafka.errors import BrokerResponseError, KafkaError
@@ -15,14 +16,20 @@ if TYPE_CHECKING:
     from triokafka import AdminClient
 
 
-class ClusterPart(AdminPart):
-    """The part of `KafkaAdminClient` about the cluster."""
+class ClusterCalls:
+    """Describes the cluster and its log directories, and describes and updates features."""
+
+    def __init__(self, session: AdminSession, partitions: PartitionCalls) -> None:
+        self._session = session
+        self._partitions = partitions
 
     def describe_cluster(self) -> dict[str, Any]:
-        """Cluster id, controller, brokers (fenced ones included), and what the caller may do, with the protocol's field
-        names."""
-        patience = self._validate_timeout(None)
-        found = self._run(
+        """Describe the cluster: id, controller, brokers (also fenced ones), and the operations allowed to the caller.
+
+        Returns a dict with the protocol's field names.
+        """
+        patience = self._session.timeout_ms()
+        found = self._session.run(
             lambda admin: admin.describe_cluster(
                 include_fenced_brokers=True, include_authorized_operations=True, timeout_ms=patience
             )
@@ -48,37 +55,33 @@ class ClusterPart(AdminPart):
         topic_partitions: Mapping[str, Iterable[int]] | Iterable[str] | None = None,
         brokers: Iterable[int] | None = None,
     ) -> list[dict[str, Any]]:
-        """What is in the data directories of brokers, with the protocol's field names."""
+        """Describe the log directories of brokers and their replicas, with the protocol's field names."""
         partitions: list[TopicPartition] | None = None
         if topic_partitions is not None:
-            partitions = self._topic_partitions(topic_partitions)  # type: ignore[attr-defined]
+            partitions = self._partitions.resolve(topic_partitions)
         asked = None if brokers is None else list(brokers)
 
         async def ask(admin: AdminClient) -> list[dict[str, Any]]:
-            found = await admin.describe_log_dirs(asked, partitions, timeout_ms=self._validate_timeout(None))
+            found = await admin.describe_log_dirs(asked, partitions, timeout_ms=self._session.timeout_ms())
             return [
                 {"broker": broker, "log_dirs": [_directory(path, one) for path, one in found[broker].items()]}
                 for broker in found
             ]
 
-        return self._run(ask)
+        return self._session.run(ask)
 
     def describe_metadata_quorum(self) -> dict[str, Any]:
-        """The voters of the metadata log, and how far they are, with the protocol's field names."""
-        patience = self._validate_timeout(None)
+        """Describe the voters of the metadata log and their progress, with the protocol's field names."""
+        patience = self._session.timeout_ms()
         log = TopicPartition("__cluster_metadata", 0)
 
-        async def ask(admin: AdminClient) -> QuorumDescription | KafkaError:
-            async def look() -> dict[TopicPartition, QuorumDescription]:
-                return {log: await admin.describe_metadata_quorum(timeout_ms=patience)}
+        async def ask(admin: AdminClient) -> dict[TopicPartition, QuorumDescription]:
+            return {log: await admin.describe_metadata_quorum(timeout_ms=patience)}
 
-            answer: QuorumDescription | KafkaError = (await together([log], look()))[log]
-            return answer
-
-        found = self._run(ask)
+        found: QuorumDescription | KafkaError = self._session.change([log], ask)[log]
         error = None
         if isinstance(found, KafkaError):
-            # Which partition it is of stands beside it here.
+            # The result names the partition already.
             found, error = QuorumDescription(-1, -1, -1, (), (), {}), str(found).removeprefix(f"{log}: ")
         partition = {
             "partition_index": log.partition,
@@ -92,8 +95,8 @@ class ClusterPart(AdminPart):
         return {"topics": [{"topic_name": log.topic, "partitions": [partition]}]}
 
     def describe_features(self, send_request_to_controller: bool = False) -> dict[str, dict[str, Any]]:
-        """Features, as ``{"supported": (low, high), "finalized": (low, high), "finalized_epoch": number}``."""
-        found = self._run(lambda admin: admin.describe_features(timeout_ms=self._validate_timeout(None)))
+        """Describe features as ``{"supported": (low, high), "finalized": (low, high), "finalized_epoch": number}``."""
+        found = self._session.run(lambda admin: admin.describe_features(timeout_ms=self._session.timeout_ms()))
         features: dict[str, dict[str, Any]] = {}
         for name, supported in found.supported.items():
             features.setdefault(name, {})["supported"] = (supported.min_version, supported.max_version)
@@ -114,82 +117,10 @@ class ClusterPart(AdminPart):
             kind, level = given if isinstance(given, tuple) else (UpdateFeatureType.UPGRADE, given)
             updates[name] = FeatureUpdate(int(level), UpgradeType(UpdateFeatureType.value_for(kind)))
 
-        async def update(admin: AdminClient) -> dict[str, Any]:
-            change = admin.update_features(updates, validate_only=validate_only, timeout_ms=timeout_ms)
-            return await together(updates, change)
-
-        return {name: text_of(outcome) for name, outcome in self._run(update).items()}
-
-    # ---------------------------------------------------------------- what is not there
-
-    def api_versions(self) -> NoReturn:
-        """The SDK negotiates versions by itself and does not show them.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        self._lacks("api_versions()")
-
-    def get_broker_version_data(self, broker_id: int) -> NoReturn:
-        """As `api_versions`."""
-        self._lacks("get_broker_version_data()")
-
-    def describe_acls(self, acl_filter: Any) -> NoReturn:
-        """Access control lists are not there yet.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        self._lacks("access control lists")
-
-    def create_acls(self, acls: Any) -> NoReturn:
-        """As `describe_acls`."""
-        self._lacks("access control lists")
-
-    def delete_acls(self, acl_filters: Any) -> NoReturn:
-        """As `describe_acls`."""
-        self._lacks("access control lists")
-
-    def alter_user_scram_credentials(self, alterations: Any) -> NoReturn:
-        """SCRAM users are not there yet.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        self._lacks("SCRAM users")
-
-    def describe_user_scram_credentials(self, users: Any = None) -> NoReturn:
-        """As `alter_user_scram_credentials`."""
-        self._lacks("SCRAM users")
-
-    def list_transactions(
-        self,
-        broker_ids: Any = None,
-        producer_id_filters: Any = None,
-        state_filters: Any = None,
-        duration_filter_ms: Any = None,
-        transactional_id_pattern: Any = None,
-    ) -> NoReturn:
-        """Transactions are not there yet.
-
-        Raises:
-            UnsupportedVersionError: always.
-        """
-        self._lacks("transactions")
-
-    def describe_transactions(self, transactional_ids: Any) -> NoReturn:
-        """As `list_transactions`."""
-        self._lacks("transactions")
-
-    def abort_transaction(self, spec: Any) -> NoReturn:
-        """As `list_transactions`."""
-        self._lacks("transactions")
-
-    def find_hanging_transactions(
-        self, broker_ids: Any = None, max_transaction_timeout_ms: float = 900_000
-    ) -> NoReturn:
-        """As `list_transactions`."""
-        self._lacks("transactions")
+        outcomes = self._session.change(
+            updates, lambda admin: admin.update_features(updates, validate_only=validate_only, timeout_ms=timeout_ms)
+        )
+        return {name: text_of(outcome) for name, outcome in outcomes.items()}
 
 
 def _directory(path: str, found: LogDirDescription) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Configurations."""
+"""The calls of `KafkaAdminClient` about configurations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from triokafka.blocking.admin.session import AdminPart, each, text_of
+from triokafka.blocking.admin.session import AdminSession, each, text_of
 from triokafka.blocking.admin.types import (
     AlterConfigOp,
     ConfigFilterType,
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from triokafka import AdminClient
 
 
-class ConfigPart(AdminPart):
-    """The part of `KafkaAdminClient` about configurations."""
+class ConfigCalls:
+    """Describes and changes configurations, and lists the resources that have one."""
+
+    def __init__(self, session: AdminSession) -> None:
+        self._session = session
 
     def describe_configs(
         self,
@@ -31,11 +34,11 @@ class ConfigPart(AdminPart):
         include_synonyms: bool = False,
         config_filter: ConfigFilterType | str | int = "modified",
     ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
-        """Values by resource type (in lower case), resource and name, as dicts with the protocol's field names.
+        """Describe values by resource type (in lower case), resource and name, with the protocol's field names.
 
         Arguments:
-            config_resources: those whose ``configs`` are names show only these.
-            include_synonyms: also the values that would hold if others were not set.
+            config_resources: where ``configs`` has names, only those are described.
+            include_synonyms: also the values that would apply if others were not set.
             config_filter: which values: all, dynamic, modified, default or static.
         """
         wanted = ConfigFilterType.build_from(config_filter)
@@ -52,14 +55,14 @@ class ConfigPart(AdminPart):
                 }
             return found
 
-        return self._run(ask)
+        return self._session.run(ask)
 
     async def _entries(
         self, admin: AdminClient, resource: ConfigResource, include_synonyms: bool = False, *, all_keys: bool = False
     ) -> dict[str, ConfigEntry]:
         keys = None if all_keys or not resource.configs else list(resource.configs)
         one = _sdk_resource(resource)
-        patience = self._validate_timeout(None)
+        patience = self._session.timeout_ms()
         found = await admin.describe_configs([one], keys=keys, include_synonyms=include_synonyms, timeout_ms=patience)
         return found[one]
 
@@ -70,16 +73,16 @@ class ConfigPart(AdminPart):
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str]]:
-        """Change values; ``OK`` or the error's text, by resource type and resource.
+        """Change values. Returns ``OK`` or the error's text, by resource type and resource.
 
         Arguments:
             config_resources: with ``configs`` as ``{name: value}`` or ``{name: (operation, value)}``.
-            validate_only: change nothing.
-            raise_on_unknown: refuse names that the broker does not show, before anything is changed.
-            incremental: False lets what is not named go back to its default; only values can be set then.
+            validate_only: check everything and change nothing.
+            raise_on_unknown: refuse names that the broker does not list, before anything is changed.
+            incremental: False resets all values that are not named to their defaults, and allows only SET.
 
         Raises:
-            ValueError: an unknown name.
+            ValueError: a name is unknown.
         """
         return self._change(config_resources, validate_only, raise_on_unknown, incremental is not False)
 
@@ -90,10 +93,10 @@ class ConfigPart(AdminPart):
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str]]:
-        """Let values go back to their defaults: those named in ``configs``, or all that were set.
+        """Reset values to their defaults: those named in ``configs``, or all that were set.
 
-        With ``incremental=False`` (for brokers before 2.3) the whole configuration is replaced by what is left.
-        Results and errors as of `alter_configs`.
+        With ``incremental=False`` (for brokers before 2.3) the remaining values replace the whole configuration.
+        Results and errors are those of `alter_configs`.
         """
         return self._change(config_resources, validate_only, raise_on_unknown, incremental is not False, reset=True)
 
@@ -106,12 +109,12 @@ class ConfigPart(AdminPart):
         *,
         reset: bool = False,
     ) -> dict[str, dict[str, str]]:
-        patience = self._validate_timeout(None)
+        patience = self._session.timeout_ms()
 
         async def one(admin: AdminClient, resource: ConfigResource) -> None:
             target = _sdk_resource(resource)
             if reset and not incremental:
-                left = await self._kept(admin, resource, set(resource.configs)) if resource.configs else {}
+                left = await self._set_values(admin, resource, set(resource.configs)) if resource.configs else {}
                 await admin.alter_configs({target: left}, validate_only=validate_only, timeout_ms=patience)
                 return
             changes = _resets(resource, await self._entries(admin, resource, all_keys=True)) if reset else None
@@ -124,7 +127,7 @@ class ConfigPart(AdminPart):
                 return
             if any(change.operation is not ConfigOperation.SET for change in changes):
                 raise ValueError("Non-incremental AlterConfigsRequest does not support other operations than SET")
-            kept = await self._kept(admin, resource, set())
+            kept = await self._set_values(admin, resource, set())
             values = {**kept, **{change.name: change.value for change in changes}}
             await admin.alter_configs({target: values}, validate_only=validate_only, timeout_ms=patience)
 
@@ -142,10 +145,10 @@ class ConfigPart(AdminPart):
                 found.setdefault(resource.resource_type.name.lower(), {})[resource.name] = text_of(outcome)
             return found
 
-        return self._run(change)
+        return self._session.run(change)
 
-    async def _kept(self, admin: AdminClient, resource: ConfigResource, but: set[str]) -> dict[str, str | None]:
-        """What was set, except these."""
+    async def _set_values(self, admin: AdminClient, resource: ConfigResource, but: set[str]) -> dict[str, str | None]:
+        """Return the values that were set, except those in ``but``."""
         entries = (await self._entries(admin, resource, all_keys=True)).values()
         set_ones = (entry for entry in entries if _source(entry).is_modified() and entry.value is not None)
         return {entry.name: entry.value for entry in set_ones if entry.name not in but}
@@ -153,15 +156,15 @@ class ConfigPart(AdminPart):
     def list_config_resources(
         self, resource_types: Iterable[ConfigResourceType | str | int] | None = None
     ) -> dict[str, list[str]]:
-        """The names of everything that has a configuration, by type in lower case.
+        """List the names of all resources with a configuration, by type in lower case.
 
         Raises:
-            UnsupportedVersionError: the broker does not say.
+            UnsupportedVersionError: the broker does not support the request.
         """
         types = [SdkType(ConfigResourceType.build_from(one).value) for one in resource_types or ()]
         found: dict[str, list[str]] = {}
-        for resource in self._run(
-            lambda admin: admin.list_config_resources(types, timeout_ms=self._validate_timeout(None))
+        for resource in self._session.run(
+            lambda admin: admin.list_config_resources(types, timeout_ms=self._session.timeout_ms())
         ):
             found.setdefault(resource.type.name.lower(), []).append(resource.name)
         return found

@@ -1,11 +1,12 @@
-"""Groups and their offsets."""
+"""The calls of `KafkaAdminClient` about groups and their offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from triokafka.blocking.admin.session import AdminPart, class_of, names_of, text_of, together
+from triokafka.blocking.admin.partitions import PartitionCalls
+from triokafka.blocking.admin.session import AdminSession, K, Work, class_of, names_of, text_of, together
 from triokafka.blocking.admin.types import GroupState, GroupType, MemberToRemove
 from triokafka.blocking.enums import OffsetSpec, OffsetTimestamp
 from triokafka.client.admin import GroupDescription, MemberDescription
@@ -17,15 +18,31 @@ if TYPE_CHECKING:
     from triokafka import AdminClient
 
 
-class GroupPart(AdminPart):
-    """The part of `KafkaAdminClient` about groups.
+class GroupCalls:
+    """Lists, describes and deletes groups, removes members, and reads and changes offsets.
 
-    Coordinators are looked up, unless ``group_coordinator_id`` names the broker; also then, when it is not (any more).
+    ``group_coordinator_id`` names the coordinator. Without it, or if that broker is not the coordinator, the
+    coordinator is looked up.
     """
+
+    def __init__(self, session: AdminSession, partitions: PartitionCalls) -> None:
+        self._session = session
+        self._partitions = partitions
 
     async def _assume(self, admin: AdminClient, group_ids: Iterable[str], coordinator: int | None) -> None:
         if coordinator is not None:
-            await admin.assume_coordinator(group_ids, coordinator, timeout_ms=self._validate_timeout(None))
+            await admin.assume_coordinator(group_ids, coordinator, timeout_ms=self._session.timeout_ms())
+
+    def _change(
+        self, group_ids: Iterable[str], coordinator: int | None, items: Iterable[K], change: Work[Any]
+    ) -> dict[K, Any]:
+        """Run a call that changes ``items`` of groups; return the outcome of each."""
+
+        async def work(admin: AdminClient) -> dict[K, Any]:
+            await self._assume(admin, group_ids, coordinator)
+            return await together(items, change(admin))
+
+        return self._session.run(work)
 
     def list_groups(
         self,
@@ -33,15 +50,13 @@ class GroupPart(AdminPart):
         states_filter: Iterable[GroupState | str] | None = None,
         types_filter: Iterable[GroupType | str] | None = None,
     ) -> list[dict[str, str]]:
-        """The groups that brokers coordinate, all or those given, as dicts with the protocol's field names."""
+        """List the groups of all brokers, or of those given, as dicts with the protocol's field names."""
         states = [GroupState.value_for(state) for state in states_filter or ()]
         types = [GroupType.value_for(kind) for kind in types_filter or ()]
         wanted = None if broker_ids is None else set(broker_ids)
 
         async def ask(admin: AdminClient) -> list[dict[str, str]]:
-            found = await admin.list_groups_by_broker(
-                states=states, types=types, timeout_ms=self._validate_timeout(None)
-            )
+            found = await admin.list_groups_by_broker(states=states, types=types, timeout_ms=self._session.timeout_ms())
             return [
                 {
                     "group_id": one.group_id,
@@ -54,7 +69,7 @@ class GroupPart(AdminPart):
                 for one in found[node]
             ]
 
-        return self._run(ask)
+        return self._session.run(ask)
 
     def describe_groups(
         self,
@@ -62,16 +77,16 @@ class GroupPart(AdminPart):
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> dict[str, dict[str, Any]]:
-        """Groups and their members by id, as dicts with the protocol's field names, and ``error``, None or a text.
+        """Describe groups and their members by id, with the protocol's field names and ``error`` (None or text).
 
-        ``include_authorized_operations`` has no effect: they are always there, as kafka-python's.
+        ``include_authorized_operations`` has no effect: operations are always included, as in kafka-python.
         """
         wanted = list(group_ids)
 
         async def ask(admin: AdminClient) -> dict[str, dict[str, Any]]:
             await self._assume(admin, wanted, group_coordinator_id)
             found = await admin.describe_groups(
-                wanted, include_authorized_operations=True, timeout_ms=self._validate_timeout(None)
+                wanted, include_authorized_operations=True, timeout_ms=self._session.timeout_ms()
             )
             described: dict[str, dict[str, Any]] = {}
             for group_id in wanted:
@@ -81,31 +96,29 @@ class GroupPart(AdminPart):
                     described[group_id] = _failed(group_id, error)
             return described
 
-        return self._run(ask)
+        return self._session.run(ask)
 
     def delete_groups(self, group_ids: Iterable[str], group_coordinator_id: int | None = None) -> dict[str, str]:
-        """Delete groups without members; ``OK`` or the name of the error, by group."""
-
+        """Delete groups without members. Returns ``OK`` or the name of the error, by group."""
         wanted = list(group_ids)
-
-        async def delete(admin: AdminClient) -> dict[str, Any]:
-            await self._assume(admin, wanted, group_coordinator_id)
-            return await together(wanted, admin.delete_groups(wanted, timeout_ms=self._validate_timeout(None)))
-
+        patience = self._session.timeout_ms()
+        outcomes = self._change(
+            wanted, group_coordinator_id, wanted, lambda admin: admin.delete_groups(wanted, timeout_ms=patience)
+        )
         return {
             group_id: type(outcome).__name__ if isinstance(outcome, KafkaError) else "OK"
-            for group_id, outcome in self._run(delete).items()
+            for group_id, outcome in outcomes.items()
         }
 
     def remove_group_members(
         self, group_id: str, members: Sequence[MemberToRemove], group_coordinator_id: int | None = None
     ) -> dict[str, type[KafkaError]]:
-        """Put members out of a group; the class of each error, or `NoError`, by member id or instance id.
+        """Remove members from a group. Returns the class of each error, or `NoError`, by member id or instance id.
 
         Raises:
-            GroupIdNotFoundError, GroupAuthorizationFailedError, …: of the group as a whole.
-            ValueError: one of them has neither id.
-            UnsupportedVersionError: an instance id, and a broker before 2.4.
+            GroupIdNotFoundError, GroupAuthorizationFailedError, …: the call failed for the whole group.
+            ValueError: a member has neither id.
+            UnsupportedVersionError: a member has an instance id, and the broker is older than 2.4.
         """
         wanted: dict[SdkMember, str] = {}
         for member in members:
@@ -113,22 +126,23 @@ class GroupPart(AdminPart):
             if not name:
                 raise ValueError(f"a member to remove needs a member_id or a group_instance_id: {member}")
             wanted[SdkMember(member.member_id or "", member.group_instance_id, member.reason)] = name
-
-        async def remove(admin: AdminClient) -> dict[SdkMember, Any]:
-            await self._assume(admin, [group_id], group_coordinator_id)
-            change = admin.remove_group_members(group_id, wanted, timeout_ms=self._validate_timeout(None))
-            return await together(wanted, change)
-
-        return {wanted[member]: class_of(outcome) for member, outcome in self._run(remove).items()}
+        patience = self._session.timeout_ms()
+        outcomes = self._change(
+            [group_id],
+            group_coordinator_id,
+            wanted,
+            lambda admin: admin.remove_group_members(group_id, wanted, timeout_ms=patience),
+        )
+        return {wanted[member]: class_of(outcome) for member, outcome in outcomes.items()}
 
     # ---------------------------------------------------------------- offsets
 
     def list_group_offsets(
         self, group_specs: Mapping[str, Iterable[TopicPartition] | None] | Sequence[str] | str
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """Committed offsets by group: of one group, of several, or of the given partitions of each.
+        """Return committed offsets by group: of one group, of several, or of the given partitions of each.
 
-        A partition that was asked for and has none has the offset -1.
+        A requested partition without a committed offset has the offset -1.
         """
         if isinstance(group_specs, str):
             group_specs = [group_specs]
@@ -145,10 +159,10 @@ class GroupPart(AdminPart):
 
         async def ask(admin: AdminClient) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
             named = {group: given for group, given in wanted.items() if given is not None}
-            found = await admin.list_offsets_of_groups(wanted, named, timeout_ms=self._validate_timeout(None))
+            found = await admin.list_offsets_of_groups(wanted, named, timeout_ms=self._session.timeout_ms())
             return {group: {**dict.fromkeys(wanted[group] or (), _NONE), **found[group]} for group in wanted}
 
-        return self._run(ask)
+        return self._session.run(ask)
 
     def alter_group_offsets(
         self,
@@ -156,25 +170,21 @@ class GroupPart(AdminPart):
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, type[KafkaError]]:
-        """Set offsets of a group without members; the class of each error, or `NoError`, by partition."""
-
-        async def alter(admin: AdminClient) -> dict[TopicPartition, Any]:
-            await self._assume(admin, [group_id], group_coordinator_id)
-            return await self._alter(admin, group_id, offsets)
-
-        return {partition: class_of(outcome) for partition, outcome in self._run(alter).items()}
-
-    async def _alter(
-        self, admin: AdminClient, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> dict[TopicPartition, Any]:
+        """Set offsets of a group without members. Returns the class of each error, or `NoError`, by partition."""
         positions = {
             TopicPartition(*partition): position
             if position.leader_epoch is not None
             else position._replace(leader_epoch=-1)
             for partition, position in offsets.items()
         }
-        change = admin.alter_group_offsets(group_id, positions, timeout_ms=self._validate_timeout(None))
-        return await together(positions, change)
+        patience = self._session.timeout_ms()
+        outcomes = self._change(
+            [group_id],
+            group_coordinator_id,
+            positions,
+            lambda admin: admin.alter_group_offsets(group_id, positions, timeout_ms=patience),
+        )
+        return {partition: class_of(outcome) for partition, outcome in outcomes.items()}
 
     def reset_group_offsets(
         self,
@@ -182,7 +192,7 @@ class GroupPart(AdminPart):
         offset_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """Set offsets of a group without members to what is looked up, or to numbers, within what there is.
+        """Set offsets of a group without members to an `OffsetSpec`, a time or a number, within the log's bounds.
 
         Returns ``{"error": class, "offset": number}`` by partition.
         """
@@ -195,8 +205,8 @@ class GroupPart(AdminPart):
         if not offset_specs:
             return {}
         if group_coordinator_id is not None:
-            self._run(lambda admin: self._assume(admin, [group_id], group_coordinator_id))
-        look: Any = self.list_partition_offsets  # type: ignore[attr-defined]
+            self._session.run(lambda admin: self._assume(admin, [group_id], group_coordinator_id))
+        look: Any = self._partitions.list_partition_offsets
         earliest = look(dict.fromkeys(offset_specs, OffsetSpec.EARLIEST))
         latest = look(dict.fromkeys(offset_specs, OffsetSpec.LATEST))
         sought = {one: spec for one, spec in offset_specs.items() if isinstance(spec, (OffsetSpec, OffsetTimestamp))}
@@ -208,31 +218,28 @@ class GroupPart(AdminPart):
             low, high = earliest[partition].offset, latest[partition].offset
             offset = high if raw < 0 or raw > high else max(raw, low)
             wanted[partition] = current[partition]._replace(offset=offset)
-
-        async def alter(admin: AdminClient) -> dict[TopicPartition, Any]:
-            return await self._alter(admin, group_id, wanted)
-
         return {
-            partition: {"error": class_of(outcome), "offset": wanted[partition].offset}
-            for partition, outcome in self._run(alter).items()
+            partition: {"error": error, "offset": wanted[partition].offset}
+            for partition, error in self.alter_group_offsets(group_id, wanted).items()
         }
 
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], group_coordinator_id: int | None = None
     ) -> dict[TopicPartition, type[KafkaError]]:
-        """Forget offsets of partitions that no member reads; the class of each error, or `NoError`, by partition.
+        """Delete offsets of partitions that no member reads. Returns each error's class, or `NoError`, by partition.
 
         Raises:
-            GroupIdNotFoundError, NonEmptyGroupError, …: of the group as a whole.
+            GroupIdNotFoundError, NonEmptyGroupError, …: the call failed for the whole group.
         """
         wanted = [TopicPartition(*partition) for partition in partitions]
-
-        async def delete(admin: AdminClient) -> dict[TopicPartition, Any]:
-            await self._assume(admin, [group_id], group_coordinator_id)
-            change = admin.delete_group_offsets(group_id, wanted, timeout_ms=self._validate_timeout(None))
-            return await together(wanted, change)
-
-        return {partition: class_of(outcome) for partition, outcome in self._run(delete).items()}
+        patience = self._session.timeout_ms()
+        outcomes = self._change(
+            [group_id],
+            group_coordinator_id,
+            wanted,
+            lambda admin: admin.delete_group_offsets(group_id, wanted, timeout_ms=patience),
+        )
+        return {partition: class_of(outcome) for partition, outcome in outcomes.items()}
 
 
 _NONE = OffsetAndMetadata(-1)

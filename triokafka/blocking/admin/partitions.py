@@ -1,11 +1,12 @@
-"""Offsets, records, leaders and replicas of partitions."""
+"""The calls of `KafkaAdminClient` about partitions: offsets, records, leaders and replicas."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from triokafka.blocking.admin.session import AdminPart, class_of, code_of, message_of, raise_first, together
+from triokafka.blocking.admin.session import AdminSession, class_of, code_of, message_of, raise_first
+from triokafka.blocking.admin.topics import TopicCalls
 from triokafka.blocking.admin.types import PartitionProducerState, ProducerState
 from triokafka.blocking.enums import IsolationLevel, OffsetSpec
 from triokafka.blocking.errors import NoError
@@ -26,7 +27,7 @@ _SPECS: Final = {
 
 
 class PartitionResult(NamedTuple):
-    """What an election came to in one partition."""
+    """The result of an election in one partition."""
 
     partition_id: int
     error_code: int
@@ -34,22 +35,26 @@ class PartitionResult(NamedTuple):
 
 
 class ReplicaElectionResult(NamedTuple):
-    """What elections came to in one topic."""
+    """The results of elections in one topic."""
 
     topic: str
     partition_result: list[PartitionResult]
 
 
 class ElectLeadersResponse(NamedTuple):
-    """What elections came to."""
+    """The results of elections."""
 
     throttle_time_ms: int
     error_code: int
     replica_election_results: list[ReplicaElectionResult]
 
 
-class PartitionPart(AdminPart):
-    """The part of `KafkaAdminClient` about partitions."""
+class PartitionCalls:
+    """Looks up offsets, deletes records, elects leaders and moves replicas."""
+
+    def __init__(self, session: AdminSession, topics: TopicCalls) -> None:
+        self._session = session
+        self._topics = topics
 
     def delete_records(
         self,
@@ -59,19 +64,14 @@ class PartitionPart(AdminPart):
     ) -> dict[TopicPartition, dict[str, int]]:
         """Delete the records of partitions before an offset (-1: all of them).
 
-        Leaders are looked up, unless ``partition_leader_id`` names the broker to ask. Raises the first error, after all
-        were tried.
+        ``partition_leader_id`` names the leader, which is looked up otherwise. Raises the first error after all
+        partitions were tried.
         """
-        patience = self._validate_timeout(timeout_ms)
-
+        patience = self._session.timeout_ms(timeout_ms)
         offsets = {TopicPartition(*partition): offset for partition, offset in records_to_delete.items()}
-
-        async def delete(admin: AdminClient) -> dict[TopicPartition, Any]:
-            return await together(
-                offsets, admin.delete_records(offsets, leader_id=partition_leader_id, timeout_ms=patience)
-            )
-
-        outcomes = self._run(delete)
+        outcomes = self._session.change(
+            offsets, lambda admin: admin.delete_records(offsets, leader_id=partition_leader_id, timeout_ms=patience)
+        )
         raise_first(outcomes.values())
         return {
             partition: {"partition_index": partition.partition, "low_watermark": low, "error_code": 0}
@@ -84,21 +84,21 @@ class PartitionPart(AdminPart):
         isolation_level: IsolationLevel | str | int = IsolationLevel.READ_UNCOMMITTED,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Look offsets up: an `OffsetSpec`, or the first offset at or after a time in milliseconds.
+        """Look up offsets: an `OffsetSpec`, or the first offset at or after a time in milliseconds.
 
         Raises:
-            UnsupportedVersionError: a spec about tiered storage.
-            UnknownTopicOrPartitionError: there is no such partition.
+            UnsupportedVersionError: the spec is about tiered storage.
+            UnknownTopicOrPartitionError: the partition does not exist.
         """
         wanted = {TopicPartition(*partition): _spec(spec) for partition, spec in topic_partition_specs.items()}
         level = IsolationLevel.build_from(isolation_level).name.lower()
 
         async def ask(admin: AdminClient) -> dict[TopicPartition, OffsetAndTimestamp]:
             return dict(
-                await admin.list_offsets(wanted, isolation_level=level, timeout_ms=self._validate_timeout(timeout_ms))
+                await admin.list_offsets(wanted, isolation_level=level, timeout_ms=self._session.timeout_ms(timeout_ms))
             )
 
-        return self._run(ask)
+        return self._session.run(ask)
 
     def elect_leaders(
         self,
@@ -107,27 +107,24 @@ class PartitionPart(AdminPart):
         timeout_ms: float | None = None,
         raise_errors: bool = True,
     ) -> Any:
-        """Have partitions led by their first replica (0), or by any that is alive (1).
+        """Elect the preferred replica of partitions as leader (0), or any live one (1, unclean).
 
         Arguments:
-            topic_partitions: numbers by topic, or topics; None for all.
-            raise_errors: raise the first error, after all were tried.
+            topic_partitions: partition numbers by topic, or topics; None for all.
+            raise_errors: raise the first error after all partitions were tried.
 
-        Returns an object whose ``replica_election_results`` have the protocol's field names. A partition that is led as
-        wanted has the code of `ElectionNotNeededError`, which is not raised.
+        Returns an object whose ``replica_election_results`` have the protocol's field names. A partition that needs no
+        election has the code of `ElectionNotNeededError`, which is not raised.
         """
         kind = ElectionType(election_type)
-        patience = self._validate_timeout(timeout_ms)
-        partitions = self._topic_partitions(topic_partitions)
+        patience = self._session.timeout_ms(timeout_ms)
+        partitions = self.resolve(topic_partitions)
 
-        async def elect(admin: AdminClient) -> dict[TopicPartition, Any]:
-            async def change() -> dict[TopicPartition, bool]:
-                led = set(await admin.elect_leaders(partitions, election_type=kind, timeout_ms=patience))
-                return {partition: partition in led for partition in partitions}
+        async def elect(admin: AdminClient) -> dict[TopicPartition, bool]:
+            elected = set(await admin.elect_leaders(partitions, election_type=kind, timeout_ms=patience))
+            return {partition: partition in elected for partition in partitions}
 
-            return await together(partitions, change())
-
-        outcomes = self._run(elect)
+        outcomes = self._session.change(partitions, elect)
         if raise_errors:
             raise_first(outcomes.values())
         topics: dict[str, list[PartitionResult]] = {}
@@ -137,35 +134,33 @@ class PartitionPart(AdminPart):
             topics.setdefault(topic, []).append(PartitionResult(partition, code, message_of(outcome)))
         return ElectLeadersResponse(0, 0, [ReplicaElectionResult(topic, found) for topic, found in topics.items()])
 
-    def _topic_partitions(self, given: Any) -> list[TopicPartition]:
+    def resolve(self, given: Any) -> list[TopicPartition]:
+        """Return the partitions that ``given`` means: numbers by topic, or all partitions of topics (None: of all)."""
         if isinstance(given, Mapping):
             return [TopicPartition(topic, number) for topic, numbers in given.items() for number in numbers]
         return [
             TopicPartition(topic["name"], partition["partition_index"])
-            for topic in self.describe_topics(given)  # type: ignore[attr-defined]
+            for topic in self._topics.describe_topics(given)
             for partition in topic["partitions"]
         ]
 
     def alter_partition_reassignments(
         self, reassignments: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: float | None = None
     ) -> dict[TopicPartition, type[KafkaError] | None]:
-        """Begin to move partitions to other brokers, or with None cancel that; the class of each error, or None.
+        """Start moving partitions to other brokers; None cancels a move. Returns the class of each error, or None.
 
         Raises:
-            UnsupportedVersionError: the broker does not do that (triokafka's does not yet).
+            UnsupportedVersionError: the broker cannot move partitions (triokafka's cannot yet).
         """
         for partition, replicas in reassignments.items():
             if replicas is not None and not replicas:
                 raise ValueError(f"Replica list for {partition} must be non-empty; use None to cancel a reassignment.")
             if replicas is not None and not all(isinstance(one, int) for one in replicas):
                 raise ValueError(f"Replica list for {partition} must be int broker_ids.")
-        patience = self._validate_timeout(timeout_ms)
-
-        async def alter(admin: AdminClient) -> dict[TopicPartition, Any]:
-            change = admin.alter_partition_reassignments(reassignments, timeout_ms=patience)
-            return await together(reassignments, change)
-
-        outcomes = self._run(alter)
+        patience = self._session.timeout_ms(timeout_ms)
+        outcomes = self._session.change(
+            reassignments, lambda admin: admin.alter_partition_reassignments(reassignments, timeout_ms=patience)
+        )
         classes = {partition: class_of(outcome) for partition, outcome in outcomes.items()}
         return {partition: None if found is NoError else found for partition, found in classes.items()}
 
@@ -174,18 +169,18 @@ class PartitionPart(AdminPart):
         topic_partitions: Mapping[str, Iterable[int]] | Iterable[TopicPartition] | None = None,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, dict[str, list[int]]]:
-        """The moves that are under way, all or of those partitions.
+        """List the moves in progress, of all or of the given partitions.
 
         Raises:
-            UnsupportedVersionError: the broker does not do that (triokafka's does not yet).
+            UnsupportedVersionError: the broker cannot move partitions (triokafka's cannot yet).
         """
         wanted: list[TopicPartition] | None = None
         if isinstance(topic_partitions, Mapping):
-            wanted = self._topic_partitions(topic_partitions)
+            wanted = self.resolve(topic_partitions)
         elif topic_partitions is not None:
             wanted = [TopicPartition(*partition) for partition in topic_partitions]
-        patience = self._validate_timeout(timeout_ms)
-        found = self._run(lambda admin: admin.list_partition_reassignments(wanted, timeout_ms=patience))
+        patience = self._session.timeout_ms(timeout_ms)
+        found = self._session.run(lambda admin: admin.list_partition_reassignments(wanted, timeout_ms=patience))
         return {
             partition: {
                 "replicas": list(move.replicas),
@@ -198,11 +193,11 @@ class PartitionPart(AdminPart):
     def describe_producers(
         self, partitions: Iterable[TopicPartition], broker_id: int | None = None
     ) -> dict[TopicPartition, PartitionProducerState]:
-        """The producers that the leaders of partitions know, or the broker with ``broker_id``."""
+        """List the producers known to the leaders of partitions, or to broker ``broker_id``."""
         wanted = [TopicPartition(*partition) for partition in partitions]
 
         async def ask(admin: AdminClient) -> dict[TopicPartition, PartitionProducerState]:
-            found = await admin.describe_producers(wanted, node_id=broker_id, timeout_ms=self._validate_timeout(None))
+            found = await admin.describe_producers(wanted, node_id=broker_id, timeout_ms=self._session.timeout_ms())
             return {
                 partition: PartitionProducerState(
                     [
@@ -220,20 +215,16 @@ class PartitionPart(AdminPart):
                 for partition, producers in found.items()
             }
 
-        return self._run(ask)
+        return self._session.run(ask)
 
     def alter_replica_log_dirs(
         self, replica_assignments: Mapping[TopicPartitionReplica, str]
     ) -> dict[TopicPartitionReplica, type[KafkaError]]:
-        """Move replicas to other directories of their brokers; the class of each error, or `NoError`."""
-        patience = self._validate_timeout(None)
-
-        async def alter(admin: AdminClient) -> dict[TopicPartitionReplica, Any]:
-            wanted = {SdkReplica(*replica): path for replica, path in replica_assignments.items()}
-            outcomes = await together(wanted, admin.alter_replica_log_dirs(wanted, timeout_ms=patience))
-            return {TopicPartitionReplica(*replica): outcome for replica, outcome in outcomes.items()}
-
-        return {replica: class_of(outcome) for replica, outcome in self._run(alter).items()}
+        """Move replicas to other directories of their brokers. Returns the class of each error, or `NoError`."""
+        patience = self._session.timeout_ms()
+        wanted = {SdkReplica(*replica): path for replica, path in replica_assignments.items()}
+        outcomes = self._session.change(wanted, lambda admin: admin.alter_replica_log_dirs(wanted, timeout_ms=patience))
+        return {TopicPartitionReplica(*replica): class_of(outcome) for replica, outcome in outcomes.items()}
 
 
 def _spec(given: Any) -> str | int:

@@ -1,22 +1,20 @@
-"""What the parts of `KafkaAdminClient` share: the SDK's `AdminClient` in a task of the loop, and outcomes per item."""
+"""The SDK's `AdminClient` in a task of the loop, for the components of `KafkaAdminClient`; and outcomes by item."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 import triokafka
 from triokafka.blocking.errors import NoError
-from triokafka.client.admin.arguments import check_public_methods
 from triokafka.errors import (
     BrokerResponseError,
     IllegalStateError,
     KafkaError,
     UnansweredItemError,
     UnencodableValueError,
-    UnsupportedVersionError,
 )
 from triokafka.loop_thread import LoopThread, fork_count
 
@@ -31,10 +29,14 @@ Work = Callable[["AdminClient"], Awaitable[T]]
 
 
 class AdminSession:
-    """From making the SDK's admin client to its end."""
+    """One SDK admin client, from its construction to its end.
 
-    def __init__(self, loop: LoopThread, options: dict[str, Any]) -> None:
+    ``config`` is the configuration of the `KafkaAdminClient`; ``options`` are those of the SDK's client.
+    """
+
+    def __init__(self, loop: LoopThread, config: Mapping[str, Any], options: dict[str, Any]) -> None:
         self.loop = loop
+        self._config = config
         self._options = options
         self._admin: AdminClient | None = None
         self._closing = trio.Event()
@@ -42,7 +44,7 @@ class AdminSession:
         self._forks = fork_count()
 
     async def open(self) -> None:
-        """Make the admin client. Raises what is wrong with its options."""
+        """Start the admin client. Raises `ConfigurationError` for wrong options."""
         admin = triokafka.AdminClient(**self._options)
         opened = trio.Event()
         self.loop.start(self._run, admin, opened, name=f"kafka {self._options['client_id']}")
@@ -60,22 +62,26 @@ class AdminSession:
             self._closed.set()
 
     async def close(self) -> None:
-        """End it."""
+        """End the admin client."""
         self._closing.set()
         await self._closed.wait()
 
     def end(self) -> None:
-        """End it, and wait for that; in a forked child there is nothing to end. From any thread but the loop's."""
+        """End the admin client and wait for its end. Does nothing in a forked child. Not for the loop's thread."""
         if self._forks == fork_count():
             self.loop.call(self.close)
 
     def abandon(self) -> None:
-        """Nobody has the client any more. From any thread; waits for nothing."""
+        """End the admin client without waiting, because no reference to it is left. For any thread."""
         if self._forks == fork_count():
             self.loop.soon(self._closing.set)
 
     def run(self, work: Work[T]) -> T:
-        """Do something with the SDK's admin client, and wait for it. From any thread but the loop's."""
+        """Run ``work`` with the SDK's admin client and return its result. Not for the loop's thread.
+
+        Raises:
+            IllegalStateError: the client is closed, or belongs to the parent of this forked process.
+        """
         if self._forks != fork_count():
             raise IllegalStateError(
                 "this KafkaAdminClient belongs to the process from which this one was forked: make a new one here"
@@ -88,45 +94,37 @@ class AdminSession:
             raise IllegalStateError("KafkaAdminClient is closed")
         return await work(self._admin)
 
+    def change(self, items: Iterable[K], change: Work[Any]) -> dict[K, Any]:
+        """Run a call that changes ``items``; return the outcome of each as `together` does."""
 
-class AdminPart:
-    """A part of `KafkaAdminClient`."""
+        async def work(admin: AdminClient) -> dict[K, Any]:
+            return await together(items, change(admin))
 
-    config: dict[str, Any]
-    _session: AdminSession
+        return self.run(work)
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        check_public_methods(cls)
-
-    def _run(self, work: Work[T]) -> T:
-        return self._session.run(work)
-
-    def _validate_timeout(self, timeout_ms: float | None) -> float:
-        limit: float = timeout_ms or self.config["request_timeout_ms"]
+    def timeout_ms(self, timeout_ms: float | None = None) -> float:
+        """Return the time limit of a call: ``timeout_ms``, or ``request_timeout_ms`` where that is None or 0."""
+        limit: float = timeout_ms or self._config["request_timeout_ms"]
         return limit
-
-    def _lacks(self, what: str) -> NoReturn:
-        raise UnsupportedVersionError(f"{what}: triokafka's admin client cannot do that yet, nor can its broker")
 
 
 async def each(items: Iterable[K], do: Callable[[K], Awaitable[T]]) -> dict[K, T | KafkaError]:
-    """What was done for each item, one after the other, or its error; the others go on."""
+    """Do something for each item, one after the other; return the result or the error of each."""
     outcomes: dict[K, T | KafkaError] = {}
     for item in items:
         try:
             outcomes[item] = await do(item)
         except UnencodableValueError:
-            raise  # the argument is wrong, and not the cluster
+            raise  # an argument is wrong
         except KafkaError as error:
             outcomes[item] = error
     return outcomes
 
 
 async def together(items: Iterable[K], change: Awaitable[Any]) -> dict[K, Any]:
-    """What one call of the SDK's did for each of its items, or its error. Raises what failed as a whole.
+    """Return the result or the error of each item of one SDK call. Raises the error of a call that failed as a whole.
 
-    What a broker's answer does not mention is left out, as kafka-python hands on what was answered.
+    Items that a broker's response lacks are left out, as in kafka-python.
     """
     try:
         done = await change
@@ -142,31 +140,31 @@ async def together(items: Iterable[K], change: Awaitable[Any]) -> dict[K, Any]:
 
 
 def raise_first(outcomes: Iterable[object]) -> None:
-    """Raise the first error among outcomes, if there is one."""
+    """Raise the first error among ``outcomes``, if any."""
     for outcome in outcomes:
         if isinstance(outcome, KafkaError):
             raise outcome
 
 
 def code_of(outcome: object) -> int:
-    """The error code of an outcome; 0 for success, -1 for an error that is no broker's."""
+    """Return the error code of an outcome: 0 for success, -1 for an error that no broker sent."""
     if not isinstance(outcome, KafkaError):
         return 0
     return outcome.code if isinstance(outcome, BrokerResponseError) else -1
 
 
 def message_of(outcome: object) -> str | None:
-    """What an error says; None for success."""
+    """Return the text of an error, None for success."""
     return str(outcome) if isinstance(outcome, KafkaError) else None
 
 
 def class_of(outcome: object) -> type[KafkaError]:
-    """The class of an error; `NoError` for success."""
+    """Return the class of an error, `NoError` for success."""
     return type(outcome) if isinstance(outcome, KafkaError) else NoError
 
 
 def text_of(outcome: object) -> str:
-    """``OK``, or number, name and text of an error."""
+    """Return ``OK``, or number, name and text of an error."""
     if not isinstance(outcome, KafkaError):
         return "OK"
     number = f"[Error {outcome.code}] " if isinstance(outcome, BrokerResponseError) else ""
@@ -174,5 +172,5 @@ def text_of(outcome: object) -> str:
 
 
 def names_of(operations: Collection[AclOperation] | None) -> list[str] | None:
-    """What the caller may do, in order of Kafka's numbers; None where the broker does not say."""
+    """Return the names of operations in the order of their codes; None where the broker sent none."""
     return None if operations is None else [operation.name for operation in sorted(operations)]

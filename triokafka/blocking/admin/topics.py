@@ -1,4 +1,4 @@
-"""Topics and partitions."""
+"""The calls of `KafkaAdminClient` about topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import triokafka
-from triokafka.blocking.admin.session import AdminPart, code_of, message_of, names_of, raise_first, together
+from triokafka.blocking.admin.session import AdminSession, code_of, message_of, names_of, raise_first
 from triokafka.blocking.admin.types import ConfigSourceType, NewPartitions, NewTopic
 from triokafka.client.admin import ConfigEntry, TopicDescription
 from triokafka.client.admin import NewPartitions as SdkNewPartitions
@@ -21,7 +21,7 @@ _SECONDS_BETWEEN_LOOKS: Final = 0.1
 
 
 class CreatePartitionsResult(NamedTuple):
-    """What became of one topic."""
+    """The result of one topic."""
 
     name: str
     error_code: int
@@ -29,32 +29,35 @@ class CreatePartitionsResult(NamedTuple):
 
 
 class CreatePartitionsResponse(NamedTuple):
-    """What became of all."""
+    """The results of all topics."""
 
     throttle_time_ms: int
     results: list[CreatePartitionsResult]
 
 
-class TopicPart(AdminPart):
-    """The part of `KafkaAdminClient` about topics."""
+class TopicCalls:
+    """Lists, describes, creates, grows and deletes topics."""
+
+    def __init__(self, session: AdminSession) -> None:
+        self._session = session
 
     def list_topics(self) -> list[str]:
-        """The names of all topics, Kafka's own included."""
+        """Return the names of all topics, including internal ones."""
         return [topic["name"] for topic in self.describe_topics()]
 
     def describe_topics(self, topics: Iterable[str | uuid.UUID] | None = None) -> list[dict[str, Any]]:
-        """Topics with their partitions, all or those given by name or id, as dicts with the protocol's field names."""
+        """Describe all topics, or those given by name or id, as dicts with the protocol's field names."""
         wanted = None if topics is None else list(topics)
 
         async def ask(admin: AdminClient) -> list[dict[str, Any]]:
-            patience = self.config["request_timeout_ms"]
+            patience = self._session.timeout_ms()
             asked = wanted
             if asked is None:
                 asked = [one.name for one in await admin.list_topics(include_internal=True, timeout_ms=patience)]
             found = await admin.describe_topics(asked, include_authorized_operations=True, timeout_ms=patience)
             return [_described(one, found) for one in asked]
 
-        return self._run(ask)
+        return self._session.run(ask)
 
     def create_topics(
         self,
@@ -69,21 +72,19 @@ class TopicPart(AdminPart):
         Arguments:
             new_topics: names, `NewTopic`, or a dict of name to ``num_partitions``, ``replication_factor``,
                 ``assignments`` and ``configs``.
-            timeout_ms: longest time for each; ``request_timeout_ms`` by default.
-            validate_only: create nothing.
-            raise_errors: raise the first error, after all were tried; else it is in the result.
-            wait_for_metadata: return when all have leaders.
+            timeout_ms: time limit; ``request_timeout_ms`` by default.
+            validate_only: check everything and create nothing.
+            raise_errors: raise the first error after all topics were tried; otherwise errors are in the result.
+            wait_for_metadata: wait until all partitions have leaders.
         """
         if validate_only and wait_for_metadata:
             raise ValueError("validate_only and wait_for_metadata are mutually exclusive")
         topics = _new_topics(new_topics)
-        patience = self._validate_timeout(timeout_ms)
-
-        async def create(admin: AdminClient) -> dict[str, Any]:
-            change = admin.create_topics(topics.values(), validate_only=validate_only, timeout_ms=patience)
-            return await together(topics, change)
-
-        outcomes = self._run(create)
+        patience = self._session.timeout_ms(timeout_ms)
+        outcomes = self._session.change(
+            topics,
+            lambda admin: admin.create_topics(topics.values(), validate_only=validate_only, timeout_ms=patience),
+        )
         if raise_errors:
             raise_first(outcomes.values())
         if wait_for_metadata:
@@ -91,10 +92,10 @@ class TopicPart(AdminPart):
         return {"topics": [_created(name, outcome) for name, outcome in outcomes.items()]}
 
     def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10_000) -> None:
-        """Wait until all partitions of topics have leaders; a look that fails is taken again.
+        """Wait until all partitions of topics have leaders; failed queries are repeated.
 
         Raises:
-            KafkaTimeoutError: names what is missing.
+            KafkaTimeoutError: names the topics that are not ready, and why.
             IllegalStateError: the client is closed.
         """
         names = list(topic_names)
@@ -117,13 +118,9 @@ class TopicPart(AdminPart):
         self, topics: Iterable[str | uuid.UUID], timeout_ms: float | None = None, raise_errors: bool = True
     ) -> dict[str, Any]:
         """Delete topics by name or id; returns ``{"topics": [...]}`` with the protocol's field names."""
-        patience = self._validate_timeout(timeout_ms)
+        patience = self._session.timeout_ms(timeout_ms)
         wanted = list(topics)
-
-        async def delete(admin: AdminClient) -> dict[Any, Any]:
-            return await together(wanted, admin.delete_topics(wanted, timeout_ms=patience))
-
-        outcomes = self._run(delete)
+        outcomes = self._session.change(wanted, lambda admin: admin.delete_topics(wanted, timeout_ms=patience))
         if raise_errors:
             raise_first(outcomes.values())
         return {
@@ -145,15 +142,12 @@ class TopicPart(AdminPart):
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> CreatePartitionsResponse:
-        """Give topics more partitions; the answer has the protocol's field names."""
+        """Add partitions to topics; the result has the protocol's field names."""
         wanted = {topic: _new_partitions(count) for topic, count in topic_partitions.items()}
-        patience = self._validate_timeout(timeout_ms)
-
-        async def create(admin: AdminClient) -> dict[str, Any]:
-            change = admin.create_partitions(wanted, validate_only=validate_only, timeout_ms=patience)
-            return await together(wanted, change)
-
-        outcomes = self._run(create)
+        patience = self._session.timeout_ms(timeout_ms)
+        outcomes = self._session.change(
+            wanted, lambda admin: admin.create_partitions(wanted, validate_only=validate_only, timeout_ms=patience)
+        )
         if raise_errors:
             raise_first(outcomes.values())
         results = [
@@ -167,14 +161,16 @@ class TopicPart(AdminPart):
         response_partition_limit: int = 2_000,
         cursor: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """As `describe_topics`, at most so many partitions, from ``cursor`` on, which the answer before brought.
+        """Describe topics in pages of ``response_partition_limit`` partitions (KIP-966).
+
+        ``cursor`` is the ``next_cursor`` of the page before.
 
         Raises:
-            UnsupportedVersionError: brokers before 3.7.
+            UnsupportedVersionError: the broker is older than 3.7.
         """
         begin = None if cursor is None else (cursor["topic_name"], cursor["partition_index"])
-        patience = self._validate_timeout(None)
-        page = self._run(
+        patience = self._session.timeout_ms()
+        page = self._session.run(
             lambda admin: admin.describe_topic_partitions(
                 topics, partition_limit=response_partition_limit, cursor=begin, timeout_ms=patience
             )
@@ -287,7 +283,7 @@ def _as_dict(topic: TopicDescription) -> dict[str, Any]:
 
 
 def _on_page(topic: TopicDescription) -> dict[str, Any]:
-    """As kafka-python leaves it in this answer, alone of all: the id is no str, and operations are bits."""
+    """Convert as kafka-python does for this response only: the id is not a str, and operations are bits."""
     described = _as_dict(topic)
     described["topic_id"] = topic.topic_id
     allowed = topic.authorized_operations

@@ -1,7 +1,7 @@
 """`KafkaConsumer`: kafka-python's consumer over the SDK's.
 
-Records are taken over from the loop in large numbers (`session`), wait here (`buffered`), and are handed out without
-asking the loop for anything, as long as that was asked a moment ago.
+The session fetches records from the loop in large batches into a buffer (`buffered`). Calls return records from there,
+and call the loop only if the last call is more than 50 ms ago.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from typing import Any, Final, Self, TypeVar
 from triokafka import ConsumerRecord
 from triokafka.blocking.bootstrap import bootstrap
 from triokafka.blocking.consumer.buffered import Buffered
+from triokafka.blocking.consumer.calls import ConsumerCalls
 from triokafka.blocking.consumer.configuration import CONSUMER_DEFAULTS, sdk_options
-from triokafka.blocking.consumer.offsets import OffsetPart
-from triokafka.blocking.consumer.positions import PositionPart
+from triokafka.blocking.consumer.offsets import ConsumerOffsets
+from triokafka.blocking.consumer.positions import ConsumerPositions
 from triokafka.blocking.consumer.session import ConsumerSession
 from triokafka.blocking.consumer.subscription_state import AsyncConsumerRebalanceListener, ConsumerRebalanceListener
+from triokafka.blocking.delegation import delegated
 from triokafka.blocking.options import API_VERSION, take
 from triokafka.blocking.serializer import Deserializer, DeserializeWrapper
 from triokafka.blocking.structs import ConsumerGroupMetadata, MemberState
 from triokafka.blocking.topic_names import ensure_valid_topic_name
 from triokafka.errors import ConfigurationError, IllegalStateError
-from triokafka.loop_thread import fork_count, loop_thread
+from triokafka.loop_thread import loop_thread
 from triokafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -41,23 +43,23 @@ _ONE_WAY: Final = (
 )
 
 
-class KafkaConsumer(PositionPart, OffsetPart):
+class KafkaConsumer:
     """Reads records from a Kafka cluster; kafka-python's interface.
 
     Positional arguments are topics to subscribe to. Keyword arguments are kafka-python's configuration with its
     defaults (``DEFAULT_CONFIG``). The constructor waits until a broker of ``bootstrap_servers`` answers, at most
     ``bootstrap_timeout_ms``.
 
-    Iterating gives one record after the other, and ends when none came for ``consumer_timeout_ms``; without a
-    subscription it waits as long, as in kafka-python, and logs a warning. Fetching and
-    heartbeats go on in the background; joining the group, and automatic commits, are done inside `poll` or the
-    iteration. A consumer is for one thread; `KeyboardInterrupt` ends a wait, and loses no record.
+    Iterating returns one record after the other, and ends after ``consumer_timeout_ms`` without one; without a
+    subscription it waits as long, as in kafka-python, and logs a warning. Fetching and heartbeats run in the
+    background; `poll` and the iteration join the group and commit automatically. Use a consumer in one thread.
+    `KeyboardInterrupt` ends a wait, and no record is lost.
 
-    In a forked child the parent's consumer raises `IllegalStateError`: make a new one there. At interpreter exit a
-    consumer that is still open leaves its group, if that takes no longer than a second, and commits nothing.
+    In a forked child the parent's consumer raises `IllegalStateError`: construct a new one there. At interpreter exit
+    an open consumer leaves its group within one second, and commits nothing.
 
     Raises:
-        KafkaConfigurationError: a name or value that cannot be used, or security that is not there.
+        KafkaConfigurationError: a name or value cannot be used, or the security protocol is not supported.
         KafkaTimeoutError: no broker answered.
     """
 
@@ -65,7 +67,6 @@ class KafkaConsumer(PositionPart, OffsetPart):
     DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735: Final = 30_000
 
     def __init__(self, *topics: str, **configs: Any) -> None:
-        self._closed = True
         unknown = set(configs) - set(self.DEFAULT_CONFIG)
         if unknown:
             raise ConfigurationError(f"Unrecognized configs: {unknown}")
@@ -87,17 +88,19 @@ class KafkaConsumer(PositionPart, OffsetPart):
             commit_seconds=config["auto_commit_interval_ms"] / 1000 if commits else None,
             on_commit=config["default_offset_commit_callback"],
         )
-        self._forks = fork_count()
+        calls = ConsumerCalls(self._session)
+        self._positions = ConsumerPositions(self._session, calls, self._buffered)
+        self._offsets = ConsumerOffsets(self._session, calls, config)
         self._closing = False
         self._asked_at = 0.0
         self._mode: str | None = None
         self._pattern = False
         loop.call(self._session.open)
-        self._closed = False
+        self._calls = calls
         if topics:
             self.subscribe(topics)
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifetime
 
     def __enter__(self) -> Self:
         return self
@@ -108,52 +111,53 @@ class KafkaConsumer(PositionPart, OffsetPart):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        # The record in hand when the block raised was not processed.
+        # The record being processed when the block raised is not committed.
         self.close(autocommit=exc_type is None)
 
     def __del__(self) -> None:
-        if not self._closed and self._forks == fork_count():
-            self._closed = True
+        calls: ConsumerCalls | None = getattr(self, "_calls", None)  # None if the constructor failed
+        if calls is not None and not calls.closed and not calls.forked:
+            calls.closed = True
             self._session.abandon()
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit what was handed out, leave the group, and end; does nothing when it has ended already.
+        """Commit the offsets after the returned records, leave the group, and end. Does nothing if closed already.
 
         Arguments:
             autocommit: whether to commit, if ``enable_auto_commit`` is on.
-            timeout_ms: longest wait for all of this; ``request_timeout_ms`` by default. The rest goes on in the
+            timeout_ms: time limit for all of this; ``request_timeout_ms`` by default. What is left continues in the
                 background.
         """
-        if self._closed or self._closing:
+        if self._calls.closed or self._closing:
             return
         self._closing = True
         self._buffered.put_back()  # an iteration ends here
-        if self._forks == fork_count():
+        if not self._calls.forked:
             seconds = (self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
             try:
-                # A rebalance listener, which is called meanwhile, may still use the consumer.
+                # The rebalance listener, which runs meanwhile, may still use the consumer.
                 self._session.conversation.ask(self._session.close, autocommit, seconds)
             finally:
-                self._closed = True
-            self._run_commit_callbacks()
-        self._closed = True
+                self._calls.closed = True
+            self._calls.run_commit_callbacks()
+        self._calls.closed = True
         for name in ("key_deserializer", "value_deserializer"):
             if self.config[name] is not None:
                 self.config[name].close()
 
     def bootstrap_connected(self) -> bool:
-        """Whether a broker was found."""
-        return not self._closed
+        """Return whether a broker was found and the consumer is open."""
+        return not self._calls.closed
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
-        """Wait until a broker has answered, at most ``timeout_ms``; with ``refresh`` ask again.
+        """Wait until a broker answers, at most ``timeout_ms``. ``refresh`` has no effect.
 
         Raises:
-            KafkaTimeoutError: none did.
+            KafkaTimeoutError: no broker answered.
         """
         bootstrap(self._session.loop, self.config, timeout_ms)
 
-    # ---------------------------------------------------------------- what to read
+    # ---------------------------------------------------------------- subscription
 
     def _choose(self, mode: str) -> None:
         if self._mode not in (None, mode):
@@ -166,12 +170,12 @@ class KafkaConsumer(PositionPart, OffsetPart):
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | AsyncConsumerRebalanceListener | None = None,
     ) -> None:
-        """Subscribe to topics, or to all whose name begins with a match of a pattern, replacing what was before.
+        """Subscribe to topics, or to those whose name begins with a match of a pattern; replaces the subscription.
 
         Raises:
-            IllegalStateError: both, or another way of subscribing is in use.
-            ValueError: neither, or a name that no topic can have.
-            TypeError: no list of names, or a listener of another class.
+            IllegalStateError: both are given, or another way of subscribing is in use.
+            ValueError: neither is given, or a name is invalid.
+            TypeError: topics are not a list of names, or the listener has another class.
         """
         if not topics and not pattern:
             raise ValueError("Must provide topics or pattern")
@@ -186,44 +190,42 @@ class KafkaConsumer(PositionPart, OffsetPart):
             self._choose("pattern")
             compiled = re.compile(pattern)
             whole = re.compile(f"(?:{compiled.pattern}).*", compiled.flags)
-            self._do(lambda: session.consumer.subscribe(pattern=whole, listener=session))
+            self._calls.do(lambda: session.consumer.subscribe(pattern=whole, listener=session))
         else:
             if isinstance(topics, str) or not isinstance(topics, Sequence):
                 raise TypeError("Topics must be a list (or non-str sequence)")
             for topic in topics:
                 ensure_valid_topic_name(topic)
             self._choose("topics")
-            self._do(lambda: session.consumer.subscribe(topics, listener=session))
+            self._calls.do(lambda: session.consumer.subscribe(topics, listener=session))
         session.listener = listener
-        self._buffered.keep(self._do(session.consumer.assignment))
+        self._buffered.keep(self._calls.do(session.consumer.assignment))
 
     def subscription(self) -> set[str] | None:
-        """The topics subscribed to; None when there is no subscription."""
+        """Return the subscribed topics, None without a subscription."""
         if self._mode not in ("topics", "pattern"):
             return None
-        return set(self._do(self._session.consumer.subscription))
+        return set(self._calls.do(self._session.consumer.subscription))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without the group's doing; nothing at all when there are none.
+        """Read exactly these partitions, without group management. An empty list ends all reading.
 
         Raises:
-            IllegalStateError: topics are subscribed to.
+            IllegalStateError: the consumer has a subscription.
         """
         wanted = [TopicPartition(*partition) for partition in partitions]
         if not wanted:
             self.unsubscribe()
             return
         self._choose("assigned")
-        self._do(self._session.consumer.assign, wanted)
+        self._calls.do(self._session.consumer.assign, wanted)
         self._buffered.keep(set(wanted))
 
-    def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
-        return self._assigned()
+    assignment = delegated("_positions", ConsumerPositions.assignment)
 
     def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group, after a commit if that is automatic."""
-        self._ask(self._session.unsubscribe)
+        """Commit if auto-commit is on, leave the group, and stop reading."""
+        self._calls.ask(self._session.unsubscribe)
         self._mode = None
         self._buffered.keep(set())
 
@@ -232,18 +234,18 @@ class KafkaConsumer(PositionPart, OffsetPart):
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return records by partition; an empty dict when there are none within ``timeout_ms``.
+        """Return records by partition; an empty dict if none arrive within ``timeout_ms``.
 
         Without subscription or assignment it waits, logs a warning once, and returns an empty dict, as in kafka-python.
 
         Arguments:
-            timeout_ms: longest wait in milliseconds.
-            max_records: most records in all, ``max_poll_records`` by default.
-            update_offsets: has no effect here: what was returned is not returned again.
+            timeout_ms: time limit in milliseconds.
+            max_records: maximum number of records, ``max_poll_records`` by default.
+            update_offsets: has no effect: a returned record is not returned again.
 
         Raises:
             OffsetOutOfRangeError, NoOffsetForPartitionError: without ``auto_offset_reset``.
-            KafkaError: of the group, of authorization, or from a rebalance listener.
+            KafkaError: from the group, authorization, or a rebalance listener.
             IllegalStateError: the consumer is closed.
         """
         if timeout_ms < 0:
@@ -253,24 +255,24 @@ class KafkaConsumer(PositionPart, OffsetPart):
             raise TypeError("max_records must be an integer")
         if limit <= 0:
             raise ValueError("max_records must be positive")
-        if self._closed:
+        if self._calls.closed:
             raise IllegalStateError("KafkaConsumer is closed")
         self._buffered.put_back()
-        self._run_commit_callbacks()
+        self._calls.run_commit_callbacks()
         self._refill(timeout_ms / 1000, limit)
         return self._buffered.take(limit)
 
     def _refill(self, seconds: float, limit: int) -> None:
-        """See that there are records, waiting at most so long, and that the group knows of this consumer."""
+        """Buffer records, waiting at most ``seconds``, and keep the group membership alive."""
         buffered, session = self._buffered, self._session
         if buffered:
             if time.monotonic() - self._asked_at < _FRESH_SECONDS:
                 return
-            self._ask(session.touch)
+            self._calls.ask(session.touch)
             self._asked_at = time.monotonic()
             if buffered:
                 return
-        self._ask(session.fetch, seconds, max(limit, _AT_ONCE), self._mode is not None)
+        self._calls.ask(session.fetch, seconds, max(limit, _AT_ONCE), self._mode is not None)
         self._asked_at = time.monotonic()
 
     def __iter__(self) -> Self:
@@ -282,14 +284,14 @@ class KafkaConsumer(PositionPart, OffsetPart):
         return self._next_of_more()
 
     def _next_of_more(self) -> ConsumerRecord:
-        if self._closed:
+        if self._calls.closed:
             raise StopIteration("KafkaConsumer closed")
         limit = self.config["max_poll_records"]
         timeout = self.config["consumer_timeout_ms"]
         until = float("inf") if timeout < 0 else time.monotonic() + timeout / 1000
         while True:
             self._buffered.put_back()
-            self._run_commit_callbacks()
+            self._calls.run_commit_callbacks()
             left = until - time.monotonic()
             if left <= 0 and not self._buffered:
                 raise StopIteration
@@ -297,21 +299,39 @@ class KafkaConsumer(PositionPart, OffsetPart):
             if self._buffered.next_run(limit):
                 return next(self._buffered.iterator)
 
+    # ---------------------------------------------------------------- positions and offsets
+
+    position = delegated("_positions", ConsumerPositions.position)
+    highwater = delegated("_positions", ConsumerPositions.highwater)
+    pause = delegated("_positions", ConsumerPositions.pause)
+    paused = delegated("_positions", ConsumerPositions.paused)
+    resume = delegated("_positions", ConsumerPositions.resume)
+    seek = delegated("_positions", ConsumerPositions.seek)
+    seek_to_beginning = delegated("_positions", ConsumerPositions.seek_to_beginning)
+    seek_to_end = delegated("_positions", ConsumerPositions.seek_to_end)
+
+    commit = delegated("_offsets", ConsumerOffsets.commit)
+    commit_async = delegated("_offsets", ConsumerOffsets.commit_async)
+    committed = delegated("_offsets", ConsumerOffsets.committed)
+    offsets_for_times = delegated("_offsets", ConsumerOffsets.offsets_for_times)
+    beginning_offsets = delegated("_offsets", ConsumerOffsets.beginning_offsets)
+    end_offsets = delegated("_offsets", ConsumerOffsets.end_offsets)
+
     # ---------------------------------------------------------------- the cluster
 
     def topics(self) -> set[str]:
-        """All topics that this consumer may see."""
-        return set(self._ask(self._session.consumer.topics))
+        """Return all topics that this consumer is authorized to see."""
+        return set(self._calls.ask(self._session.consumer.topics))
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """The numbers of a topic's partitions; none when there is no such topic."""
-        return set(self._ask(self._session.consumer.partitions_for_topic, topic) or ())
+        """Return the partition numbers of a topic; an empty set for an unknown topic."""
+        return set(self._calls.ask(self._session.consumer.partitions_for_topic, topic) or ())
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer's membership at the moment (KIP-447)."""
+        """Return this consumer's present membership in its group (KIP-447)."""
         if self.config["group_id"] is None:
             return ConsumerGroupMetadata(group_id=None)
-        health: Any = self._do(self._session.consumer.health)
+        health: Any = self._calls.do(self._session.consumer.health)
         state = MemberState.STABLE if health.state == "in the group" else MemberState.REBALANCING
         if health.generation < 0 and not health.member_id:
             state = MemberState.UNJOINED
@@ -320,12 +340,12 @@ class KafkaConsumer(PositionPart, OffsetPart):
         )
 
     def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """What the SDK counts, as ``{"consumer-metrics": {name: value}}``; by name alone when ``raw``.
+        """Return the SDK's metrics as ``{"consumer-metrics": {name: value}}``; with ``raw`` as ``{name: value}``.
 
         None with ``metrics_enabled=False``.
         """
         if not self.config["metrics_enabled"]:
             return None
-        counted: dict[str, float] = self._do(self._session.consumer.metrics)
+        counted: dict[str, float] = self._calls.do(self._session.consumer.metrics)
         found = {name.replace("_", "-"): value for name, value in counted.items()}
         return found if raw else {"consumer-metrics": found}

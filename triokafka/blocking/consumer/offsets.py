@@ -1,31 +1,37 @@
-"""Commits, and offsets that are looked up."""
+"""The commits and offset lookups of `KafkaConsumer`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from triokafka.blocking.consumer.part import ConsumerPart, check_offsets, check_partitions
-from triokafka.blocking.consumer.session import Offsets, OnCommit
+from triokafka.blocking.consumer.calls import ConsumerCalls, check_offsets, check_partitions
+from triokafka.blocking.consumer.session import ConsumerSession, Offsets, OnCommit
 from triokafka.blocking.future import Future
 from triokafka.errors import IllegalStateError
 from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
-class OffsetPart(ConsumerPart):
-    """The part of `KafkaConsumer` about offsets."""
+class ConsumerOffsets:
+    """Commits, committed offsets, and lookups of offsets."""
+
+    def __init__(self, session: ConsumerSession, calls: ConsumerCalls, config: Mapping[str, Any]) -> None:
+        self._session = session
+        self._calls = calls
+        self._config = config
 
     def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
-        """Commit offsets, by default those behind what was handed out, and wait for the answer.
+        """Commit offsets, by default those after the returned records, and wait for the response.
 
         Raises:
-            CommitFailedError: the group has gone on without this consumer.
-            KafkaTimeoutError: no answer within ``timeout_ms``.
-            IllegalStateError: there is no ``group_id``.
-            TypeError: offsets are no dict of `TopicPartition` and `OffsetAndMetadata`.
+            CommitFailedError: the group has rebalanced without this consumer.
+            KafkaTimeoutError: no response within ``timeout_ms``.
+            IllegalStateError: ``group_id`` is not set.
+            TypeError: offsets are not a dict of `TopicPartition` and `OffsetAndMetadata`.
         """
         self._check_group()
         check_offsets(offsets)
-        self._run_commit_callbacks()
+        self._calls.run_commit_callbacks()
         session = self._session
 
         async def commit() -> None:
@@ -34,36 +40,36 @@ class OffsetPart(ConsumerPart):
             if wanted:
                 await session.consumer.commit(wanted, timeout_ms=limit)
 
-        self._ask(commit)
+        self._calls.ask(commit)
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> Future:
-        """Commit as `commit` does, in the background.
+        """Commit in the background; see `commit`.
 
-        ``callback(offsets, error or None)`` is called by the next `poll`, `commit`, `close`, or step of the iteration
-        after it is done; ``default_offset_commit_callback`` without one.
+        After the response, the next `poll`, `commit`, `close` or step of the iteration calls ``callback(offsets, error
+        or None)``, or else ``default_offset_commit_callback``.
 
         Raises:
-            IllegalStateError, TypeError: as `commit`.
+            IllegalStateError, TypeError: as in `commit`.
         """
         self._check_group()
         check_offsets(offsets)
-        self._run_commit_callbacks()
+        self._calls.run_commit_callbacks()
         future = Future()
-        self._ask(self._session.commit_async, offsets, callback, future)
+        self._calls.ask(self._session.commit_async, offsets, callback, future)
         return future
 
     def _check_group(self) -> None:
-        if self.config["group_id"] is None:
+        if self._config["group_id"] is None:
             raise IllegalStateError("Requires group_id")
 
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
     ) -> int | OffsetAndMetadata | None:
-        """The group's committed offset, with ``metadata`` as an `OffsetAndMetadata`; None when there is none.
+        """Return the group's committed offset, or with ``metadata`` the `OffsetAndMetadata`; None without one.
 
         Raises:
-            IllegalStateError: there is no ``group_id``.
-            KafkaTimeoutError: no answer within ``timeout_ms``.
+            IllegalStateError: ``group_id`` is not set.
+            KafkaTimeoutError: no response within ``timeout_ms``.
         """
         self._check_group()
         check_partitions(partition, one=True)
@@ -72,17 +78,17 @@ class OffsetPart(ConsumerPart):
         async def ask() -> OffsetAndMetadata | None:
             return await consumer.committed(partition, timeout_ms=float("inf") if timeout_ms is None else timeout_ms)
 
-        found = self._ask(ask)
+        found = self._calls.ask(ask)
         return found if found is None or metadata else found.offset
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition with at least the given timestamp in milliseconds; None without one.
+        """Look up the first record of each partition at or after a timestamp in milliseconds; None without one.
 
         Raises:
-            ValueError: a negative timestamp.
-            KafkaTimeoutError: no answer within ``timeout_ms``, ``request_timeout_ms`` by default.
+            ValueError: a timestamp is negative.
+            KafkaTimeoutError: no response within ``timeout_ms``, ``request_timeout_ms`` by default.
         """
         for partition, timestamp in timestamps.items():
             if timestamp < 0:
@@ -91,22 +97,22 @@ class OffsetPart(ConsumerPart):
                 )
         wanted = {partition: int(timestamp) for partition, timestamp in timestamps.items()}
         consumer = self._session.consumer
-        return self._ask(lambda: consumer.offsets_for_times(wanted, timeout_ms=self._patience(timeout_ms)))
+        return self._calls.ask(lambda: consumer.offsets_for_times(wanted, timeout_ms=self._timeout_ms(timeout_ms)))
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition. Raises as `offsets_for_times`."""
+        """Return the log start offset of each partition. Raises as `offsets_for_times`."""
         consumer = self._session.consumer
-        return self._ask(lambda: consumer.beginning_offsets(partitions, timeout_ms=self._patience(timeout_ms)))
+        return self._calls.ask(lambda: consumer.beginning_offsets(partitions, timeout_ms=self._timeout_ms(timeout_ms)))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset that the next record of each partition will get. Raises as `offsets_for_times`."""
+        """Return the end offset of each partition. Raises as `offsets_for_times`."""
         consumer = self._session.consumer
-        return self._ask(lambda: consumer.end_offsets(partitions, timeout_ms=self._patience(timeout_ms)))
+        return self._calls.ask(lambda: consumer.end_offsets(partitions, timeout_ms=self._timeout_ms(timeout_ms)))
 
-    def _patience(self, timeout_ms: float | None) -> float:
-        patience: float = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
-        return patience
+    def _timeout_ms(self, timeout_ms: float | None) -> float:
+        limit: float = self._config["request_timeout_ms"] if timeout_ms is None else timeout_ms
+        return limit

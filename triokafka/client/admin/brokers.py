@@ -1,4 +1,4 @@
-"""Brokers and the quorum: data directories, features, registration."""
+"""Brokers: their data directories and their registration."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from triokafka.client.admin.base import by_topic, failure_of
 from triokafka.client.admin.partition_types import (
-    FeatureDescription,
-    FeatureRange,
-    FeatureUpdate,
     LogDirDescription,
-    QuorumDescription,
-    QuorumReplica,
     ReplicaInfo,
     TopicPartitionReplica,
 )
-from triokafka.client.admin.quotas import QuotaAdmin
+from triokafka.client.admin.requests import AdminRequests, by_topic
 from triokafka.client.admin.types import Results
 from triokafka.errors import KafkaError
 from triokafka.protocol.api.alter_replica_log_dirs import (
@@ -25,29 +19,24 @@ from triokafka.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
-from triokafka.protocol.api.describe_quorum import (
-    DescribeQuorumRequest,
-    PartitionData,
-    ReplicaState,
-    TopicData,
-)
 from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
-from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from triokafka.structs import Node, TopicPartition
+from triokafka.structs import TopicPartition
 
 _METADATA_LOG: Final = "__cluster_metadata"
 _FEATURES_SINCE: Final = 3
 _NIL: Final = uuid.UUID(int=0)
 
 
-class BrokerAdmin(QuotaAdmin):
+class BrokerAdmin:
     """The part of `AdminClient` about brokers."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe_log_dirs(
         self,
@@ -72,32 +61,26 @@ class BrokerAdmin(QuotaAdmin):
             outcomes: dict[int, dict[str, LogDirDescription] | Exception] = {}
             for node in items:
                 try:
-                    await self._node(node, left_ms)
-                    response = await self._client.send(
-                        node, DescribeLogDirsRequest(topics=topics), timeout_ms=self._patience(left_ms)
-                    )
+                    await self._requests.node(node, left_ms)
+                    response = await self._requests.to_node(node, DescribeLogDirsRequest(topics=topics), left_ms)
                 except KafkaError as error:
                     outcomes[node] = error
                     continue
-                outcomes[node] = (
-                    self._error(response.error_code, f"log directories of broker {node}")
-                    if response.error_code
-                    else {result.log_dir: self._directory(node, result) for result in response.results}
-                )
+                outcomes[node] = self._requests.error(response.error_code, f"log directories of broker {node}") or {
+                    result.log_dir: self._directory(node, result) for result in response.results
+                }
             return outcomes
 
-        return await self._each(ids, do_round, timeout_ms)
+        return await self._requests.each(ids, do_round, timeout_ms)
 
     async def _node_ids(self, timeout_ms: float | None) -> list[int]:
         async def ask(left_ms: int) -> list[int]:
-            return list((await self._client.refresh_metadata(timeout_ms=left_ms)).nodes)
+            return list((await self._requests.refresh_metadata(left_ms)).nodes)
 
-        return await self._once(ask, timeout_ms)
+        return await self._requests.once(ask, timeout_ms)
 
     def _directory(self, node: int, result: DescribeLogDirsResult) -> LogDirDescription:
-        error = None
-        if result.error_code:
-            error = self._error(result.error_code, f"log directory {result.log_dir} of broker {node}")
+        error = self._requests.error(result.error_code, f"log directory {result.log_dir} of broker {node}")
         replicas = {
             TopicPartition(topic.name, p.partition_index): ReplicaInfo(p.partition_size, p.offset_lag, p.is_future_key)
             for topic in result.topics
@@ -136,102 +119,15 @@ class BrokerAdmin(QuotaAdmin):
                         for path, wanted in directories.items()
                     ]
                 )
-                await self._node(node, left_ms)
-                response = await self._client.send(node, request, timeout_ms=self._patience(left_ms))
+                await self._requests.node(node, left_ms)
+                response = await self._requests.to_node(node, request, left_ms)
                 for topic in response.results:
                     for p in topic.partitions:
                         replica = TopicPartitionReplica(topic.topic_name, p.partition_index, node)
-                        outcomes[replica] = self._error(p.error_code, replica) if p.error_code else None
+                        outcomes[replica] = self._requests.error(p.error_code, replica)
             return outcomes
 
-        await self._change(assignments, do_round, timeout_ms)
-
-    async def describe_features(self, *, timeout_ms: float | None = None) -> FeatureDescription:
-        """The levels that the cluster's features are at, and those that the broker that answers supports (KIP-584)."""
-
-        async def ask(left_ms: int) -> FeatureDescription:
-            request = ApiVersionsRequest(client_software_name="triokafka", client_software_version="admin")
-            response = await self._any(request, left_ms, min_version=_FEATURES_SINCE)
-            if response.error_code:
-                raise self._error(response.error_code, "features")
-            return FeatureDescription(
-                finalized={
-                    f.name: FeatureRange(f.min_version_level, f.max_version_level) for f in response.finalized_features
-                },
-                supported={f.name: FeatureRange(f.min_version, f.max_version) for f in response.supported_features},
-                epoch=response.finalized_features_epoch if response.finalized_features_epoch >= 0 else None,
-            )
-
-        return await self._once(ask, timeout_ms)
-
-    async def update_features(
-        self,
-        updates: Mapping[str, FeatureUpdate | int],
-        *,
-        validate_only: bool = False,
-        timeout_ms: float | None = None,
-    ) -> None:
-        """Set features to levels, all of them or none (brokers from 3.3 on).
-
-        Raises:
-            InvalidUpdateVersionError, FeatureUpdateFailedError, ClusterAuthorizationFailedError: nothing has changed;
-                an `ExceptionGroup` when several were refused.
-        """
-        wanted = {
-            name: update if isinstance(update, FeatureUpdate) else FeatureUpdate(update)
-            for name, update in updates.items()
-        }
-
-        async def ask(left_ms: int) -> None:
-            request = UpdateFeaturesRequest(
-                timeout_ms=left_ms,
-                feature_updates=[
-                    FeatureUpdateKey(feature=name, max_version_level=u.level, upgrade_type=u.upgrade_type)
-                    for name, u in wanted.items()
-                ],
-                validate_only=validate_only,
-            )
-            response = await self._controller(request, left_ms, min_version=1)
-            if response.error_code:
-                raise self._error(response.error_code, "features", response.error_message)
-            failed = {
-                result.feature: self._error(result.error_code, f"feature {result.feature}", result.error_message)
-                for result in response.results
-                if result.error_code
-            }
-            if failed:
-                raise failure_of(Results({name: None for name in wanted if name not in failed}, failed))
-
-        await self._once(ask, timeout_ms)
-
-    async def describe_metadata_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
-        """The leader, the voters and the observers of the metadata quorum (KIP-595)."""
-
-        async def ask(left_ms: int) -> QuorumDescription:
-            request = DescribeQuorumRequest(
-                topics=[TopicData(topic_name=_METADATA_LOG, partitions=[PartitionData(partition_index=0)])]
-            )
-            response = await self._any(request, left_ms)
-            if response.error_code:
-                raise self._error(response.error_code, "the quorum", response.error_message)
-            found = response.topics[0].partitions[0]
-            if found.error_code:
-                metadata = TopicPartition(_METADATA_LOG, 0)
-                raise failure_of(Results({}, {metadata: self._error(found.error_code, metadata, found.error_message)}))
-            nodes = {
-                node.node_id: tuple(Node(node.node_id, listener.host, listener.port) for listener in node.listeners)
-                for node in response.nodes
-            }
-            return QuorumDescription(
-                found.leader_id,
-                found.leader_epoch,
-                found.high_watermark,
-                tuple(_replica(state) for state in found.current_voters),
-                tuple(_replica(state) for state in found.observers),
-                nodes,
-            )
-
-        return await self._once(ask, timeout_ms)
+        await self._requests.change(assignments, do_round, timeout_ms)
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
         """Forget a broker that will not come back.
@@ -241,18 +137,7 @@ class BrokerAdmin(QuotaAdmin):
         """
 
         async def ask(left_ms: int) -> None:
-            response = await self._controller(UnregisterBrokerRequest(broker_id=broker_id), left_ms)
-            if response.error_code:
-                raise self._error(response.error_code, f"broker {broker_id}", response.error_message)
+            response = await self._requests.to_controller(UnregisterBrokerRequest(broker_id=broker_id), left_ms)
+            self._requests.check(response.error_code, f"broker {broker_id}", response.error_message)
 
-        await self._once(ask, timeout_ms)
-
-
-def _replica(state: ReplicaState) -> QuorumReplica:
-    return QuorumReplica(
-        state.replica_id,
-        None if state.replica_directory_id == _NIL else state.replica_directory_id,
-        state.log_end_offset,
-        None if state.last_fetch_timestamp < 0 else state.last_fetch_timestamp,
-        None if state.last_caught_up_timestamp < 0 else state.last_caught_up_timestamp,
-    )
+        await self._requests.once(ask, timeout_ms)

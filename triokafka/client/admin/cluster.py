@@ -1,27 +1,38 @@
-"""The cluster as a whole, and offsets of its partitions by time."""
+"""The cluster as a whole: its brokers, its features and the quorum of its metadata log."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
+from typing import Final
 
-from triokafka.client.admin.topics import TopicAdmin
+from triokafka.client.admin.partition_types import (
+    FeatureDescription,
+    FeatureRange,
+    FeatureUpdate,
+    QuorumDescription,
+    QuorumReplica,
+)
+from triokafka.client.admin.requests import AdminRequests, failure_of
 from triokafka.client.admin.types import AclOperation, ClusterDescription, Results
 from triokafka.errors import UnsupportedVersionError
+from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
-from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from triokafka.structs import Node, OffsetAndTimestamp, TopicPartition
+from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, ReplicaState, TopicData
+from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from triokafka.structs import Node, TopicPartition
 
-EARLIEST = -2
-LATEST = -1
-MAX_TIMESTAMP = -3
-_FENCED_SINCE = 2
-_MIN_VERSION_FOR = {MAX_TIMESTAMP: 7}
-_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
-_SPECS = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+_FENCED_SINCE: Final = 2
+_FEATURES_SINCE: Final = 3
+_METADATA_LOG: Final = "__cluster_metadata"
+_NO_ID: Final = uuid.UUID(int=0)
 
 
-class ClusterAdmin(TopicAdmin):
-    """The part of `AdminClient` about brokers and partition offsets."""
+class ClusterAdmin:
+    """The part of `AdminClient` about the cluster."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe_cluster(
         self,
@@ -44,78 +55,110 @@ class ClusterAdmin(TopicAdmin):
 
         async def ask(left_ms: int) -> ClusterDescription:
             try:
-                response = await self._client.send_to_least_loaded(
-                    build, api=DescribeClusterRequest, timeout_ms=self._patience(left_ms)
-                )
+                response = await self._requests.to_any(build, left_ms, api=DescribeClusterRequest)
             except UnsupportedVersionError:  # brokers before 2.8
-                cluster = await self._client.refresh_metadata(timeout_ms=left_ms)
+                cluster = await self._requests.refresh_metadata(left_ms)
                 nodes = tuple(cluster.nodes.values())
                 return ClusterDescription(cluster.cluster_id, cluster.nodes.get(cluster.controller_id), nodes)
-            if response.error_code:
-                raise self._error(response.error_code, "the cluster", response.error_message)
+            self._requests.check(response.error_code, "the cluster", response.error_message)
             nodes = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
             controller = next((node for node in nodes if node.node_id == response.controller_id), None)
             fenced = frozenset(b.broker_id for b in response.brokers if b.is_fenced)
             allowed = AclOperation.of_bits(response.cluster_authorized_operations)
             return ClusterDescription(response.cluster_id, controller, nodes, fenced, allowed)
 
-        return await self._once(ask, timeout_ms)
+        return await self._requests.once(ask, timeout_ms)
 
-    async def list_offsets(
-        self,
-        partitions: Mapping[TopicPartition, str | int],
-        *,
-        isolation_level: str = "read_uncommitted",
-        timeout_ms: float | None = None,
-    ) -> Results[TopicPartition, OffsetAndTimestamp]:
-        """Look offsets up: ``"earliest"``, ``"latest"``, ``"max_timestamp"``, or the first at or after a time in ms.
+    async def describe_features(self, *, timeout_ms: float | None = None) -> FeatureDescription:
+        """The levels that the cluster's features are at, and those that the broker that answers supports (KIP-584)."""
 
-        The offset is -1 when no record is that late. Reading a partition that failed raises its error.
-        """
-        wanted = {tp: _timestamp(spec) for tp, spec in partitions.items()}
-        if isolation_level not in _ISOLATION:
-            raise ValueError(f"isolation_level={isolation_level!r} is not one of {', '.join(_ISOLATION)}")
-        min_version = max([_MIN_VERSION_FOR.get(timestamp, 1) for timestamp in wanted.values()], default=1)
-        if isolation_level == "read_committed":
-            min_version = max(min_version, 2)
-
-        async def ask(
-            node_id: int, items: list[TopicPartition], left_ms: int
-        ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
-            topics: dict[str, ListOffsetsTopic] = {}
-            for tp in items:
-                topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[]))
-                topic.partitions.append(
-                    ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=wanted[tp])
-                )
-            request = ListOffsetsRequest(
-                replica_id=-1, isolation_level=_ISOLATION[isolation_level], topics=list(topics.values())
+        async def ask(left_ms: int) -> FeatureDescription:
+            request = ApiVersionsRequest(client_software_name="triokafka", client_software_version="admin")
+            response = await self._requests.to_any(request, left_ms, min_version=_FEATURES_SINCE)
+            self._requests.check(response.error_code, "features")
+            return FeatureDescription(
+                finalized={
+                    f.name: FeatureRange(f.min_version_level, f.max_version_level) for f in response.finalized_features
+                },
+                supported={f.name: FeatureRange(f.min_version, f.max_version) for f in response.supported_features},
+                epoch=response.finalized_features_epoch if response.finalized_features_epoch >= 0 else None,
             )
-            response = await self._client.send(node_id, request, timeout_ms=left_ms, min_version=min_version)
-            outcomes: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
-            for t in response.topics:
-                for p in t.partitions:
-                    tp = TopicPartition(t.name, p.partition_index)
-                    outcomes[tp] = (
-                        self._error(p.error_code, tp)
-                        if p.error_code
-                        else OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch)
-                    )
-            return outcomes
 
-        async def do_round(
-            items: list[TopicPartition], left_ms: int
-        ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
-            leaderless: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
-            by_leader = await self._by_leader(items, left_ms, leaderless)
-            return leaderless | await self._side_by_side(by_leader, ask, left_ms)
+        return await self._requests.once(ask, timeout_ms)
 
-        return await self._each(wanted, do_round, timeout_ms)
+    async def update_features(
+        self,
+        updates: Mapping[str, FeatureUpdate | int],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Set features to levels, all of them or none (brokers from 3.3 on).
+
+        Raises:
+            InvalidUpdateVersionError, FeatureUpdateFailedError, ClusterAuthorizationFailedError: nothing has changed;
+                an `ExceptionGroup` when several were refused.
+        """
+        wanted = {
+            name: update if isinstance(update, FeatureUpdate) else FeatureUpdate(update)
+            for name, update in updates.items()
+        }
+
+        async def ask(left_ms: int) -> None:
+            request = UpdateFeaturesRequest(
+                timeout_ms=left_ms,
+                feature_updates=[
+                    FeatureUpdateKey(feature=name, max_version_level=u.level, upgrade_type=u.upgrade_type)
+                    for name, u in wanted.items()
+                ],
+                validate_only=validate_only,
+            )
+            response = await self._requests.to_controller(request, left_ms, min_version=1)
+            self._requests.check(response.error_code, "features", response.error_message)
+            failed = {
+                r.feature: error
+                for r in response.results
+                if (error := self._requests.error(r.error_code, f"feature {r.feature}", r.error_message)) is not None
+            }
+            if failed:
+                raise failure_of(Results({name: None for name in wanted if name not in failed}, failed))
+
+        await self._requests.once(ask, timeout_ms)
+
+    async def describe_metadata_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
+        """The leader, the voters and the observers of the metadata quorum (KIP-595)."""
+
+        async def ask(left_ms: int) -> QuorumDescription:
+            request = DescribeQuorumRequest(
+                topics=[TopicData(topic_name=_METADATA_LOG, partitions=[PartitionData(partition_index=0)])]
+            )
+            response = await self._requests.to_any(request, left_ms)
+            self._requests.check(response.error_code, "the quorum", response.error_message)
+            found = response.topics[0].partitions[0]
+            metadata = TopicPartition(_METADATA_LOG, 0)
+            if (error := self._requests.error(found.error_code, metadata, found.error_message)) is not None:
+                raise failure_of(Results({}, {metadata: error}))
+            nodes = {
+                node.node_id: tuple(Node(node.node_id, listener.host, listener.port) for listener in node.listeners)
+                for node in response.nodes
+            }
+            return QuorumDescription(
+                found.leader_id,
+                found.leader_epoch,
+                found.high_watermark,
+                tuple(_replica(state) for state in found.current_voters),
+                tuple(_replica(state) for state in found.observers),
+                nodes,
+            )
+
+        return await self._requests.once(ask, timeout_ms)
 
 
-def _timestamp(spec: str | int) -> int:
-    if isinstance(spec, str):
-        if spec not in _SPECS:
-            raise ValueError(f"{spec!r} is not an offset to look up: use {', '.join(_SPECS)}, or milliseconds")
-        return _SPECS[spec]
-    return spec
+def _replica(state: ReplicaState) -> QuorumReplica:
+    return QuorumReplica(
+        state.replica_id,
+        None if state.replica_directory_id == _NO_ID else state.replica_directory_id,
+        state.log_end_offset,
+        None if state.last_fetch_timestamp < 0 else state.last_fetch_timestamp,
+        None if state.last_caught_up_timestamp < 0 else state.last_caught_up_timestamp,
+    )

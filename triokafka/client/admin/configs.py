@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from triokafka.client.admin.base import AdminBase
+from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import (
     AlterConfig,
     ConfigEntry,
@@ -31,8 +31,11 @@ A = TypeVar("A", alter_configs.AlterConfigsResponse, incremental_alter_configs.I
 _OWN_BROKER_TYPES = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
 
-class ConfigAdmin(AdminBase):
+class ConfigAdmin:
     """The part of `AdminClient` about configurations."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe_configs(
         self,
@@ -69,13 +72,12 @@ class ConfigAdmin(AdminBase):
                 response = await self._to(node, request, left_ms, min_version=3 if include_documentation else None)
                 for result in response.results:
                     resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
-                    if result.error_code:
-                        outcomes[resource] = self._error(result.error_code, _text(resource), result.error_message)
-                    else:
-                        outcomes[resource] = {c.name: _entry(c) for c in result.configs}
+                    outcomes[resource] = self._requests.error(
+                        result.error_code, _text(resource), result.error_message
+                    ) or {c.name: _entry(c) for c in result.configs}
             return outcomes
 
-        return await self._each(resources, do_round, timeout_ms)
+        return await self._requests.each(resources, do_round, timeout_ms)
 
     async def incremental_alter_configs(
         self,
@@ -161,7 +163,7 @@ class ConfigAdmin(AdminBase):
                 )
             return outcomes
 
-        await self._change(wanted, do_round, timeout_ms)
+        await self._requests.change(wanted, do_round, timeout_ms)
 
     async def reset_configs(
         self,
@@ -185,29 +187,28 @@ class ConfigAdmin(AdminBase):
 
         async def ask(left_ms: int) -> list[ConfigResource]:
             min_version = None if wanted == [ConfigResourceType.CLIENT_METRICS] else 1
-            response = await self._any(
+            response = await self._requests.to_any(
                 ListConfigResourcesRequest(resource_types=[] if min_version is None else [int(t) for t in wanted]),
                 left_ms,
                 min_version=min_version,
             )
-            if response.error_code:
-                raise self._error(response.error_code, "config resources")
+            self._requests.check(response.error_code, "config resources")
             found = [
                 ConfigResource(ConfigResourceType(r.resource_type), r.resource_name) for r in response.config_resources
             ]
             return [resource for resource in found if not wanted or resource.type in wanted]
 
-        return await self._once(ask, timeout_ms)
+        return await self._requests.once(ask, timeout_ms)
 
     def _outcome(self, code: int, kind: int, name: str, message: str | None) -> tuple[ConfigResource, Exception | None]:
         resource = ConfigResource(ConfigResourceType(kind), name)
-        return resource, self._error(code, _text(resource), message) if code else None
+        return resource, self._requests.error(code, _text(resource), message)
 
     async def _to(self, node: int | None, request: Request[R], left_ms: int, *, min_version: int | None = None) -> R:
         if node is None:
-            return await self._any(request, left_ms, min_version=min_version)
-        await self._node(node, left_ms)
-        return await self._client.send(node, request, timeout_ms=self._patience(left_ms), min_version=min_version)
+            return await self._requests.to_any(request, left_ms, min_version=min_version)
+        await self._requests.node(node, left_ms)
+        return await self._requests.to_node(node, request, left_ms, min_version=min_version)
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:

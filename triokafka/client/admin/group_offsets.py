@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from triokafka.client.admin.base import AdminBase, by_topic
+from triokafka.client.admin.requests import AdminRequests, by_topic
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -34,8 +34,11 @@ _FIRST_ALL_PARTITIONS = 2
 _LAST_BY_NAME = 9  # later versions of OffsetFetch and OffsetCommit know topics by id only
 
 
-class GroupOffsetAdmin(AdminBase):
+class GroupOffsetAdmin:
     """The part of `AdminClient` about committed offsets."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def list_group_offsets(
         self,
@@ -90,11 +93,11 @@ class GroupOffsetAdmin(AdminBase):
                     build_now = _fetch_of_many if batched else _fetch_of_first
                     return build_now({group_id: wanted[group_id] for group_id in left}, require_stable)
 
-                response = await self._client.send(
+                response = await self._requests.to_node(
                     node.node_id,
                     build,
+                    left_ms,
                     api=OffsetFetchRequest,
-                    timeout_ms=left_ms,
                     min_version=min_version,
                     max_version=_LAST_BY_NAME,
                 )
@@ -106,21 +109,21 @@ class GroupOffsetAdmin(AdminBase):
             return outcomes
 
         async def do_round(items: list[str], left_ms: int) -> Mapping[str, Positions | Exception]:
-            return await self._at_coordinators(items, ask, left_ms)
+            return await self._requests.at_coordinators(items, ask, left_ms)
 
-        return await self._each(wanted, do_round, timeout_ms)
+        return await self._requests.each(wanted, do_round, timeout_ms)
 
     def _positions(
         self, group_id: str, answer: OffsetFetchResponse | OffsetFetchResponseGroup
     ) -> Positions | Exception:
-        if answer.error_code:
-            return self._group_error(answer.error_code, group_id)
+        if (error := self._requests.group_error(answer.error_code, group_id)) is not None:
+            return error
         found: Positions = {}
         for topic in answer.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
-                if p.error_code:
-                    return self._error(p.error_code, tp)
+                if (failure := self._requests.error(p.error_code, tp)) is not None:
+                    return failure
                 if p.committed_offset >= 0:
                     found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
         return found
@@ -159,16 +162,16 @@ class GroupOffsetAdmin(AdminBase):
             request = OffsetCommitRequest(
                 group_id=group_id, generation_id_or_member_epoch=-1, member_id="", topics=topics
             )
-            response = await self._coordinator(group_id, request, left_ms, max_version=_LAST_BY_NAME)
+            response = await self._requests.to_coordinator(group_id, request, left_ms, max_version=_LAST_BY_NAME)
             return {
-                TopicPartition(t.name, p.partition_index): self._offset_error(
-                    p.error_code, group_id, TopicPartition(t.name, p.partition_index)
+                (tp := TopicPartition(t.name, p.partition_index)): self._requests.group_error(
+                    p.error_code, group_id, part=tp
                 )
                 for t in response.topics
                 for p in t.partitions
             }
 
-        await self._change(offsets, do_round, timeout_ms)
+        await self._requests.change(offsets, do_round, timeout_ms)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
@@ -187,21 +190,19 @@ class GroupOffsetAdmin(AdminBase):
                 )
                 for name, numbers in by_topic(items).items()
             ]
-            response = await self._coordinator(group_id, OffsetDeleteRequest(group_id=group_id, topics=topics), left_ms)
-            if response.error_code:
-                raise self._group_error(response.error_code, group_id)
+            request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+            response = await self._requests.to_coordinator(group_id, request, left_ms)
+            if (error := self._requests.group_error(response.error_code, group_id)) is not None:
+                raise error
             return {
-                TopicPartition(t.name, p.partition_index): self._offset_error(
-                    p.error_code, group_id, TopicPartition(t.name, p.partition_index)
+                (tp := TopicPartition(t.name, p.partition_index)): self._requests.group_error(
+                    p.error_code, group_id, part=tp
                 )
                 for t in response.topics
                 for p in t.partitions
             }
 
-        await self._change(partitions, do_round, timeout_ms)
-
-    def _offset_error(self, code: int, group_id: str, partition: TopicPartition) -> Exception | None:
-        return self._group_error(code, group_id, part=partition) if code else None
+        await self._requests.change(partitions, do_round, timeout_ms)
 
 
 def _fetch_of_many(groups: Mapping[str, dict[str, list[int]] | None], require_stable: bool) -> OffsetFetchRequest:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from triokafka.client.admin.group_offsets import GroupOffsetAdmin
 from triokafka.client.admin.group_types import (
     CONSUMER_PROTOCOL_TYPE,
     GroupDescription,
@@ -14,6 +13,7 @@ from triokafka.client.admin.group_types import (
     MemberDescription,
     MemberToRemove,
 )
+from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import AclOperation, Results
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, UnsupportedVersionError
 from triokafka.protocol.api import consumer_group_describe
@@ -38,8 +38,11 @@ _ONLY_CLASSIC = (GroupIdNotFoundError.code, UnsupportedVersionError.code)
 _SPEAKS_CLASSIC, _SPEAKS_NEW = 0, 1
 
 
-class GroupAdmin(GroupOffsetAdmin):
+class GroupAdmin:
     """The part of `AdminClient` about groups."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: float | None = None
@@ -74,19 +77,18 @@ class GroupAdmin(GroupOffsetAdmin):
         min_version = _FIRST_WITH_TYPES if wanted_types else _FIRST_WITH_STATES if wanted_states else None
 
         async def ask(node_id: int, items: list[Node], left_ms: int) -> Mapping[Node, tuple[GroupListing, ...]]:
-            response = await self._client.send(node_id, request, timeout_ms=left_ms, min_version=min_version)
-            if response.error_code:
-                raise self._error(response.error_code, f"groups of broker {node_id}")
+            response = await self._requests.to_node(node_id, request, left_ms, min_version=min_version)
+            self._requests.check(response.error_code, f"groups of broker {node_id}")
             listings = (GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in response.groups)
             return dict.fromkeys(items, tuple(sorted(listings, key=lambda listing: listing.group_id)))
 
         async def do_round(items: list[Node], left_ms: int) -> Mapping[Node, tuple[GroupListing, ...] | Exception]:
-            return await self._side_by_side({node.node_id: [node] for node in items}, ask, left_ms)
+            return await self._requests.side_by_side({node.node_id: [node] for node in items}, ask, left_ms)
 
         async def brokers(left_ms: int) -> list[Node]:
-            return list((await self._client.refresh_metadata(timeout_ms=left_ms)).nodes.values())
+            return list((await self._requests.refresh_metadata(left_ms)).nodes.values())
 
-        return await self._each(await self._once(brokers, timeout_ms), do_round, timeout_ms)
+        return await self._requests.each(await self._requests.once(brokers, timeout_ms), do_round, timeout_ms)
 
     async def describe_groups(
         self,
@@ -112,36 +114,29 @@ class GroupAdmin(GroupOffsetAdmin):
                     operations = include_authorized_operations and version >= _FIRST_WITH_OPERATIONS
                     return DescribeGroupsRequest(groups=classic, include_authorized_operations=operations)
 
-                response = await self._client.send(node.node_id, build, api=DescribeGroupsRequest, timeout_ms=left_ms)
+                response = await self._requests.to_node(node.node_id, build, left_ms, api=DescribeGroupsRequest)
                 for g in response.groups:
-                    outcomes[g.group_id] = (
-                        self._group_error(g.error_code, g.group_id, g.error_message)
-                        if g.error_code
-                        else _described(g, node)
-                    )
+                    outcomes[g.group_id] = self._requests.group_error(
+                        g.error_code, g.group_id, g.error_message
+                    ) or _described(g, node)
             return outcomes
 
         async def do_round(items: list[str], left_ms: int) -> Mapping[str, GroupDescription | Exception]:
-            return await self._at_coordinators(items, ask, left_ms)
+            return await self._requests.at_coordinators(items, ask, left_ms)
 
-        return await self._each(group_ids, do_round, timeout_ms)
+        return await self._requests.each(group_ids, do_round, timeout_ms)
 
     async def _describe_new(
         self, node: Node, group_ids: list[str], left_ms: int, operations: bool
     ) -> dict[str, GroupDescription | Exception]:
         """Groups of the new protocol, and failures; those that may be classic groups are left out."""
         try:
-            response = await self._client.send(
-                node.node_id,
-                ConsumerGroupDescribeRequest(group_ids=group_ids, include_authorized_operations=operations),
-                timeout_ms=left_ms,
-            )
+            request = ConsumerGroupDescribeRequest(group_ids=group_ids, include_authorized_operations=operations)
+            response = await self._requests.to_node(node.node_id, request, left_ms)
         except UnsupportedVersionError:
             return {}
         return {
-            g.group_id: self._group_error(g.error_code, g.group_id, g.error_message)
-            if g.error_code
-            else _described_new(g, node)
+            g.group_id: self._requests.group_error(g.error_code, g.group_id, g.error_message) or _described_new(g, node)
             for g in response.groups
             if g.error_code not in _ONLY_CLASSIC
         }
@@ -155,18 +150,13 @@ class GroupAdmin(GroupOffsetAdmin):
         """
 
         async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, Exception | None]:
-            response = await self._client.send(
-                node.node_id, DeleteGroupsRequest(groups_names=items), timeout_ms=left_ms
-            )
-            return {
-                r.group_id: self._group_error(r.error_code, r.group_id) if r.error_code else None
-                for r in response.results
-            }
+            response = await self._requests.to_node(node.node_id, DeleteGroupsRequest(groups_names=items), left_ms)
+            return {r.group_id: self._requests.group_error(r.error_code, r.group_id) for r in response.results}
 
         async def do_round(items: list[str], left_ms: int) -> Mapping[str, Exception | None]:
-            return await self._at_coordinators(items, ask, left_ms)
+            return await self._requests.at_coordinators(items, ask, left_ms)
 
-        await self._change(group_ids, do_round, timeout_ms)
+        await self._requests.change(group_ids, do_round, timeout_ms)
 
     async def remove_all_group_members(
         self, group_id: str, *, reason: str | None = None, timeout_ms: float | None = None
@@ -231,21 +221,39 @@ class GroupAdmin(GroupOffsetAdmin):
                         ],
                     )
 
-                response = await self._coordinator(
+                response = await self._requests.to_coordinator(
                     group_id, build, left_ms, api=LeaveGroupRequest, min_version=min_version
                 )
-                if several and response.error_code:
-                    raise self._group_error(response.error_code, group_id)
+                if several and (error := self._requests.group_error(response.error_code, group_id)) is not None:
+                    raise error
                 codes = [found.error_code for found in response.members] if several else [response.error_code]
                 for member, code in zip(left, codes, strict=False):
                     instance = member.group_instance_id
                     who = f"member {member.member_id!r}" if instance is None else f"static member {instance!r}"
-                    outcomes[member] = self._group_error(code, group_id, part=who) if code else None
+                    outcomes[member] = self._requests.group_error(code, group_id, part=who)
                 if several:
                     break
             return outcomes
 
-        await self._change(wanted, do_round, timeout_ms)
+        await self._requests.change(wanted, do_round, timeout_ms)
+
+    async def assume_coordinator(
+        self, group_ids: Iterable[str], node_id: int, *, timeout_ms: float | None = None
+    ) -> None:
+        """Take this broker for the coordinator of these groups, instead of looking it up for the next call.
+
+        If it answers that it is not, the next try looks the coordinator up after all.
+
+        Raises:
+            BrokerNotAvailableError: the cluster has no such broker.
+        """
+
+        async def ask(left_ms: int) -> None:
+            node = await self._requests.node(node_id, left_ms)
+            for group_id in group_ids:
+                self._requests.assume_coordinator(group_id, node)
+
+        await self._requests.once(ask, timeout_ms)
 
 
 def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from triokafka.client.admin.base import by_topic, failure_of
-from triokafka.client.admin.configs import ConfigAdmin
 from triokafka.client.admin.partition_types import ElectionType, PartitionReassignment, ProducerDescription
-from triokafka.client.admin.topics import TopicAdmin
+from triokafka.client.admin.requests import AdminRequests, by_topic, failure_of
 from triokafka.client.admin.types import Results
 from triokafka.errors import ElectionNotNeededError
 from triokafka.protocol.api.alter_partition_reassignments import (
@@ -24,8 +22,11 @@ from triokafka.protocol.api.list_partition_reassignments import (
 from triokafka.structs import TopicPartition
 
 
-class PartitionAdmin(ConfigAdmin, TopicAdmin):
+class PartitionAdmin:
     """The part of `AdminClient` about leaders and replicas."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def elect_leaders(
         self,
@@ -56,15 +57,14 @@ class PartitionAdmin(ConfigAdmin, TopicAdmin):
                 else [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(asked).items()],
                 timeout_ms=left_ms,
             )
-            response = await self._controller(request, left_ms, min_version=min_version)
-            if response.error_code:
-                raise self._error(response.error_code, "the election")
+            response = await self._requests.to_controller(request, left_ms, min_version=min_version)
+            self._requests.check(response.error_code, "the election")
             for topic in response.replica_election_results:
                 for p in topic.partition_result:
                     tp = TopicPartition(topic.topic, p.partition_id)
-                    found[tp] = self._error(p.error_code, tp, p.error_message) if p.error_code else None
+                    found[tp] = self._requests.error(p.error_code, tp, p.error_message)
 
-        await self._once(ask, timeout_ms)
+        await self._requests.once(ask, timeout_ms)
         failed = {tp: e for tp, e in found.items() if e is not None and not isinstance(e, ElectionNotNeededError)}
         changed = {tp: error is None for tp, error in found.items() if tp not in failed}
         if failed:
@@ -109,17 +109,16 @@ class PartitionAdmin(ConfigAdmin, TopicAdmin):
                     for topic, numbers in by_topic(items).items()
                 ],
             )
-            response = await self._controller(request, left_ms, min_version=min_version)
-            if response.error_code:
-                raise self._error(response.error_code, "the reassignment", response.error_message)
+            response = await self._requests.to_controller(request, left_ms, min_version=min_version)
+            self._requests.check(response.error_code, "the reassignment", response.error_message)
             outcomes: dict[TopicPartition, Exception | None] = {}
             for topic in response.responses:
                 for p in topic.partitions:
                     tp = TopicPartition(topic.name, p.partition_index)
-                    outcomes[tp] = self._error(p.error_code, tp, p.error_message) if p.error_code else None
+                    outcomes[tp] = self._requests.error(p.error_code, tp, p.error_message)
             return outcomes
 
-        await self._change(reassignments, do_round, timeout_ms)
+        await self._requests.change(reassignments, do_round, timeout_ms)
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: float | None = None
@@ -137,9 +136,8 @@ class PartitionAdmin(ConfigAdmin, TopicAdmin):
                     for topic, numbers in by_topic(asked).items()
                 ],
             )
-            response = await self._controller(request, left_ms)
-            if response.error_code:
-                raise self._error(response.error_code, "reassignments", response.error_message)
+            response = await self._requests.to_controller(request, left_ms)
+            self._requests.check(response.error_code, "reassignments", response.error_message)
             return {
                 TopicPartition(topic.name, p.partition_index): PartitionReassignment(
                     tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
@@ -148,7 +146,7 @@ class PartitionAdmin(ConfigAdmin, TopicAdmin):
                 for p in topic.partitions
             }
 
-        return await self._once(ask, timeout_ms)
+        return await self._requests.once(ask, timeout_ms)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, node_id: int | None = None, timeout_ms: float | None = None
@@ -163,32 +161,28 @@ class PartitionAdmin(ConfigAdmin, TopicAdmin):
             items: list[TopicPartition], left_ms: int
         ) -> Mapping[TopicPartition, tuple[ProducerDescription, ...] | Exception]:
             outcomes: dict[TopicPartition, tuple[ProducerDescription, ...] | Exception] = {}
-            for node, group in (await self._by_leader(items, left_ms, outcomes, node_id)).items():
+            for node, group in (await self._requests.by_leader(items, left_ms, outcomes, node_id)).items():
                 request = DescribeProducersRequest(
                     topics=[
                         TopicRequest(name=topic, partition_indexes=numbers)
                         for topic, numbers in by_topic(group).items()
                     ]
                 )
-                response = await self._client.send(node, request, timeout_ms=self._patience(left_ms))
+                response = await self._requests.to_node(node, request, left_ms)
                 for topic in response.topics:
                     for p in topic.partitions:
                         tp = TopicPartition(topic.name, p.partition_index)
-                        outcomes[tp] = (
-                            self._error(p.error_code, tp, p.error_message)
-                            if p.error_code
-                            else tuple(
-                                ProducerDescription(
-                                    state.producer_id,
-                                    state.producer_epoch,
-                                    state.last_sequence,
-                                    state.last_timestamp,
-                                    state.coordinator_epoch,
-                                    state.current_txn_start_offset,
-                                )
-                                for state in p.active_producers
+                        outcomes[tp] = self._requests.error(p.error_code, tp, p.error_message) or tuple(
+                            ProducerDescription(
+                                state.producer_id,
+                                state.producer_epoch,
+                                state.last_sequence,
+                                state.last_timestamp,
+                                state.coordinator_epoch,
+                                state.current_txn_start_offset,
                             )
+                            for state in p.active_producers
                         )
             return outcomes
 
-        return await self._each(partitions, do_round, timeout_ms)
+        return await self._requests.each(partitions, do_round, timeout_ms)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from triokafka.client.admin.partitions import PartitionAdmin
+from triokafka.client.admin.requests import AdminRequests
 from triokafka.protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -46,8 +46,11 @@ class QuotaEntity:
         return cls(tuple(sorted((_type(kind), name) for kind, name in parts.items())))
 
 
-class QuotaAdmin(PartitionAdmin):
+class QuotaAdmin:
     """The part of `AdminClient` about quotas."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe_client_quotas(
         self,
@@ -68,9 +71,8 @@ class QuotaAdmin(PartitionAdmin):
 
         async def ask(left_ms: int) -> dict[QuotaEntity, dict[str, float]]:
             request = DescribeClientQuotasRequest(components=components, strict=strict)
-            response = await self._any(request, left_ms)
-            if response.error_code:
-                raise self._error(response.error_code, "quotas", response.error_message)
+            response = await self._requests.to_any(request, left_ms)
+            self._requests.check(response.error_code, "quotas", response.error_message)
             return {
                 QuotaEntity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity))): {
                     value.key: value.value for value in entry.values
@@ -78,7 +80,7 @@ class QuotaAdmin(PartitionAdmin):
                 for entry in response.entries or ()
             }
 
-        return await self._once(ask, timeout_ms)
+        return await self._requests.once(ask, timeout_ms)
 
     async def alter_client_quotas(
         self,
@@ -108,16 +110,14 @@ class QuotaAdmin(PartitionAdmin):
                 ],
                 validate_only=validate_only,
             )
-            response = await self._controller(request, left_ms)
+            response = await self._requests.to_controller(request, left_ms)
             outcomes: dict[QuotaEntity, Exception | None] = {}
             for entry in response.entries:
                 entity = QuotaEntity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)))
-                outcomes[entity] = (
-                    self._error(entry.error_code, _text(entity), entry.error_message) if entry.error_code else None
-                )
+                outcomes[entity] = self._requests.error(entry.error_code, _text(entity), entry.error_message)
             return outcomes
 
-        await self._change(_sorted(changes), do_round, timeout_ms)
+        await self._requests.change(_sorted(changes), do_round, timeout_ms)
 
 
 def _sorted(entities: Iterable[QuotaEntity]) -> list[QuotaEntity]:

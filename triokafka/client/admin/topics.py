@@ -1,12 +1,12 @@
-"""Topics and partitions: create, delete, list, describe, add, and delete records."""
+"""Topics and their partitions: create, delete, list, describe, and add partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 from uuid import UUID
 
-from triokafka.client.admin.base import AdminBase
+from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import (
     BROKER_DEFAULT,
     AclOperation,
@@ -21,7 +21,6 @@ from triokafka.client.admin.types import (
     TopicListing,
     TopicPartitionPage,
 )
-from triokafka.errors import LeaderNotAvailableError, NotLeaderForPartitionError, UnknownTopicOrPartitionError
 from triokafka.protocol.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -34,7 +33,6 @@ from triokafka.protocol.api.create_topics import (
     CreatableTopicConfigs,
     CreateTopicsRequest,
 )
-from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from triokafka.protocol.api.describe_topic_partitions import (
     Cursor,
@@ -48,7 +46,7 @@ from triokafka.protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from triokafka.structs import Node, TopicPartition
+from triokafka.structs import Node
 
 T = TypeVar("T", bound=str | UUID)
 
@@ -57,8 +55,11 @@ _OPERATIONS_SINCE: Final = 8
 _IDS_SINCE: Final = 12
 
 
-class TopicAdmin(AdminBase):
+class TopicAdmin:
     """The part of `AdminClient` about topics."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def create_topics(
         self,
@@ -79,15 +80,14 @@ class TopicAdmin(AdminBase):
             request = CreateTopicsRequest(
                 topics=[_creatable(wanted[name]) for name in names], timeout_ms=left_ms, validate_only=validate_only
             )
-            response = await self._controller(request, left_ms)
+            response = await self._requests.to_controller(request, left_ms)
             return {
-                t.name: CreatedTopic(t.name, t.topic_id, t.num_partitions, t.replication_factor, _configs(t.configs))
-                if not t.error_code
-                else self._error(t.error_code, f"topic {t.name!r}", t.error_message)
+                t.name: self._requests.error(t.error_code, f"topic {t.name!r}", t.error_message)
+                or CreatedTopic(t.name, t.topic_id, t.num_partitions, t.replication_factor, _configs(t.configs))
                 for t in response.topics
             }
 
-        return await self._change(wanted, do_round, timeout_ms)
+        return await self._requests.change(wanted, do_round, timeout_ms)
 
     async def delete_topics(self, topics: Iterable[str | UUID], *, timeout_ms: float | None = None) -> None:
         """Delete topics, by name or by id (brokers from 2.8 on).
@@ -108,14 +108,16 @@ class TopicAdmin(AdminBase):
                 by_id = [DeleteTopicState(name=None, topic_id=topic_id) for topic_id in ids]
                 request = DeleteTopicsRequest(topics=by_name + by_id, timeout_ms=left_ms)
                 min_version, max_version = 6, None
-            response = await self._controller(request, left_ms, min_version=min_version, max_version=max_version)
+            response = await self._requests.to_controller(
+                request, left_ms, min_version=min_version, max_version=max_version
+            )
             outcomes: dict[str | UUID, Exception | None] = {}
             for r in response.responses:
                 item: str | UUID = r.topic_id if r.topic_id in ids else r.name or ""
-                outcomes[item] = self._error(r.error_code, f"topic {item}", r.error_message) if r.error_code else None
+                outcomes[item] = self._requests.error(r.error_code, f"topic {item}", r.error_message)
             return outcomes
 
-        await self._change(topics, do_round, timeout_ms)
+        await self._requests.change(topics, do_round, timeout_ms)
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_ms: float | None = None
@@ -147,14 +149,14 @@ class TopicAdmin(AdminBase):
             nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
             found: dict[str | UUID, TopicDescription | Exception] = {}
             for t in response.topics:
-                outcome = self._error(t.error_code, f"topic {t.name or t.topic_id!r}") if t.error_code else None
+                outcome = self._requests.error(t.error_code, f"topic {t.name or t.topic_id!r}")
                 described = outcome or _described(t, nodes)
                 found[t.topic_id] = described
                 if t.name is not None:
                     found[t.name] = described
             return {item: found[item] for item in items if item in found}
 
-        return await self._each(topics, do_round, timeout_ms)
+        return await self._requests.each(topics, do_round, timeout_ms)
 
     async def describe_topic_partitions(
         self,
@@ -179,16 +181,18 @@ class TopicAdmin(AdminBase):
         )
 
         async def ask(left_ms: int) -> TopicPartitionPage:
-            response = await self._any(request, left_ms)
-            nodes = self._client.cluster.nodes
+            response = await self._requests.to_any(request, left_ms)
+            nodes = self._requests.nodes
             described = {t.name or "": _described_on_page(t, nodes) for t in response.topics if not t.error_code}
             errors = {
-                t.name or "": self._error(t.error_code, f"topic {t.name!r}") for t in response.topics if t.error_code
+                t.name or "": error
+                for t in response.topics
+                if (error := self._requests.error(t.error_code, f"topic {t.name!r}")) is not None
             }
             end = response.next_cursor
             return TopicPartitionPage(described, errors, None if end is None else (end.topic_name, end.partition_index))
 
-        return await self._once(ask, timeout_ms)
+        return await self._requests.once(ask, timeout_ms)
 
     async def _describe(
         self, topics: Sequence[str | UUID] | None, timeout_ms: float | None, operations: bool = False
@@ -204,14 +208,10 @@ class TopicAdmin(AdminBase):
             )
 
         async def ask(left_ms: int) -> MetadataResponse:
-            return await self._client.send_to_least_loaded(
-                build,
-                api=MetadataRequest,
-                timeout_ms=self._patience(left_ms),
-                min_version=_IDS_SINCE if any_id else _NO_CREATION_SINCE,
-            )
+            min_version = _IDS_SINCE if any_id else _NO_CREATION_SINCE
+            return await self._requests.to_any(build, left_ms, api=MetadataRequest, min_version=min_version)
 
-        return await self._once(ask, timeout_ms)
+        return await self._requests.once(ask, timeout_ms)
 
     async def create_partitions(
         self,
@@ -240,80 +240,13 @@ class TopicAdmin(AdminBase):
                 for name in names
             ]
             request = CreatePartitionsRequest(topics=topics, timeout_ms=left_ms, validate_only=validate_only)
-            response = await self._controller(request, left_ms)
+            response = await self._requests.to_controller(request, left_ms)
             return {
-                r.name: self._error(r.error_code, f"topic {r.name!r}", r.error_message) if r.error_code else None
+                r.name: self._requests.error(r.error_code, f"topic {r.name!r}", r.error_message)
                 for r in response.results
             }
 
-        await self._change(wanted, do_round, timeout_ms)
-
-    async def delete_records(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        *,
-        leader_id: int | None = None,
-        timeout_ms: float | None = None,
-    ) -> dict[TopicPartition, int]:
-        """Delete the records of partitions before an offset (-1: all). Returns the new log start offsets.
-
-        Leaders are looked up, unless ``leader_id`` names the broker to ask for all of them; that it does not lead one
-        (any more) is an error then.
-
-        Raises:
-            BrokerNotAvailableError: the cluster has no broker ``leader_id``.
-            OffsetOutOfRangeError, UnknownTopicOrPartitionError, …: one partition could not be changed; an
-                `ExceptionGroup` when several could not.
-        """
-
-        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, int | Exception]:
-            outcomes: dict[TopicPartition, int | Exception] = {}
-            for node, partitions in (await self._by_leader(items, left_ms, outcomes, leader_id)).items():
-                topics: dict[str, DeleteRecordsTopic] = {}
-                for tp in partitions:
-                    topic = topics.setdefault(tp.topic, DeleteRecordsTopic(name=tp.topic, partitions=[]))
-                    topic.partitions.append(DeleteRecordsPartition(partition_index=tp.partition, offset=offsets[tp]))
-                request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=left_ms)
-                response = await self._client.send(node, request, timeout_ms=self._patience(left_ms))
-                for t in response.topics:
-                    for p in t.partitions:
-                        tp = TopicPartition(t.name, p.partition_index)
-                        outcomes[tp] = self._error(p.error_code, tp) if p.error_code else p.low_watermark
-            return outcomes
-
-        final = () if leader_id is None else (NotLeaderForPartitionError,)
-        return await self._change(offsets, do_round, timeout_ms, final=final)
-
-    async def _by_leader(
-        self,
-        partitions: Iterable[TopicPartition],
-        left_ms: float,
-        failed: MutableMapping[TopicPartition, Any],
-        node_id: int | None = None,
-    ) -> dict[int, list[TopicPartition]]:
-        """Partitions by the node that leads them; those without leader get an error in ``failed``.
-
-        With ``node_id`` it is that one for all of them.
-        """
-        if node_id is not None:
-            return {(await self._node(node_id, left_ms)).node_id: list(partitions)}
-        by_node: dict[int, list[TopicPartition]] = {}
-        for tp in partitions:
-            try:
-                cluster = await self._client.metadata_for([tp.topic], timeout_ms=left_ms, wait_for_creation=False)
-            except UnknownTopicOrPartitionError as error:
-                failed[tp] = error
-                continue
-            if cluster.partition(tp) is None:
-                cluster = await self._client.refresh_metadata(timeout_ms=left_ms)
-            if cluster.partition(tp) is None:
-                failed[tp] = UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
-            elif (leader := cluster.leader_for(tp)) < 0:
-                failed[tp] = LeaderNotAvailableError(f"{tp} has no leader now")
-                self._client.request_metadata_update()
-            else:
-                by_node.setdefault(leader, []).append(tp)
-        return by_node
+        await self._requests.change(wanted, do_round, timeout_ms)
 
 
 def _configs(found: Iterable[CreatableTopicConfigs] | None) -> dict[str, ConfigEntry] | None:

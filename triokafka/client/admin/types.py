@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from triokafka.errors import raisable_copy
 from triokafka.structs import Node
 
 K = TypeVar("K")
@@ -54,7 +55,7 @@ class Results(Mapping[K, V], Generic[K, V]):
     def __getitem__(self, item: K) -> V:
         error = self.errors.get(item)
         if error is not None:
-            raise error
+            raise raisable_copy(error)
         return self._values[item]
 
     def __iter__(self) -> Iterator[K]:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 import trio
 
-from triokafka.client.deliveries import Delivery, DeliveryCallback, raisable_copy
+from triokafka.client.deliveries import Delivery, DeliveryCallback
+from triokafka.errors import raisable_copy
 from triokafka.records import BatchBuilder, set_producer_state
 from triokafka.structs import TopicPartition
 from triokafka.trio_context import require_trio

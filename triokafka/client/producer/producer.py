@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from triokafka.client.config import ProducerOptions
-from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, raisable_copy
+from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.buffer_pool import BufferPool
@@ -230,7 +230,7 @@ class Producer:
     def _failed_error(self) -> KafkaError:
         failure = self._failure
         if isinstance(failure, KafkaError):
-            again: KafkaError = raisable_copy(failure)
+            again: KafkaError = failure.fresh_copy()
         else:
             again = KafkaError(f"a background task of the producer failed: {failure!r}")
         again.__cause__ = failure

@@ -6,6 +6,7 @@ several transactions at once. v2: ProducerFencedError. v5: TransactionAbortableE
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String
 
@@ -13,30 +14,16 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, S
 class AddPartitionsToTxnTopic(Struct):
     """Partitions of one topic."""
 
-    name: str = field(
-        String,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    name: str = fields.topic_name()
     partitions: list[int] = field(Array(Int32), doc="The partitions' numbers.")
 
 
 class AddPartitionsToTxnTransaction(Struct):
     """A transaction and its partitions."""
 
-    transactional_id: str = field(
-        String,
-        versions="4+",
-        doc="The transactional id.",
-        errors=("TransactionalIdAuthorizationFailedError",),
-    )
+    transactional_id: str = fields.transactional_id(versions="4+")
     producer_id: int = field(Int64, versions="4+", doc="The producer's id.", errors=("InvalidProducerIdMappingError",))
-    producer_epoch: int = field(
-        Int16,
-        versions="4+",
-        doc="The producer's epoch; an older one than the current is fenced.",
-        errors=("InvalidProducerEpochError", "ProducerFencedError"),
-    )
+    producer_epoch: int = fields.producer_epoch(versions="4+")
     verify_only: bool = field(
         Boolean,
         versions="4+",
@@ -58,12 +45,7 @@ class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"], api_key=2
         versions="4+",
         doc="The transactions.",
     )
-    v3_and_below_transactional_id: str = field(
-        String,
-        versions="0-3",
-        doc="The transactional id.",
-        errors=("TransactionalIdAuthorizationFailedError",),
-    )
+    v3_and_below_transactional_id: str = fields.transactional_id(versions="0-3")
     v3_and_below_producer_id: int = field(
         Int64,
         versions="0-3",
@@ -91,14 +73,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
         Int16,
         doc="Why the partition is not registered; 0 when it is.",
         errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidProducerIdMappingError",
-            "InvalidProducerEpochError",
-            "ProducerFencedError",
-            "InvalidTxnStateError",
-            "ConcurrentTransactionsError",
+            *fields.TRANSACTION_ERRORS,
             "UnknownTopicOrPartitionError",
             "TopicAuthorizationFailedError",
             "TransactionalIdAuthorizationFailedError",
@@ -132,15 +107,12 @@ class AddPartitionsToTxnResult(Struct):
 class AddPartitionsToTxnResponse(Response, api_key=24, versions="0-5", flexible="3+"):
     """The outcome per partition."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
         versions="4+",
         ignorable=True,
-        doc="Error of the whole answer.",
+        doc="The error code of the whole response; 0 means success.",
         errors=("ClusterAuthorizationFailedError",),
     )
     results_by_transaction: list[AddPartitionsToTxnResult] = field(

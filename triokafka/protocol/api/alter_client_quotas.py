@@ -5,8 +5,9 @@ Versions 0–1; flexible from 1.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Float64, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Boolean, Float64, Int16, String
 
 
 class EntityData(Struct):
@@ -73,8 +74,5 @@ class AlterClientQuotasResult(Struct):
 class AlterClientQuotasResponse(Response, api_key=49, versions="0-1", flexible="1+"):
     """One result per entity."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     entries: list[AlterClientQuotasResult] = field(Array(AlterClientQuotasResult), doc="The results.")

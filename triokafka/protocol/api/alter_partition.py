@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int8, Int16, Int32, Int64, Uuid
 
@@ -58,7 +59,7 @@ class AlteredPartition(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "InvalidUpdateVersionError",
             "FencedLeaderEpochError",
@@ -94,12 +95,10 @@ class AlteredTopic(Struct):
 class AlterPartitionResponse(Response, api_key=56, versions="2-3", flexible="0+"):
     """The state of each partition after the change."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "StaleBrokerEpochError",
             "NotControllerError",

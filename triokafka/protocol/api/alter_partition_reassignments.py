@@ -5,6 +5,7 @@ Versions 0–1; flexible. v1: the number of replicas can be held (KIP-860).
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String
 
@@ -48,7 +49,7 @@ class ReassignablePartitionResponse(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "UnknownTopicOrPartitionError",
             "InvalidReplicationAssignmentError",
@@ -57,9 +58,7 @@ class ReassignablePartitionResponse(Struct):
             "InvalidTopicError",
         ),
     )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_message: str | None = fields.error_message(nullable="0+")
 
 
 class ReassignableTopicResponse(Struct):
@@ -74,9 +73,7 @@ class ReassignableTopicResponse(Struct):
 class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", flexible="0+"):
     """One result per partition."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     allow_replication_factor_change: bool = field(
         Boolean,
         versions="1+",
@@ -86,14 +83,12 @@ class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", 
     )
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "ClusterAuthorizationFailedError",
             "NotControllerError",
             "RequestTimedOutError",
         ),
     )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_message: str | None = fields.error_message(nullable="0+")
     responses: list[ReassignableTopicResponse] = field(Array(ReassignableTopicResponse), doc="The results by topic.")

@@ -5,6 +5,7 @@ Versions 1–2; flexible from 2.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, String
 
@@ -35,7 +36,7 @@ class AlterReplicaLogDirPartitionResult(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "LogDirNotFoundError",
             "KafkaStorageError",
@@ -59,9 +60,7 @@ class AlterReplicaLogDirTopicResult(Struct):
 class AlterReplicaLogDirsResponse(Response, api_key=34, versions="1-2", flexible="2+"):
     """One result per partition."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     results: list[AlterReplicaLogDirTopicResult] = field(
         Array(AlterReplicaLogDirTopicResult), doc="The results by topic."
     )

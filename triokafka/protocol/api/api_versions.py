@@ -8,8 +8,9 @@ A broker that does not know the version asked for answers in version 0 with Unsu
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String
+from triokafka.protocol.primitives import Array, Boolean, Int16, Int64, String
 
 
 class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-4", flexible="3+"):
@@ -64,12 +65,7 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
         errors=("UnsupportedVersionError", "InvalidRequestError"),
     )
     api_keys: list[ApiVersion] = field(Array(ApiVersion), doc="The APIs that this listener answers.")
-    throttle_time_ms: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     supported_features: list[SupportedFeatureKey] = field(
         Array(SupportedFeatureKey),
         versions="3+",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String, Uuid
 
@@ -64,16 +65,7 @@ class DescribedGroup(Struct):
     error_code: int = field(
         Int16,
         doc="Why it cannot be described; 0 when it can.",
-        errors=(
-            "GroupAuthorizationFailedError",
-            "NotCoordinatorError",
-            "CoordinatorNotAvailableError",
-            "CoordinatorLoadInProgressError",
-            "InvalidRequestError",
-            "InvalidGroupIdError",
-            "GroupIdNotFoundError",
-            "TopicAuthorizationFailedError",
-        ),
+        errors=(*fields.GROUP_ERRORS, "InvalidRequestError", "GroupIdNotFoundError", "TopicAuthorizationFailedError"),
     )
     error_message: str | None = field(
         String, nullable="0+", default=None, doc="The error in words; null when there was none."
@@ -94,7 +86,5 @@ class DescribedGroup(Struct):
 class ConsumerGroupDescribeResponse(Response, api_key=69, versions="0-1", flexible="0+"):
     """The groups, in the order asked for."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     groups: list[DescribedGroup] = field(Array(DescribedGroup), doc="The groups.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, String, Uuid
 
@@ -67,17 +68,13 @@ class Assignment(Struct):
 class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexible="0+"):
     """The member's epoch, and its assignment where that has changed."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
+            *fields.COORDINATOR_ERRORS,
             "GroupAuthorizationFailedError",
-            "NotCoordinatorError",
-            "CoordinatorNotAvailableError",
-            "CoordinatorLoadInProgressError",
             "InvalidRequestError",
             "UnknownMemberIdError",
             "FencedMemberEpochError",

@@ -5,8 +5,9 @@ Versions 1–3; flexible from 2. v3: rules about users.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Int8, String
 
 
 class AclCreation(Struct):
@@ -36,25 +37,12 @@ class CreateAclsRequest(Request["CreateAclsResponse"], api_key=30, versions="1-3
 class AclCreationResult(Struct):
     """The outcome for one rule."""
 
-    error_code: int = field(
-        Int16,
-        doc="Why it failed; 0 when it did not.",
-        errors=(
-            "SecurityDisabledError",
-            "ClusterAuthorizationFailedError",
-            "InvalidRequestError",
-            "UnsupportedVersionError",
-        ),
-    )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_code: int = fields.acl_error_code()
+    error_message: str | None = fields.error_message(nullable="0+")
 
 
 class CreateAclsResponse(Response, api_key=30, versions="1-3", flexible="2+"):
     """One result per rule, in the order of the request."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     results: list[AclCreationResult] = field(Array(AclCreationResult), doc="The results.")

@@ -5,6 +5,7 @@ Versions 0–3; flexible from 2. v3: ThrottlingQuotaExceededError (KIP-599).
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String
 
@@ -18,11 +19,7 @@ class CreatePartitionsAssignment(Struct):
 class CreatePartitionsTopic(Struct):
     """A topic and how many partitions it shall have."""
 
-    name: str = field(
-        String,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    name: str = fields.topic_name()
     count: int = field(
         Int32,
         doc="How many partitions the topic shall have in the end.",
@@ -40,11 +37,7 @@ class CreatePartitionsRequest(Request["CreatePartitionsResponse"], api_key=37, v
     """Add partitions."""
 
     topics: list[CreatePartitionsTopic] = field(Array(CreatePartitionsTopic), doc="The topics.")
-    timeout_ms: int = field(
-        Int32,
-        doc="How many milliseconds the broker may take until the request is in effect.",
-        errors=("RequestTimedOutError",),
-    )
+    timeout_ms: int = fields.timeout_ms()
     validate_only: bool = field(Boolean, doc="Whether only to check, and change nothing.")
 
 
@@ -66,19 +59,11 @@ class CreatePartitionsTopicResult(Struct):
             "ThrottlingQuotaExceededError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        nullable="0+",
-        default=None,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(nullable="0+", default=None)
 
 
 class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2+"):
     """One result per topic asked for."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     results: list[CreatePartitionsTopicResult] = field(Array(CreatePartitionsTopicResult), doc="The results.")

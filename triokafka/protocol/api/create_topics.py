@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String, Uuid
+from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String, Uuid
 
 
 class CreatableReplicaAssignment(Struct):
@@ -80,14 +81,7 @@ class CreatableTopicConfigs(Struct):
         doc="The entry's value; null when it is secret or unset.",
     )
     read_only: bool = field(Boolean, versions="5+", doc="Whether the entry cannot be changed.")
-    config_source: int = field(
-        Int8,
-        versions="5+",
-        ignorable=True,
-        default=-1,
-        doc="Where the value comes from: 1 topic, 2 broker, 3 default of all brokers, 4 static broker file, 5 "
-        "default, 6 logger, 7 client metrics, 8 group; -1 unknown.",
-    )
+    config_source: int = fields.config_source(versions="5+")
     is_sensitive: bool = field(Boolean, versions="5+", doc="Whether the value is secret, and therefore null.")
 
 
@@ -116,13 +110,7 @@ class CreatableTopicResult(Struct):
             "KafkaStorageError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        versions="1+",
-        nullable="0+",
-        ignorable=True,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(versions="1+", nullable="0+", ignorable=True)
     topic_config_error_code: int = field(
         Int16,
         versions="5+",
@@ -158,10 +146,5 @@ class CreatableTopicResult(Struct):
 class CreateTopicsResponse(Response, api_key=19, versions="2-7", flexible="5+"):
     """One result per topic asked for."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="2+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="2+", ignorable=True)
     topics: list[CreatableTopicResult] = field(Array(CreatableTopicResult), doc="The results.")

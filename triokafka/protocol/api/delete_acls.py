@@ -5,8 +5,9 @@ Versions 1–3; flexible from 2. v3: rules about users.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Int8, String
 
 
 class DeleteAclsFilter(Struct):
@@ -39,19 +40,8 @@ class DeleteAclsRequest(Request["DeleteAclsResponse"], api_key=31, versions="1-3
 class DeleteAclsMatchingAcl(Struct):
     """A rule that matched."""
 
-    error_code: int = field(
-        Int16,
-        doc="Why it failed; 0 when it did not.",
-        errors=(
-            "SecurityDisabledError",
-            "ClusterAuthorizationFailedError",
-            "InvalidRequestError",
-            "UnsupportedVersionError",
-        ),
-    )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_code: int = fields.acl_error_code()
+    error_message: str | None = fields.error_message(nullable="0+")
     resource_type: int = field(
         Int8, doc="What the rule is about: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
     )
@@ -70,19 +60,8 @@ class DeleteAclsMatchingAcl(Struct):
 class DeleteAclsFilterResult(Struct):
     """What one filter has removed."""
 
-    error_code: int = field(
-        Int16,
-        doc="Why it failed; 0 when it did not.",
-        errors=(
-            "SecurityDisabledError",
-            "ClusterAuthorizationFailedError",
-            "InvalidRequestError",
-            "UnsupportedVersionError",
-        ),
-    )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_code: int = fields.acl_error_code()
+    error_message: str | None = fields.error_message(nullable="0+")
     matching_acls: list[DeleteAclsMatchingAcl] = field(
         Array(DeleteAclsMatchingAcl), doc="The rules that matched the filter."
     )
@@ -91,7 +70,5 @@ class DeleteAclsFilterResult(Struct):
 class DeleteAclsResponse(Response, api_key=31, versions="1-3", flexible="2+"):
     """One result per filter, in the order of the request."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     filter_results: list[DeleteAclsFilterResult] = field(Array(DeleteAclsFilterResult), doc="The results.")

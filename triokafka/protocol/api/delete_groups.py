@@ -5,8 +5,9 @@ Versions 0–2; flexible from 2.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Int16, String
 
 
 class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions="0-2", flexible="2+"):
@@ -26,23 +27,12 @@ class DeletableGroupResult(Struct):
     error_code: int = field(
         Int16,
         doc="Why the group was not deleted; 0 when it was.",
-        errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
-            "NonEmptyGroupError",
-            "GroupIdNotFoundError",
-        ),
+        errors=(*fields.GROUP_ERRORS, "NonEmptyGroupError", "GroupIdNotFoundError"),
     )
 
 
 class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
     """One result per group asked for."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     results: list[DeletableGroupResult] = field(Array(DeletableGroupResult), doc="The results.")

@@ -5,6 +5,7 @@ Versions 0–2; flexible from 2.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
@@ -23,11 +24,7 @@ class DeleteRecordsPartition(Struct):
 class DeleteRecordsTopic(Struct):
     """Partitions of one topic."""
 
-    name: str = field(
-        String,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    name: str = fields.topic_name()
     partitions: list[DeleteRecordsPartition] = field(Array(DeleteRecordsPartition), doc="What to forget, by partition.")
 
 
@@ -35,11 +32,7 @@ class DeleteRecordsRequest(Request["DeleteRecordsResponse"], api_key=21, version
     """Forget records."""
 
     topics: list[DeleteRecordsTopic] = field(Array(DeleteRecordsTopic), doc="What to forget, by topic.")
-    timeout_ms: int = field(
-        Int32,
-        doc="How many milliseconds the broker may take until the request is in effect.",
-        errors=("RequestTimedOutError",),
-    )
+    timeout_ms: int = fields.timeout_ms()
 
 
 class DeleteRecordsPartitionResult(Struct):
@@ -75,8 +68,5 @@ class DeleteRecordsTopicResult(Struct):
 class DeleteRecordsResponse(Response, api_key=21, versions="0-2", flexible="2+"):
     """The outcome per partition."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     topics: list[DeleteRecordsTopicResult] = field(Array(DeleteRecordsTopicResult), doc="The outcomes by topic.")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, String, Uuid
+from triokafka.protocol.primitives import Array, Int16, String, Uuid
 
 
 class DeleteTopicState(Struct):
@@ -42,11 +43,7 @@ class DeleteTopicsRequest(Request["DeleteTopicsResponse"], api_key=20, versions=
         doc="The topics' names.",
         errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
     )
-    timeout_ms: int = field(
-        Int32,
-        doc="How many milliseconds the broker may take until the request is in effect.",
-        errors=("RequestTimedOutError",),
-    )
+    timeout_ms: int = fields.timeout_ms()
 
 
 class DeletableTopicResult(Struct):
@@ -73,23 +70,11 @@ class DeletableTopicResult(Struct):
             "UnsupportedVersionError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        versions="5+",
-        nullable="5+",
-        ignorable=True,
-        default=None,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(versions="5+", nullable="5+", ignorable=True, default=None)
 
 
 class DeleteTopicsResponse(Response, api_key=20, versions="1-6", flexible="4+"):
     """One result per topic asked for."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     responses: list[DeletableTopicResult] = field(Array(DeletableTopicResult), doc="The results.")

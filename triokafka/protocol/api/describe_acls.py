@@ -5,8 +5,9 @@ Versions 1–3; flexible from 2. v3: rules about users.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Int8, String
 
 
 class DescribeAclsRequest(Request["DescribeAclsResponse"], api_key=29, versions="1-3", flexible="2+"):
@@ -57,20 +58,7 @@ class DescribeAclsResource(Struct):
 class DescribeAclsResponse(Response, api_key=29, versions="1-3", flexible="2+"):
     """The rules, by the resource that they are about."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
-    error_code: int = field(
-        Int16,
-        doc="Why it failed; 0 when it did not.",
-        errors=(
-            "SecurityDisabledError",
-            "ClusterAuthorizationFailedError",
-            "InvalidRequestError",
-            "UnsupportedVersionError",
-        ),
-    )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
+    error_code: int = fields.acl_error_code()
+    error_message: str | None = fields.error_message(nullable="0+")
     resources: list[DescribeAclsResource] = field(Array(DescribeAclsResource), doc="The resources.")

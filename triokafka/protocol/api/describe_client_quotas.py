@@ -5,8 +5,9 @@ Versions 0–1; flexible from 1.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Float64, Int8, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Boolean, Float64, Int8, Int16, String
 
 
 class ComponentData(Struct):
@@ -61,10 +62,7 @@ class EntryData(Struct):
 class DescribeClientQuotasResponse(Response, api_key=48, versions="0-1", flexible="1+"):
     """The quotas that were found."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
         doc="Why nothing is described; 0 when it is.",

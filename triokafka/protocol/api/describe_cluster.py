@@ -6,6 +6,7 @@ Versions 0–2; flexible from 0. v1: brokers or controllers can be asked for (KI
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String
 
@@ -40,21 +41,13 @@ class DescribeClusterBroker(Struct):
 class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+"):
     """The cluster."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Error of the whole answer.",
+        doc="The error code of the whole response; 0 means success.",
         errors=("ClusterAuthorizationFailedError", "UnsupportedEndpointTypeError", "MismatchedEndpointTypeError"),
     )
-    error_message: str | None = field(
-        String,
-        nullable="0+",
-        default=None,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(nullable="0+", default=None)
     endpoint_type: int = field(
         Int8,
         versions="1+",

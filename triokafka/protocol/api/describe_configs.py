@@ -5,23 +5,16 @@ Versions 1–4; flexible from 4. v1: source and synonyms of a value. v3: type an
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, String
 
 
 class DescribeConfigsResource(Struct):
     """What to describe, and which entries of it."""
 
-    resource_type: int = field(
-        Int8,
-        doc="The kind of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.",
-        errors=("InvalidRequestError",),
-    )
-    resource_name: str = field(
-        String,
-        doc="The resource: a topic's name, or a broker's id as text, empty for the default of all brokers.",
-        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "InvalidRequestError"),
-    )
+    resource_type: int = fields.resource_type()
+    resource_name: str = fields.resource_name()
     configuration_keys: list[str] | None = field(Array(String), nullable="0+", doc="The entries' names; null for all.")
 
 
@@ -51,14 +44,7 @@ class DescribeConfigsResourceResult(Struct):
     name: str = field(String, doc="The entry's name.")
     value: str | None = field(String, nullable="0+", doc="The entry's value; null when it is secret or unset.")
     read_only: bool = field(Boolean, doc="Whether the entry cannot be changed.")
-    config_source: int = field(
-        Int8,
-        versions="1+",
-        ignorable=True,
-        default=-1,
-        doc="Where the value comes from: 1 topic, 2 broker, 3 default of all brokers, 4 static broker file, 5 "
-        "default, 6 logger, 7 client metrics, 8 group; -1 unknown.",
-    )
+    config_source: int = fields.config_source(versions="1+")
     is_sensitive: bool = field(Boolean, doc="Whether the value is secret, and therefore null.")
     synonyms: list[DescribeConfigsSynonym] = field(
         Array(DescribeConfigsSynonym),
@@ -97,29 +83,14 @@ class DescribeConfigsResult(Struct):
             "ClusterAuthorizationFailedError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        nullable="0+",
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
-    resource_type: int = field(
-        Int8,
-        doc="The kind of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.",
-        errors=("InvalidRequestError",),
-    )
-    resource_name: str = field(
-        String,
-        doc="The resource: a topic's name, or a broker's id as text, empty for the default of all brokers.",
-        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "InvalidRequestError"),
-    )
+    error_message: str | None = fields.error_message(nullable="0+")
+    resource_type: int = fields.resource_type()
+    resource_name: str = fields.resource_name()
     configs: list[DescribeConfigsResourceResult] = field(Array(DescribeConfigsResourceResult), doc="The entries.")
 
 
 class DescribeConfigsResponse(Response, api_key=32, versions="1-4", flexible="4+"):
     """One result per resource asked for."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     results: list[DescribeConfigsResult] = field(Array(DescribeConfigsResult), doc="The results.")

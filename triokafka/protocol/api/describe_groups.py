@@ -6,6 +6,7 @@ GroupIdNotFoundError for groups that do not exist, which were reported as dead b
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Bytes, Int16, Int32, String
 
@@ -49,22 +50,9 @@ class DescribedGroup(Struct):
     error_code: int = field(
         Int16,
         doc="Why the group is not described; 0 when it is.",
-        errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
-            "GroupIdNotFoundError",
-        ),
+        errors=(*fields.GROUP_ERRORS, "GroupIdNotFoundError"),
     )
-    error_message: str | None = field(
-        String,
-        versions="6+",
-        nullable="6+",
-        default=None,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(versions="6+", nullable="6+", default=None)
     group_id: str = field(String, doc="The group's id.")
     group_state: str = field(String, doc="The state: PreparingRebalance, CompletingRebalance, Stable, Empty or Dead.")
     protocol_type: str = field(String, doc="The kind of group.")
@@ -81,10 +69,5 @@ class DescribedGroup(Struct):
 class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"):
     """One description per group asked for."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     groups: list[DescribedGroup] = field(Array(DescribedGroup), doc="The groups described.")

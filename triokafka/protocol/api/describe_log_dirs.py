@@ -6,6 +6,7 @@ directories.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String
 
@@ -52,7 +53,7 @@ class DescribeLogDirsResult(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "KafkaStorageError",
             "LogDirNotFoundError",
@@ -79,14 +80,12 @@ class DescribeLogDirsResult(Struct):
 class DescribeLogDirsResponse(Response, api_key=35, versions="1-5", flexible="2+"):
     """One result per directory."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
         versions="3+",
         ignorable=True,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "KafkaStorageError",
             "LogDirNotFoundError",

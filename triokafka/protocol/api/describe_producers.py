@@ -5,6 +5,7 @@ Version 0; flexible.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
@@ -41,7 +42,7 @@ class PartitionResponse(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "UnknownTopicOrPartitionError",
             "NotLeaderForPartitionError",
@@ -49,12 +50,7 @@ class PartitionResponse(Struct):
             "InvalidTopicError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        nullable="0+",
-        default=None,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(nullable="0+", default=None)
     active_producers: list[ProducerState] = field(Array(ProducerState), doc="The producers that are remembered.")
 
 
@@ -68,7 +64,5 @@ class TopicResponse(Struct):
 class DescribeProducersResponse(Response, api_key=61, versions="0", flexible="0+"):
     """The producers by partition."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     topics: list[TopicResponse] = field(Array(TopicResponse), doc="The topics.")

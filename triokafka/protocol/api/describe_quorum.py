@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String, UInt16, Uuid
 
@@ -58,7 +59,7 @@ class DescribedPartition(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "NotLeaderForPartitionError",
             "UnknownTopicOrPartitionError",
@@ -66,13 +67,7 @@ class DescribedPartition(Struct):
             "InvalidRequestError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        versions="2+",
-        nullable="2+",
-        ignorable=True,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(versions="2+", nullable="2+", ignorable=True)
     leader_id: int = field(Int32, doc="The node that leads; -1 when that is not known.")
     leader_epoch: int = field(Int32, doc="The epoch of the quorum.")
     high_watermark: int = field(Int64, doc="The offset up to which records are committed.")
@@ -107,7 +102,7 @@ class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"
 
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "NotLeaderForPartitionError",
             "UnknownTopicOrPartitionError",
@@ -115,12 +110,6 @@ class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"
             "InvalidRequestError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        versions="2+",
-        nullable="2+",
-        ignorable=True,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(versions="2+", nullable="2+", ignorable=True)
     topics: list[DescribedTopic] = field(Array(DescribedTopic), doc="The topics; there is only ``__cluster_metadata``.")
     nodes: list[Node] = field(Array(Node), versions="2+", doc="The voters.")

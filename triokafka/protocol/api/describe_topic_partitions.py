@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String, Uuid
 
@@ -104,11 +105,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):
     """A page of partitions."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = field(
         Array(DescribeTopicPartitionsResponseTopic),
         doc="The topics on the page.",

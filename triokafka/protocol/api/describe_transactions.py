@@ -5,6 +5,7 @@ Version 0; flexible.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
@@ -27,14 +28,8 @@ class TransactionState(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
-        errors=(
-            "TransactionalIdNotFoundError",
-            "NotCoordinatorError",
-            "CoordinatorNotAvailableError",
-            "CoordinatorLoadInProgressError",
-            "TransactionalIdAuthorizationFailedError",
-        ),
+        doc="The error code; 0 means success.",
+        errors=(*fields.COORDINATOR_ERRORS, "TransactionalIdNotFoundError", "TransactionalIdAuthorizationFailedError"),
     )
     transactional_id: str = field(String, doc="The transactional id.")
     transaction_state: str = field(String, doc="Where its transaction stands.")
@@ -50,7 +45,5 @@ class TransactionState(Struct):
 class DescribeTransactionsResponse(Response, api_key=65, versions="0", flexible="0+"):
     """One result per transactional id."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     transaction_states: list[TransactionState] = field(Array(TransactionState), doc="The results.")

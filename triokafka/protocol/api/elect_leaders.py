@@ -5,6 +5,7 @@ Versions 0–2; flexible from 2. v1: elections of any replica, and an error of t
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
 
@@ -39,7 +40,7 @@ class PartitionResult(Struct):
     partition_id: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "ElectionNotNeededError",
             "PreferredLeaderNotAvailableError",
@@ -47,9 +48,7 @@ class PartitionResult(Struct):
             "UnknownTopicOrPartitionError",
         ),
     )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_message: str | None = fields.error_message(nullable="0+")
 
 
 class ReplicaElectionResult(Struct):
@@ -62,13 +61,11 @@ class ReplicaElectionResult(Struct):
 class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
     """One result per partition that the request names, or whose leader has changed."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
         versions="1+",
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "ClusterAuthorizationFailedError",
             "InvalidRequestError",

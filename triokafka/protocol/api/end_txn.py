@@ -6,49 +6,28 @@ with every transaction and is returned (KIP-890).
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, field
-from triokafka.protocol.primitives import Boolean, Int16, Int32, Int64, String
+from triokafka.protocol.primitives import Boolean, Int16, Int64
 
 
 class EndTxnRequest(Request["EndTxnResponse"], api_key=26, versions="0-5", flexible="3+"):
     """End a transaction."""
 
-    transactional_id: str = field(
-        String,
-        doc="The transactional id.",
-        errors=("TransactionalIdAuthorizationFailedError",),
-    )
+    transactional_id: str = fields.transactional_id()
     producer_id: int = field(Int64, doc="The producer's id.", errors=("InvalidProducerIdMappingError",))
-    producer_epoch: int = field(
-        Int16,
-        doc="The producer's epoch; an older one than the current is fenced.",
-        errors=("InvalidProducerEpochError", "ProducerFencedError"),
-    )
+    producer_epoch: int = fields.producer_epoch()
     committed: bool = field(Boolean, doc="True to commit, false to abort.", errors=("InvalidTxnStateError",))
 
 
 class EndTxnResponse(Response, api_key=26, versions="0-5", flexible="3+"):
     """Whether the end was accepted."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
         doc="Why the transaction was not ended; 0 when it was.",
-        errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidProducerIdMappingError",
-            "InvalidProducerEpochError",
-            "ProducerFencedError",
-            "InvalidTxnStateError",
-            "ConcurrentTransactionsError",
-            "TransactionalIdAuthorizationFailedError",
-            "TransactionAbortableError",
-        ),
+        errors=(*fields.TRANSACTION_ERRORS, "TransactionalIdAuthorizationFailedError", "TransactionAbortableError"),
     )
     producer_id: int = field(
         Int64,

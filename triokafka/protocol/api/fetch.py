@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int8, Int16, Int32, Int64, Records, String, Uuid
 from triokafka.structs import Buffer
@@ -34,14 +35,7 @@ class FetchPartition(Struct):
     """From where, and how much, to read in one partition."""
 
     partition: int = field(Int32, doc="The partition's number.")
-    current_leader_epoch: int = field(
-        Int32,
-        versions="9+",
-        ignorable=True,
-        default=-1,
-        doc="The leader epoch that the client knows; -1 to skip the check.",
-        errors=("FencedLeaderEpochError", "UnknownLeaderEpochError"),
-    )
+    current_leader_epoch: int = fields.current_leader_epoch(versions="9+")
     fetch_offset: int = field(
         Int64,
         doc="The first offset to read.",
@@ -86,13 +80,7 @@ class FetchPartition(Struct):
 class FetchTopic(Struct):
     """The partitions of one topic."""
 
-    topic: str = field(
-        String,
-        versions="0-12",
-        ignorable=True,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    topic: str = fields.topic_name(versions="0-12", ignorable=True)
     topic_id: UUID = field(
         Uuid,
         versions="13+",
@@ -314,17 +302,12 @@ class NodeEndpoint(Struct):
 class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
     """The data per partition."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     error_code: int = field(
         Int16,
         versions="7+",
         ignorable=True,
-        doc="Error of the whole request.",
+        doc="The error code of the whole request; 0 means success.",
         errors=(
             "FetchSessionIdNotFoundError",
             "InvalidFetchSessionEpochError",

@@ -6,6 +6,7 @@ v5: TransactionAbortableError. v6: share groups (KIP-932), whose key is ``group:
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
 
@@ -49,24 +50,13 @@ class Coordinator(Struct):
             "TransactionAbortableError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        versions="4+",
-        nullable="4+",
-        ignorable=True,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(versions="4+", nullable="4+", ignorable=True)
 
 
 class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+"):
     """The coordinator, or from version 4 on one per key."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     error_code: int = field(
         Int16,
         versions="0-3",
@@ -81,13 +71,7 @@ class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+
             "TransactionAbortableError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        versions="1-3",
-        nullable="1-3",
-        ignorable=True,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(versions="1-3", nullable="1-3", ignorable=True)
     node_id: int = field(Int32, versions="0-3", doc="The coordinator's broker id; -1 on an error.")
     host: str = field(String, versions="0-3", doc="The host to connect to.")
     port: int = field(Int32, versions="0-3", doc="The port to connect to.")

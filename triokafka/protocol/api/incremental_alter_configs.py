@@ -5,8 +5,9 @@ Versions 0–1; flexible from 1.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, String
 
 
 class AlterableConfig(Struct):
@@ -24,16 +25,8 @@ class AlterableConfig(Struct):
 class AlterConfigsResource(Struct):
     """A resource and the changes to it."""
 
-    resource_type: int = field(
-        Int8,
-        doc="The kind of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.",
-        errors=("InvalidRequestError",),
-    )
-    resource_name: str = field(
-        String,
-        doc="The resource: a topic's name, or a broker's id as text, empty for the default of all brokers.",
-        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "InvalidRequestError"),
-    )
+    resource_type: int = fields.resource_type()
+    resource_name: str = fields.resource_name()
     configs: list[AlterableConfig] = field(
         Array(AlterableConfig),
         doc="The changes.",
@@ -67,28 +60,13 @@ class AlterConfigsResourceResponse(Struct):
             "NotControllerError",
         ),
     )
-    error_message: str | None = field(
-        String,
-        nullable="0+",
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
-    resource_type: int = field(
-        Int8,
-        doc="The kind of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.",
-        errors=("InvalidRequestError",),
-    )
-    resource_name: str = field(
-        String,
-        doc="The resource: a topic's name, or a broker's id as text, empty for the default of all brokers.",
-        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "InvalidRequestError"),
-    )
+    error_message: str | None = fields.error_message(nullable="0+")
+    resource_type: int = fields.resource_type()
+    resource_name: str = fields.resource_name()
 
 
 class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flexible="1+"):
     """One result per resource asked for."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     responses: list[AlterConfigsResourceResponse] = field(Array(AlterConfigsResourceResponse), doc="The results.")

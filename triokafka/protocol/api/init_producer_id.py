@@ -6,6 +6,7 @@ ProducerFencedError. v5: TransactionAbortableError (KIP-890). v6: two-phase comm
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, field
 from triokafka.protocol.primitives import Boolean, Int16, Int32, Int64, String
 
@@ -54,23 +55,12 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"], api_key=22, versi
 class InitProducerIdResponse(Response, api_key=22, versions="0-5", flexible="2+", unstable="6"):
     """The producer id and epoch."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(ignorable=True)
     error_code: int = field(
         Int16,
         doc="Why there is no producer id; 0 when there is.",
         errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidProducerIdMappingError",
-            "InvalidProducerEpochError",
-            "ProducerFencedError",
-            "InvalidTxnStateError",
-            "ConcurrentTransactionsError",
+            *fields.TRANSACTION_ERRORS,
             "InvalidTransactionTimeoutError",
             "TransactionalIdAuthorizationFailedError",
             "ClusterAuthorizationFailedError",

@@ -7,6 +7,7 @@ reason for joining (KIP-800). v9: a leader may be told to leave the assignment a
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Bytes, Int16, Int32, String
 
@@ -24,11 +25,7 @@ class JoinGroupRequestProtocol(Struct):
 class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9", flexible="6+"):
     """Enter a group with the protocols that one supports."""
 
-    group_id: str = field(
-        String,
-        doc="The group's id.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
+    group_id: str = fields.group_id()
     session_timeout_ms: int = field(
         Int32,
         doc="How many milliseconds without a heartbeat until the member is declared dead.",
@@ -46,14 +43,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9",
         doc="The member's id; empty for a new member.",
         errors=("UnknownMemberIdError", "MemberIdRequiredError"),
     )
-    group_instance_id: str | None = field(
-        String,
-        versions="5+",
-        nullable="5+",
-        default=None,
-        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
-        errors=("FencedInstanceIdError",),
-    )
+    group_instance_id: str | None = fields.group_instance_id(versions="5+", nullable="5+")
     protocol_type: str = field(
         String,
         doc="The kind of group: ``consumer`` for consumers.",
@@ -92,21 +82,12 @@ class JoinGroupResponseMember(Struct):
 class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
     """The generation that was formed; the leader also learns the members."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="2+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="2+", ignorable=True)
     error_code: int = field(
         Int16,
         doc="Why the member is not in; 0 when it is.",
         errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
+            *fields.GROUP_ERRORS,
             "UnknownMemberIdError",
             "MemberIdRequiredError",
             "InconsistentGroupProtocolError",

@@ -6,8 +6,9 @@ the reason for leaving (KIP-800).
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Int16, String
 
 
 class MemberIdentity(Struct):
@@ -19,14 +20,7 @@ class MemberIdentity(Struct):
         doc="The member's id; may be empty for a static one.",
         errors=("UnknownMemberIdError",),
     )
-    group_instance_id: str | None = field(
-        String,
-        versions="3+",
-        nullable="3+",
-        default=None,
-        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
-        errors=("FencedInstanceIdError",),
-    )
+    group_instance_id: str | None = fields.group_instance_id(versions="3+", nullable="3+")
     reason: str | None = field(
         String,
         versions="5+",
@@ -40,17 +34,8 @@ class MemberIdentity(Struct):
 class LeaveGroupRequest(Request["LeaveGroupResponse"], api_key=13, versions="0-5", flexible="4+"):
     """Leave; versions below 3 name one member."""
 
-    group_id: str = field(
-        String,
-        doc="The group's id.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
-    member_id: str = field(
-        String,
-        versions="0-2",
-        doc="The member, by the id that the coordinator gave it.",
-        errors=("UnknownMemberIdError",),
-    )
+    group_id: str = fields.group_id()
+    member_id: str = fields.member_id(versions="0-2")
     members: list[MemberIdentity] = field(Array(MemberIdentity), versions="3+", doc="The members that leave.")
 
 
@@ -75,22 +60,10 @@ class MemberResponse(Struct):
 class LeaveGroupResponse(Response, api_key=13, versions="0-5", flexible="4+"):
     """The outcome, from version 3 on per member."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     error_code: int = field(
         Int16,
         doc="Error of the whole request; below version 3 the outcome for the member.",
-        errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
-            "UnknownMemberIdError",
-        ),
+        errors=(*fields.GROUP_ERRORS, "UnknownMemberIdError"),
     )
     members: list[MemberResponse] = field(Array(MemberResponse), versions="3+", doc="The outcome by member.")

@@ -5,8 +5,9 @@ Versions 0–1; flexible. v0: client metrics only. v1: any type.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Int8, Int16, String
 
 
 class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"], api_key=74, versions="0-1", flexible="0+"):
@@ -31,12 +32,10 @@ class ConfigResource(Struct):
 class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible="0+"):
     """The resources."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "UnsupportedVersionError",
             "ClusterAuthorizationFailedError",

@@ -5,8 +5,9 @@ Versions 0–5; flexible from 3. v1: throttle time. v4: filter by state (KIP-518
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Int16, String
 
 
 class ListGroupsRequest(Request["ListGroupsResponse"], api_key=16, versions="0-5", flexible="3+"):
@@ -32,15 +33,10 @@ class ListedGroup(Struct):
 class ListGroupsResponse(Response, api_key=16, versions="0-5", flexible="3+"):
     """The groups."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     error_code: int = field(
         Int16,
-        doc="Error of the whole answer.",
+        doc="The error code of the whole response; 0 means success.",
         errors=("CoordinatorNotAvailableError", "CoordinatorLoadInProgressError", "ClusterAuthorizationFailedError"),
     )
     groups: list[ListedGroup] = field(Array(ListedGroup), doc="The groups.")

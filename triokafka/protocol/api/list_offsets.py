@@ -7,6 +7,7 @@ looking into remote storage (KIP-1075). v11: first offset not yet uploaded (-6, 
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int8, Int16, Int32, Int64, String
 
@@ -15,14 +16,7 @@ class ListOffsetsPartition(Struct):
     """What to look up in one partition."""
 
     partition_index: int = field(Int32, doc="The partition's number.")
-    current_leader_epoch: int = field(
-        Int32,
-        versions="4+",
-        ignorable=True,
-        default=-1,
-        doc="The leader epoch that the client knows; -1 to skip the check.",
-        errors=("FencedLeaderEpochError", "UnknownLeaderEpochError"),
-    )
+    current_leader_epoch: int = fields.current_leader_epoch(versions="4+")
     timestamp: int = field(
         Int64,
         doc="The time in milliseconds, or -1 for the end, -2 for the start, -3 for the largest timestamp, -4 "
@@ -34,11 +28,7 @@ class ListOffsetsPartition(Struct):
 class ListOffsetsTopic(Struct):
     """The partitions of one topic."""
 
-    name: str = field(
-        String,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    name: str = fields.topic_name()
     partitions: list[ListOffsetsPartition] = field(Array(ListOffsetsPartition), doc="What to look up, by partition.")
 
 
@@ -116,10 +106,5 @@ class ListOffsetsTopicResponse(Struct):
 class ListOffsetsResponse(Response, api_key=2, versions="1-11", flexible="6+"):
     """The offsets found."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="2+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="2+", ignorable=True)
     topics: list[ListOffsetsTopicResponse] = field(Array(ListOffsetsTopicResponse), doc="The offsets by topic.")

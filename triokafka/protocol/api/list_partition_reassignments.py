@@ -5,6 +5,7 @@ Version 0; flexible.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, String
 
@@ -55,21 +56,17 @@ class OngoingTopicReassignment(Struct):
 class ListPartitionReassignmentsResponse(Response, api_key=46, versions="0", flexible="0+"):
     """The reassignments in progress."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "ClusterAuthorizationFailedError",
             "NotControllerError",
             "RequestTimedOutError",
         ),
     )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_message: str | None = fields.error_message(nullable="0+")
     topics: list[OngoingTopicReassignment] = field(
         Array(OngoingTopicReassignment), doc="Topics with partitions that are being moved."
     )

@@ -5,8 +5,9 @@ Versions 0–2; flexible. v1: by duration (KIP-994). v2: by a pattern of their i
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
+from triokafka.protocol.primitives import Array, Int16, Int64, String
 
 
 class ListTransactionsRequest(Request["ListTransactionsResponse"], api_key=66, versions="0-2", flexible="0+"):
@@ -37,12 +38,10 @@ class TransactionState(Struct):
 class ListTransactionsResponse(Response, api_key=66, versions="0-2", flexible="0+"):
     """The transactions that were found."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "CoordinatorLoadInProgressError",
             "CoordinatorNotAvailableError",

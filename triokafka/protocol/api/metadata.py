@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String, Uuid
 
@@ -143,12 +144,7 @@ class MetadataResponseTopic(Struct):
 class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
     """Brokers and topics as the answering broker knows them."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="3+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = field(Array(MetadataResponseBroker), doc="The live brokers.")
     cluster_id: str | None = field(
         String,
@@ -179,6 +175,6 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
         Int16,
         versions="13+",
         ignorable=True,
-        doc="Error of the whole answer.",
+        doc="The error code of the whole response; 0 means success.",
         errors=("RebootstrapRequiredError",),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String, Uuid
 
@@ -17,13 +18,7 @@ class OffsetCommitRequestPartition(Struct):
 
     partition_index: int = field(Int32, doc="The partition's number.")
     committed_offset: int = field(Int64, doc="The next offset to read.", errors=("InvalidCommitOffsetSizeError",))
-    committed_leader_epoch: int = field(
-        Int32,
-        versions="6+",
-        ignorable=True,
-        default=-1,
-        doc="The leader epoch of the last record read; -1 when unknown.",
-    )
+    committed_leader_epoch: int = fields.committed_leader_epoch(versions="6+")
     committed_metadata: str | None = field(
         String,
         nullable="0+",
@@ -35,13 +30,7 @@ class OffsetCommitRequestPartition(Struct):
 class OffsetCommitRequestTopic(Struct):
     """The positions in one topic."""
 
-    name: str = field(
-        String,
-        versions="0-9",
-        ignorable=True,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    name: str = fields.topic_name(versions="0-9", ignorable=True)
     topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="The topic's id.", errors=("UnknownTopicIdError",))
     partitions: list[OffsetCommitRequestPartition] = field(
         Array(OffsetCommitRequestPartition),
@@ -52,11 +41,7 @@ class OffsetCommitRequestTopic(Struct):
 class OffsetCommitRequest(Request["OffsetCommitResponse"], api_key=8, versions="2-10", flexible="8+"):
     """Store positions of a group."""
 
-    group_id: str = field(
-        String,
-        doc="The group's id.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
+    group_id: str = fields.group_id()
     generation_id_or_member_epoch: int = field(
         Int32,
         versions="1+",
@@ -72,14 +57,7 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"], api_key=8, versions="
         doc="The member; empty for a committer that is no member.",
         errors=("UnknownMemberIdError",),
     )
-    group_instance_id: str | None = field(
-        String,
-        versions="7+",
-        nullable="7+",
-        default=None,
-        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
-        errors=("FencedInstanceIdError",),
-    )
+    group_instance_id: str | None = fields.group_instance_id(versions="7+", nullable="7+")
     retention_time_ms: int = field(
         Int64,
         versions="2-4",
@@ -98,11 +76,7 @@ class OffsetCommitResponsePartition(Struct):
         Int16,
         doc="Why the position was not stored; 0 when it was.",
         errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
+            *fields.GROUP_ERRORS,
             "GroupIdNotFoundError",
             "UnknownMemberIdError",
             "IllegalGenerationError",
@@ -132,10 +106,5 @@ class OffsetCommitResponseTopic(Struct):
 class OffsetCommitResponse(Response, api_key=8, versions="2-10", flexible="8+"):
     """The outcome per partition."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="3+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = field(Array(OffsetCommitResponseTopic), doc="The outcomes by topic.")

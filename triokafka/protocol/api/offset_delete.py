@@ -5,6 +5,7 @@ Version 0; never flexible.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, String
 
@@ -18,22 +19,14 @@ class OffsetDeleteRequestPartition(Struct):
 class OffsetDeleteRequestTopic(Struct):
     """Partitions of one topic."""
 
-    name: str = field(
-        String,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    name: str = fields.topic_name()
     partitions: list[OffsetDeleteRequestPartition] = field(Array(OffsetDeleteRequestPartition), doc="The partitions.")
 
 
 class OffsetDeleteRequest(Request["OffsetDeleteResponse"], api_key=47, versions="0"):
     """Delete positions of a group."""
 
-    group_id: str = field(
-        String,
-        doc="The group's id.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
+    group_id: str = fields.group_id()
     topics: list[OffsetDeleteRequestTopic] = field(Array(OffsetDeleteRequestTopic), doc="The partitions by topic.")
 
 
@@ -63,20 +56,8 @@ class OffsetDeleteResponse(Response, api_key=47, versions="0"):
 
     error_code: int = field(
         Int16,
-        doc="Error of the whole request.",
-        errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
-            "NonEmptyGroupError",
-            "GroupIdNotFoundError",
-        ),
+        doc="The error code of the whole request; 0 means success.",
+        errors=(*fields.GROUP_ERRORS, "NonEmptyGroupError", "GroupIdNotFoundError"),
     )
-    throttle_time_ms: int = field(
-        Int32,
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(ignorable=True)
     topics: list[OffsetDeleteResponseTopic] = field(Array(OffsetDeleteResponseTopic), doc="The outcomes by topic.")

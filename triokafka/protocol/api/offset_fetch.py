@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String, Uuid
 
@@ -16,25 +17,14 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, S
 class OffsetFetchRequestTopic(Struct):
     """Partitions of one topic (versions below 8)."""
 
-    name: str = field(
-        String,
-        versions="0-7",
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    name: str = fields.topic_name(versions="0-7")
     partition_indexes: list[int] = field(Array(Int32), versions="0-7", doc="The partitions' numbers.")
 
 
 class OffsetFetchRequestTopics(Struct):
     """Partitions of one topic."""
 
-    name: str = field(
-        String,
-        versions="8-9",
-        ignorable=True,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    name: str = fields.topic_name(versions="8-9", ignorable=True)
     topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="The topic's id.", errors=("UnknownTopicIdError",))
     partition_indexes: list[int] = field(Array(Int32), versions="8+", doc="The partitions' numbers.")
 
@@ -42,12 +32,7 @@ class OffsetFetchRequestTopics(Struct):
 class OffsetFetchRequestGroup(Struct):
     """What to read of one group."""
 
-    group_id: str = field(
-        String,
-        versions="8+",
-        doc="The group's id.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
+    group_id: str = fields.group_id(versions="8+")
     member_id: str | None = field(
         String,
         versions="9+",
@@ -76,12 +61,7 @@ class OffsetFetchRequestGroup(Struct):
 class OffsetFetchRequest(Request["OffsetFetchResponse"], api_key=9, versions="1-10", flexible="6+"):
     """Read positions; versions below 8 ask for one group."""
 
-    group_id: str = field(
-        String,
-        versions="0-7",
-        doc="The group's id.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
+    group_id: str = fields.group_id(versions="0-7")
     topics: list[OffsetFetchRequestTopic] | None = field(
         Array(OffsetFetchRequestTopic),
         versions="0-7",
@@ -106,13 +86,7 @@ class OffsetFetchResponsePartition(Struct):
 
     partition_index: int = field(Int32, versions="0-7", doc="The partition's number.")
     committed_offset: int = field(Int64, versions="0-7", doc="The next offset to read; -1 when nothing is stored.")
-    committed_leader_epoch: int = field(
-        Int32,
-        versions="5-7",
-        ignorable=True,
-        default=-1,
-        doc="The leader epoch of the last record read; -1 when unknown.",
-    )
+    committed_leader_epoch: int = fields.committed_leader_epoch(versions="5-7")
     metadata: str | None = field(String, versions="0-7", nullable="0-7", doc="The committer's own text.")
     error_code: int = field(
         Int16,
@@ -143,13 +117,7 @@ class OffsetFetchResponsePartitions(Struct):
 
     partition_index: int = field(Int32, versions="8+", doc="The partition's number.")
     committed_offset: int = field(Int64, versions="8+", doc="The next offset to read; -1 when nothing is stored.")
-    committed_leader_epoch: int = field(
-        Int32,
-        versions="8+",
-        ignorable=True,
-        default=-1,
-        doc="The leader epoch of the last record read; -1 when unknown.",
-    )
+    committed_leader_epoch: int = fields.committed_leader_epoch(versions="8+")
     metadata: str | None = field(String, versions="8+", nullable="8+", doc="The committer's own text.")
     error_code: int = field(
         Int16,
@@ -188,29 +156,15 @@ class OffsetFetchResponseGroup(Struct):
     error_code: int = field(
         Int16,
         versions="8+",
-        doc="Error of the whole group.",
-        errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
-            "GroupIdNotFoundError",
-            "UnknownMemberIdError",
-            "StaleMemberEpochError",
-        ),
+        doc="The error code of the whole group; 0 means success.",
+        errors=(*fields.GROUP_ERRORS, "GroupIdNotFoundError", "UnknownMemberIdError", "StaleMemberEpochError"),
     )
 
 
 class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
     """The positions; versions below 8 hold one group."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="3+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field(
         Array(OffsetFetchResponseTopic),
         versions="0-7",
@@ -220,15 +174,8 @@ class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
         Int16,
         versions="2-7",
         ignorable=True,
-        doc="Error of the whole answer.",
-        errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
-            "GroupIdNotFoundError",
-        ),
+        doc="The error code of the whole response; 0 means success.",
+        errors=(*fields.GROUP_ERRORS, "GroupIdNotFoundError"),
     )
     groups: list[OffsetFetchResponseGroup] = field(
         Array(OffsetFetchResponseGroup),

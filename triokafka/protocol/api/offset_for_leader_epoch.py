@@ -5,6 +5,7 @@ Versions 2–4; flexible from 4. v2: current leader epoch for fencing. v3: repli
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
@@ -13,25 +14,14 @@ class OffsetForLeaderPartition(Struct):
     """The epoch in question of one partition."""
 
     partition: int = field(Int32, doc="The partition's number.")
-    current_leader_epoch: int = field(
-        Int32,
-        versions="2+",
-        ignorable=True,
-        default=-1,
-        doc="The leader epoch that the client knows; -1 to skip the check.",
-        errors=("FencedLeaderEpochError", "UnknownLeaderEpochError"),
-    )
+    current_leader_epoch: int = fields.current_leader_epoch(versions="2+")
     leader_epoch: int = field(Int32, doc="The epoch whose end is asked for.")
 
 
 class OffsetForLeaderTopic(Struct):
     """Partitions of one topic."""
 
-    topic: str = field(
-        String,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    topic: str = fields.topic_name()
     partitions: list[OffsetForLeaderPartition] = field(Array(OffsetForLeaderPartition), doc="The epochs by partition.")
 
 
@@ -84,10 +74,5 @@ class OffsetForLeaderTopicResult(Struct):
 class OffsetForLeaderEpochResponse(Response, api_key=23, versions="2-4", flexible="4+"):
     """The ends of the epochs."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="2+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="2+", ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = field(Array(OffsetForLeaderTopicResult), doc="The ends by topic.")

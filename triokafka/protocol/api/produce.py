@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, Records, String, Uuid
 from triokafka.structs import Buffer
@@ -154,14 +155,7 @@ class PartitionProduceResponse(Struct):
         ignorable=True,
         doc="The records that made the batch fail; empty when it was not about single records.",
     )
-    error_message: str | None = field(
-        String,
-        versions="8+",
-        nullable="8+",
-        ignorable=True,
-        default=None,
-        doc="The error in words; null when there was none or the broker has nothing to add.",
-    )
+    error_message: str | None = fields.error_message(versions="8+", nullable="8+", ignorable=True, default=None)
     current_leader: LeaderIdAndEpoch = field(
         LeaderIdAndEpoch,
         versions="10+",
@@ -201,12 +195,7 @@ class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
     """The outcome per partition, in the order asked."""
 
     responses: list[TopicProduceResponse] = field(Array(TopicProduceResponse), doc="The outcomes by topic.")
-    throttle_time_ms: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     node_endpoints: list[NodeEndpoint] = field(
         Array(NodeEndpoint),
         versions="10+",

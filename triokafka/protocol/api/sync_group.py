@@ -6,6 +6,7 @@ checked against the group's (KIP-559).
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Bytes, Int16, Int32, String
 
@@ -20,29 +21,14 @@ class SyncGroupRequestAssignment(Struct):
 class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5", flexible="4+"):
     """Wait for the assignment; the leader brings it."""
 
-    group_id: str = field(
-        String,
-        doc="The group's id.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
+    group_id: str = fields.group_id()
     generation_id: int = field(
         Int32,
         doc="The generation that the member believes to be current.",
         errors=("IllegalGenerationError",),
     )
-    member_id: str = field(
-        String,
-        doc="The member, by the id that the coordinator gave it.",
-        errors=("UnknownMemberIdError",),
-    )
-    group_instance_id: str | None = field(
-        String,
-        versions="3+",
-        nullable="3+",
-        default=None,
-        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
-        errors=("FencedInstanceIdError",),
-    )
+    member_id: str = fields.member_id()
+    group_instance_id: str | None = fields.group_instance_id(versions="3+", nullable="3+")
     protocol_type: str | None = field(
         String,
         versions="5+",
@@ -70,21 +56,12 @@ class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5",
 class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
     """The member's own part."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     error_code: int = field(
         Int16,
         doc="Why there is no part; 0 when there is.",
         errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
+            *fields.GROUP_ERRORS,
             "UnknownMemberIdError",
             "IllegalGenerationError",
             "RebalanceInProgressError",

@@ -6,6 +6,7 @@ v4: TransactionAbortableError. v5: the request itself registers the group with t
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
@@ -15,13 +16,7 @@ class TxnOffsetCommitRequestPartition(Struct):
 
     partition_index: int = field(Int32, doc="The partition's number.")
     committed_offset: int = field(Int64, doc="The next offset to read.", errors=("InvalidCommitOffsetSizeError",))
-    committed_leader_epoch: int = field(
-        Int32,
-        versions="2+",
-        ignorable=True,
-        default=-1,
-        doc="The leader epoch of the last record read; -1 when unknown.",
-    )
+    committed_leader_epoch: int = fields.committed_leader_epoch(versions="2+")
     committed_metadata: str | None = field(
         String,
         nullable="0+",
@@ -33,11 +28,7 @@ class TxnOffsetCommitRequestPartition(Struct):
 class TxnOffsetCommitRequestTopic(Struct):
     """The positions in one topic."""
 
-    name: str = field(
-        String,
-        doc="The topic's name.",
-        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
-    )
+    name: str = fields.topic_name()
     partitions: list[TxnOffsetCommitRequestPartition] = field(
         Array(TxnOffsetCommitRequestPartition),
         doc="The positions by partition.",
@@ -47,22 +38,10 @@ class TxnOffsetCommitRequestTopic(Struct):
 class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, versions="0-5", flexible="3+"):
     """Store positions of a group in a transaction."""
 
-    transactional_id: str = field(
-        String,
-        doc="The transactional id.",
-        errors=("TransactionalIdAuthorizationFailedError",),
-    )
-    group_id: str = field(
-        String,
-        doc="The group's id.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
+    transactional_id: str = fields.transactional_id()
+    group_id: str = fields.group_id()
     producer_id: int = field(Int64, doc="The producer's id.", errors=("InvalidProducerIdMappingError",))
-    producer_epoch: int = field(
-        Int16,
-        doc="The producer's epoch; an older one than the current is fenced.",
-        errors=("InvalidProducerEpochError", "ProducerFencedError"),
-    )
+    producer_epoch: int = fields.producer_epoch()
     generation_id: int = field(
         Int32,
         versions="3+",
@@ -76,14 +55,7 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, ver
         doc="The member; empty for a committer that is no member.",
         errors=("UnknownMemberIdError",),
     )
-    group_instance_id: str | None = field(
-        String,
-        versions="3+",
-        nullable="3+",
-        default=None,
-        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
-        errors=("FencedInstanceIdError",),
-    )
+    group_instance_id: str | None = fields.group_instance_id(versions="3+", nullable="3+")
     topics: list[TxnOffsetCommitRequestTopic] = field(Array(TxnOffsetCommitRequestTopic), doc="The positions by topic.")
 
 
@@ -95,11 +67,7 @@ class TxnOffsetCommitResponsePartition(Struct):
         Int16,
         doc="Why the position was not stored; 0 when it was.",
         errors=(
-            "CoordinatorLoadInProgressError",
-            "CoordinatorNotAvailableError",
-            "NotCoordinatorError",
-            "InvalidGroupIdError",
-            "GroupAuthorizationFailedError",
+            *fields.GROUP_ERRORS,
             "InvalidProducerEpochError",
             "InvalidProducerIdMappingError",
             "InvalidTxnStateError",
@@ -128,10 +96,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+"):
     """The outcome per partition."""
 
-    throttle_time_ms: int = field(
-        Int32,
-        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     topics: list[TxnOffsetCommitResponseTopic] = field(
         Array(TxnOffsetCommitResponseTopic),
         doc="The outcomes by topic.",

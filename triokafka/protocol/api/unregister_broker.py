@@ -5,8 +5,9 @@ Version 0; flexible.
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, field
-from triokafka.protocol.primitives import Int16, Int32, String
+from triokafka.protocol.primitives import Int16, Int32
 
 
 class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"], api_key=64, versions="0", flexible="0+"):
@@ -18,18 +19,14 @@ class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"], api_key=64, v
 class UnregisterBrokerResponse(Response, api_key=64, versions="0", flexible="0+"):
     """The outcome."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "BrokerIdNotRegisteredError",
             "ClusterAuthorizationFailedError",
             "NotControllerError",
         ),
     )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_message: str | None = fields.error_message(nullable="0+")

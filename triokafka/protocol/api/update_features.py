@@ -5,6 +5,7 @@ Versions 0–2; flexible. v1: kinds of upgrades, and checking only (KIP-778). v2
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String
 
@@ -39,7 +40,7 @@ class UpdatableFeatureResult(Struct):
     feature: str = field(String, doc="The feature's name.")
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "InvalidUpdateVersionError",
             "FeatureUpdateFailedError",
@@ -48,20 +49,16 @@ class UpdatableFeatureResult(Struct):
             "NotControllerError",
         ),
     )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_message: str | None = fields.error_message(nullable="0+")
 
 
 class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"):
     """The outcome."""
 
-    throttle_time_ms: int = field(
-        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
-    )
+    throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why it failed; 0 when it did not.",
+        doc="The error code; 0 means success.",
         errors=(
             "InvalidUpdateVersionError",
             "FeatureUpdateFailedError",
@@ -70,9 +67,7 @@ class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"
             "NotControllerError",
         ),
     )
-    error_message: str | None = field(
-        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
-    )
+    error_message: str | None = fields.error_message(nullable="0+")
     results: list[UpdatableFeatureResult] = field(
         Array(UpdatableFeatureResult), versions="0-1", ignorable=True, doc="The results by feature."
     )

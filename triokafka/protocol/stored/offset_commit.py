@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import field
 from triokafka.protocol.primitives import Int32, Int64, String, Uuid
 from triokafka.protocol.stored.versioned import VersionedMessage
@@ -24,13 +25,7 @@ class OffsetCommitValue(VersionedMessage, versions="0-4", flexible="4+"):
     """The position."""
 
     offset: int = field(Int64, doc="The next offset to read.")
-    leader_epoch: int = field(
-        Int32,
-        versions="3+",
-        ignorable=True,
-        default=-1,
-        doc="The leader epoch of the last record read; -1 when unknown.",
-    )
+    leader_epoch: int = fields.committed_leader_epoch(versions="3+")
     metadata: str = field(String, doc="The committer's own text.")
     commit_timestamp: int = field(Int64, doc="When it was committed, in milliseconds.")
     expire_timestamp: int = field(

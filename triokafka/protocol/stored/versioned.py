@@ -41,11 +41,7 @@ class VersionedMessage(Message):
             encoder(values, out, [])
             return b"".join(out)
         except compiler.ENCODE_FAILURES as error:
-            failure = compiler.explain_encode(cls, version, error)
-        try:
-            raise failure
-        finally:
-            del failure  # or its traceback, which has this frame, would keep it and the input
+            compiler.raise_encode_error(cls, version, error)
 
     @classmethod
     def decode_values(cls, data: bytes) -> tuple[Any, ...]:
@@ -56,11 +52,7 @@ class VersionedMessage(Message):
         try:
             return decoder(data, _VERSION.size)
         except compiler.DECODE_FAILURES as error:
-            failure = compiler.explain_decode(cls, error)
-        try:
-            raise failure
-        finally:
-            del failure  # or its traceback, which has this frame, would keep it and the input
+            compiler.raise_decode_error(cls, error)
 
     def encode_versioned(self, version: int) -> bytes:
         """Two bytes of version, then the message. Raises the same as ``encode``."""

@@ -141,3 +141,14 @@ def test_checked_keeps_the_signature_and_the_docstring() -> None:
     assert (wrapped.__doc__, inspect.signature(wrapped)) == (call.__doc__, inspect.signature(call))
     assert wrapped(["a"]) == ["a"]
     assert inspect.iscoroutinefunction(AdminClient.list_topics)
+
+
+def test_client_has_the_methods_of_its_areas_with_their_signatures_and_docstrings() -> None:
+    found: dict[str, Any] = {}
+    for area in admin()._areas:
+        found |= {name: member for name, member in vars(area).items() if not name.startswith("_")}
+    assert sorted(found) == sorted(METHODS)
+    for name, function in found.items():
+        method = getattr(AdminClient, name)
+        assert inspect.signature(method) == inspect.signature(function)
+        assert method.__doc__ == function.__doc__

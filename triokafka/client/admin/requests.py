@@ -1,19 +1,14 @@
-"""What all areas of the admin client share: its life, where requests go, and when they are tried again."""
+"""The request-sending core of the admin client: where requests go, when they are tried again, and what failed."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack
-from weakref import WeakKeyDictionary
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, Final, TypeVar
 
 import trio
 
-from triokafka.client.admin.arguments import check_public_methods, checked
 from triokafka.client.admin.types import Results
 from triokafka.client.config import AdminOptions
-from triokafka.client.keywords import AdminKeywords
 from triokafka.errors import (
     BrokerNotAvailableError,
     BrokerResponseError,
@@ -21,6 +16,7 @@ from triokafka.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     NotControllerError,
     NotCoordinatorError,
     UnansweredItemError,
@@ -31,56 +27,37 @@ from triokafka.errors import (
     in_words,
 )
 from triokafka.network.backoff import Backoff
+from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node, TopicPartition
-from triokafka.trio_context import require_trio
 from triokafka.world import World
-from triokafka.world.system import RealWorld
 
 K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R", bound=Response)
 
 Round = Callable[[list[K], int], Awaitable[Mapping[K, V | Exception]]]
-"""Does the given items once, within the given milliseconds; for each the outcome or its error."""
+"""Does the given items once, within the given milliseconds; returns the outcome or the error of each."""
 
-_NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
 _GROUP: Final = 0
 _SHARE_OF_TIME: Final = 0.9
 _FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 
 
-class AdminBase:
-    """The part of `AdminClient` that its areas build on."""
+class AdminRequests:
+    """Sends the requests of one admin client to the right brokers, until they succeed or their time is over."""
 
-    def __init__(self, *, world: World | None = None, **options: Unpack[AdminKeywords]) -> None:
-        self.options = AdminOptions.parse(options)
-        self._world = world if world is not None else RealWorld()
-        number = next(_NUMBERS.setdefault(self._world, itertools.count(1)))
-        self._client = NetworkClient(
-            self.options.network(client_id=f"triokafka-admin-{number}", allow_auto_create_topics=False),
-            world=self._world,
-        )
-        self._backoff = Backoff(self.options.retry_backoff_ms / 1000, self.options.retry_backoff_max_ms / 1000)
+    def __init__(self, client: NetworkClient, options: AdminOptions, world: World) -> None:
+        self._client = client
+        self._world = world
+        self._default_timeout_ms = options.default_api_timeout_ms
+        self._request_timeout_ms = options.request_timeout_ms
+        self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        check_public_methods(cls)
+    # ---------------------------------------------------------------- retries
 
-    async def __aenter__(self) -> Self:
-        require_trio("AdminClient")
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._client.__aexit__(kind, error, traceback)
-
-    # ---------------------------------------------------------------- trying again
-
-    async def _each(
+    async def each(
         self,
         items: Iterable[K],
         do_round: Round[K, V],
@@ -90,14 +67,13 @@ class AdminBase:
     ) -> Results[K, V]:
         """Do the items, and those that failed with a retriable error again, until all are done or time is over.
 
-        Errors of the ``final`` kinds are not tried again, and that a topic does not exist is none either: who manages
-        topics wants to know.
+        Errors of the ``final`` kinds are not retried. Nor is an unknown topic: an administrator wants to know.
         """
         self._client.check_usable()
         pending = list(dict.fromkeys(items))
         done: dict[K, V] = {}
         failed: dict[K, Exception] = {}
-        limit = self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        limit = self._default_timeout_ms if timeout_ms is None else timeout_ms
         give_up_at = self._world.now() + limit / 1000
         failures = 0
         whole: Exception | None = None
@@ -111,7 +87,7 @@ class AdminBase:
                     outcomes = await do_round(pending, left_ms)
                     overall = UnansweredItemError("the broker's answer does not mention this item")
                 except UnencodableValueError:
-                    raise  # the argument is wrong, and not the cluster
+                    raise  # the argument is wrong, not the cluster
                 except KafkaError as error:
                     overall = whole = error
             if overall is None:
@@ -124,7 +100,7 @@ class AdminBase:
                     failed.pop(item, None)
                     continue
                 if not isinstance(outcome, KafkaTimeoutError) or item not in failed:
-                    failed[item] = outcome  # what went wrong says more than that time is over
+                    failed[item] = outcome  # a broker's error says more than a timeout
                 if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL + final):
                     again.append(item)
             failures += 1
@@ -136,7 +112,7 @@ class AdminBase:
                 await trio.sleep(delay)
         return Results(done, failed, whole if all(error is whole for error in failed.values()) else None)
 
-    async def _change(
+    async def change(
         self,
         items: Iterable[K],
         do_round: Round[K, V],
@@ -144,103 +120,123 @@ class AdminBase:
         *,
         final: tuple[type[KafkaError], ...] = (),
     ) -> dict[K, V]:
-        """As `_each`, for calls that change something: failures are raised once all items were tried."""
-        results = await self._each(items, do_round, timeout_ms, final=final)
+        """Do as `each`, for calls that change something: raise the failures once all items were tried."""
+        results = await self.each(items, do_round, timeout_ms, final=final)
         if results.errors:
             raise failure_of(results)
         return dict(results)
 
-    async def _once(self, do: Callable[[int], Awaitable[V]], timeout_ms: float | None) -> V:
-        """One thing to do, tried again while it fails with a retriable error."""
+    async def once(self, do: Callable[[int], Awaitable[V]], timeout_ms: float | None) -> V:
+        """Do one thing, and again while it fails with a retriable error."""
 
         async def do_round(items: list[None], left_ms: int) -> Mapping[None, V | Exception]:
             return {None: await do(left_ms)}
 
-        results: Results[None, V] = await self._each([None], do_round, timeout_ms)
+        results: Results[None, V] = await self.each([None], do_round, timeout_ms)
         return results[None]
 
-    # ---------------------------------------------------------------- where requests go
+    # ---------------------------------------------------------------- destinations
 
-    async def _any(self, request: Request[R], left_ms: float, *, min_version: int | None = None) -> R:
-        return await self._client.send_to_least_loaded(
-            request, timeout_ms=self._patience(left_ms), min_version=min_version
-        )
+    async def to_any(self, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any) -> R:
+        """Send to any broker. ``more`` are arguments of `NetworkClient.send_to_least_loaded`."""
+        return await self._client.send_to_least_loaded(request, timeout_ms=self._patience(left_ms), **more)
 
-    def _patience(self, left_ms: float) -> float:
-        return min(left_ms, self.options.request_timeout_ms)
-
-    async def _controller(
-        self, request: Request[R], left_ms: float, *, min_version: int | None = None, max_version: int | None = None
+    async def to_node(
+        self, node_id: int, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any
     ) -> R:
-        """Send to the controller, which any broker of a KRaft cluster stands in for."""
+        """Send to one broker. ``more`` are arguments of `NetworkClient.send`."""
+        return await self._client.send(node_id, request, timeout_ms=self._patience(left_ms), **more)
+
+    async def to_controller(self, request: Request[R], left_ms: float, **more: Any) -> R:
+        """Send to the controller, or in a KRaft cluster to any broker, which forwards the request."""
         cluster = self._client.cluster
         if cluster.controller_id not in cluster.nodes:
-            cluster = await self._client.refresh_metadata(timeout_ms=left_ms)
+            cluster = await self.refresh_metadata(left_ms)
         if cluster.controller_id not in cluster.nodes:
-            return await self._client.send_to_least_loaded(
-                request, timeout_ms=self._patience(left_ms), min_version=min_version, max_version=max_version
-            )
+            return await self.to_any(request, left_ms, **more)
         try:
-            return await self._client.send(
-                cluster.controller_id,
-                request,
-                timeout_ms=self._patience(left_ms),
-                min_version=min_version,
-                max_version=max_version,
-            )
+            return await self.to_node(cluster.controller_id, request, left_ms, **more)
         except KafkaConnectionError:
             self._client.request_metadata_update()
             raise
 
-    @checked
-    async def assume_coordinator(
-        self, group_ids: Iterable[str], node_id: int, *, timeout_ms: float | None = None
-    ) -> None:
-        """Take this broker for the coordinator of these groups, instead of looking it up for the next call.
+    async def to_coordinator(
+        self, group_id: str, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any
+    ) -> R:
+        """Send to the group's coordinator; after a connection error the next call looks it up again."""
+        node = await self._client.find_coordinator(group_id, _GROUP, timeout_ms=self._patience(left_ms))
+        try:
+            return await self.to_node(node.node_id, request, left_ms, **more)
+        except KafkaConnectionError:
+            self._client.forget_coordinator(group_id, _GROUP)
+            raise
 
-        If it answers that it is not, it is looked up after all.
+    def _patience(self, left_ms: float) -> float:
+        return min(left_ms, self._request_timeout_ms)
 
-        Raises:
-            BrokerNotAvailableError: the cluster has no such broker.
-        """
+    def assume_coordinator(self, group_id: str, node: Node) -> None:
+        """Take ``node`` for the group's coordinator until it answers that it is not."""
+        self._client.assume_coordinator(group_id, node, _GROUP)
 
-        async def ask(left_ms: int) -> None:
-            node = await self._node(node_id, left_ms)
-            for group_id in group_ids:
-                self._client.assume_coordinator(group_id, node, _GROUP)
+    async def refresh_metadata(self, left_ms: float) -> Cluster:
+        """Return the cluster as the brokers describe it now."""
+        return await self._client.refresh_metadata(timeout_ms=left_ms)
 
-        await self._once(ask, timeout_ms)
+    @property
+    def nodes(self) -> Mapping[int, Node]:
+        """The brokers of the last metadata, by id."""
+        return self._client.cluster.nodes
 
-    async def _node(self, node_id: int, left_ms: float) -> Node:
-        """A broker of the cluster; that there is none of that id is final (`BrokerNotAvailableError`)."""
-        nodes = self._client.cluster.nodes
+    async def node(self, node_id: int, left_ms: float) -> Node:
+        """Return a broker of the cluster. Raises `BrokerNotAvailableError`, which is final, when there is none."""
+        nodes = self.nodes
         if node_id not in nodes:
-            nodes = (await self._client.refresh_metadata(timeout_ms=left_ms)).nodes
+            nodes = (await self.refresh_metadata(left_ms)).nodes
         if node_id not in nodes:
             there = ", ".join(map(str, sorted(nodes))) or "none"
             raise BrokerNotAvailableError(f"there is no broker {node_id} now; those of the cluster are: {there}")
         return nodes[node_id]
 
-    async def _coordinator(
-        self, group_id: str, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any
-    ) -> R:
-        """Send to the group's coordinator; one that moved is looked up again next time."""
-        node = await self._client.find_coordinator(group_id, _GROUP, timeout_ms=self._patience(left_ms))
-        try:
-            return await self._client.send(node.node_id, request, timeout_ms=self._patience(left_ms), **more)
-        except KafkaConnectionError:
-            self._client.forget_coordinator(group_id, _GROUP)
-            raise
+    async def by_leader(
+        self,
+        partitions: Iterable[TopicPartition],
+        left_ms: float,
+        failed: MutableMapping[TopicPartition, Any],
+        node_id: int | None = None,
+    ) -> dict[int, list[TopicPartition]]:
+        """Group partitions by the id of their leader; those without a leader get an error in ``failed``.
 
-    async def _side_by_side(
+        With ``node_id`` all are grouped under that broker.
+        """
+        if node_id is not None:
+            return {(await self.node(node_id, left_ms)).node_id: list(partitions)}
+        by_node: dict[int, list[TopicPartition]] = {}
+        for tp in partitions:
+            try:
+                cluster = await self._client.metadata_for([tp.topic], timeout_ms=left_ms, wait_for_creation=False)
+            except UnknownTopicOrPartitionError as error:
+                failed[tp] = error
+                continue
+            if cluster.partition(tp) is None:
+                cluster = await self.refresh_metadata(left_ms)
+            if cluster.partition(tp) is None:
+                failed[tp] = UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
+            elif (leader := cluster.leader_for(tp)) < 0:
+                failed[tp] = LeaderNotAvailableError(f"{tp} has no leader now")
+                self._client.request_metadata_update()
+            else:
+                by_node.setdefault(leader, []).append(tp)
+        return by_node
+
+    async def side_by_side(
         self,
         parts: Mapping[int, list[K]],
         do_part: Callable[[int, list[K], int], Awaitable[Mapping[K, V | Exception]]],
         left_ms: int,
     ) -> dict[K, V | Exception]:
-        """Do parts of the items at several brokers at the same time; one that fails fails only its own items.
+        """Do parts of the items at several brokers at the same time; a part that fails fails only its own items.
 
-        A silent broker is given up a little before time is over, so that what the others answered is not lost with it.
+        A silent broker gets a little less than all the time, so that the answers of the others are not lost with it.
         """
         outcomes: dict[K, V | Exception] = {}
         patience_ms = max(1, round(self._patience(left_ms * _SHARE_OF_TIME)))
@@ -262,13 +258,14 @@ class AdminBase:
                 nursery.start_soon(do, node_id, items)
         return outcomes
 
-    async def _at_coordinators(
+    async def at_coordinators(
         self,
         group_ids: list[str],
         ask: Callable[[Node, list[str], int], Awaitable[Mapping[str, V | Exception]]],
         left_ms: int,
     ) -> dict[str, V | Exception]:
-        """Do groups at their coordinators, looked up all at once; one that moved is looked up again next time."""
+        """Do groups at their coordinators, which one request looks up; after a connection error they are looked up
+        again."""
         outcomes: dict[str, V | Exception] = {}
         nodes: dict[int, Node] = {}
         parts: dict[int, list[str]] = {}
@@ -288,30 +285,40 @@ class AdminBase:
                     self._client.forget_coordinator(group_id, _GROUP)
                 raise
 
-        return outcomes | await self._side_by_side(parts, do_part, left_ms)
+        return outcomes | await self.side_by_side(parts, do_part, left_ms)
 
-    def _error(self, code: int, item: object, message: str | None = None) -> BrokerResponseError:
-        """The error of one item; notes what it says about where to send the next request."""
+    # ---------------------------------------------------------------- errors
+
+    def error(self, code: int, item: object, message: str | None = None) -> BrokerResponseError | None:
+        """Return the error of one item, None when ``code`` is 0. Stale metadata is refreshed before the next try."""
+        if not code:
+            return None
         kind = for_code(code)
         error = kind(f"{item}: {message or in_words(kind)}")
         if isinstance(error, NotControllerError) or error.invalid_metadata:
             self._client.request_metadata_update()
         return error
 
-    def _group_error(
+    def check(self, code: int, item: object, message: str | None = None) -> None:
+        """Raise the `error` of one item, if there is one."""
+        error = self.error(code, item, message)
+        if error is not None:
+            raise error
+
+    def group_error(
         self, code: int, group_id: str, message: str | None = None, *, part: object = None
-    ) -> BrokerResponseError:
-        """The error of a group, or of some ``part`` of it; as `_error`."""
+    ) -> BrokerResponseError | None:
+        """Return the `error` of a group, or of some ``part`` of it. A coordinator that moved is looked up again."""
         item = f"group {group_id!r}" if part is None else f"group {group_id!r}, {part}"
-        error = self._error(code, item, message)
+        error = self.error(code, item, message)
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
             self._client.forget_coordinator(group_id, _GROUP)
         return error
 
 
 def failure_of(results: Results[Any, Any]) -> Exception:
-    """The error that failed items are told with, or a group of several; its ``outcomes`` are those of all items."""
-    # What fails as a whole is one error, however many items were asked for.
+    """Return the error of the items that failed, or a group of several; its ``outcomes`` are those of all items."""
+    # A request that failed as a whole is one error, however many items it had.
     errors = list({id(error): error for error in results.errors.values()}.values())
     failure = errors[0]
     if len(errors) > 1:
@@ -321,7 +328,7 @@ def failure_of(results: Results[Any, Any]) -> Exception:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Numbers of partitions by topic, in the order in which they come."""
+    """Group the numbers of partitions by topic, in the order in which they come."""
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)

@@ -1,0 +1,138 @@
+"""`AdminClient`: the methods of all areas on one object."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
+from weakref import WeakKeyDictionary
+
+from triokafka.client.admin.arguments import checked
+from triokafka.client.admin.brokers import BrokerAdmin
+from triokafka.client.admin.cluster import ClusterAdmin
+from triokafka.client.admin.configs import ConfigAdmin
+from triokafka.client.admin.group_offsets import GroupOffsetAdmin
+from triokafka.client.admin.groups import GroupAdmin
+from triokafka.client.admin.offsets import OffsetAdmin
+from triokafka.client.admin.partitions import PartitionAdmin
+from triokafka.client.admin.quotas import QuotaAdmin
+from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.topics import TopicAdmin
+from triokafka.client.config import AdminOptions
+from triokafka.client.keywords import AdminKeywords
+from triokafka.network.network_client import NetworkClient
+from triokafka.trio_context import require_trio
+from triokafka.world import World
+from triokafka.world.system import RealWorld
+
+A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
+
+
+def _method(
+    area: type[A], function: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]
+) -> Callable[Concatenate[AdminClient, P], Coroutine[Any, Any, R]]:
+    """Return a method of `AdminClient` that checks its arguments, then calls ``function`` of the client's ``area``.
+
+    Signature and docstring are those of ``function``.
+    """
+
+    @functools.wraps(function)
+    async def method(client: AdminClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await function(client._areas[area], *args, **kwargs)
+
+    return checked(method)
+
+
+class AdminClient:
+    """Manages a cluster. Use it as ``async with AdminClient(bootstrap_servers=…) as admin``.
+
+    Options are those of `AdminOptions`, by keyword; a wrong one raises `ConfigurationError`. Nothing is connected
+    before the first call. Every call takes ``timeout_ms`` (default ``default_api_timeout_ms``) and retries
+    retriable errors until then. Cancelling one may leave its work half done at the brokers.
+
+    Errors: a call that changes something tries all items, then raises the error of the one that failed, or an
+    `ExceptionGroup` when several failed. A call that looks something up for several items returns `Results`, where
+    reading an item that failed raises its error.
+    """
+
+    def __init__(self, *, world: World | None = None, **options: Unpack[AdminKeywords]) -> None:
+        self.options = AdminOptions.parse(options)
+        world = world if world is not None else RealWorld()
+        number = next(_NUMBERS.setdefault(world, itertools.count(1)))
+        network = self.options.network(client_id=f"triokafka-admin-{number}", allow_auto_create_topics=False)
+        self._client = NetworkClient(network, world=world)
+        requests = AdminRequests(self._client, self.options, world)
+        areas = (
+            TopicAdmin,
+            OffsetAdmin,
+            PartitionAdmin,
+            ConfigAdmin,
+            GroupAdmin,
+            GroupOffsetAdmin,
+            QuotaAdmin,
+            BrokerAdmin,
+            ClusterAdmin,
+        )
+        self._areas: dict[type, Any] = {area: area(requests) for area in areas}
+
+    async def __aenter__(self) -> Self:
+        require_trio("AdminClient")
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._client.__aexit__(kind, error, traceback)
+
+    create_topics = _method(TopicAdmin, TopicAdmin.create_topics)
+    delete_topics = _method(TopicAdmin, TopicAdmin.delete_topics)
+    list_topics = _method(TopicAdmin, TopicAdmin.list_topics)
+    describe_topics = _method(TopicAdmin, TopicAdmin.describe_topics)
+    describe_topic_partitions = _method(TopicAdmin, TopicAdmin.describe_topic_partitions)
+    create_partitions = _method(TopicAdmin, TopicAdmin.create_partitions)
+
+    list_offsets = _method(OffsetAdmin, OffsetAdmin.list_offsets)
+    delete_records = _method(OffsetAdmin, OffsetAdmin.delete_records)
+
+    elect_leaders = _method(PartitionAdmin, PartitionAdmin.elect_leaders)
+    alter_partition_reassignments = _method(PartitionAdmin, PartitionAdmin.alter_partition_reassignments)
+    list_partition_reassignments = _method(PartitionAdmin, PartitionAdmin.list_partition_reassignments)
+    describe_producers = _method(PartitionAdmin, PartitionAdmin.describe_producers)
+
+    describe_configs = _method(ConfigAdmin, ConfigAdmin.describe_configs)
+    incremental_alter_configs = _method(ConfigAdmin, ConfigAdmin.incremental_alter_configs)
+    alter_configs = _method(ConfigAdmin, ConfigAdmin.alter_configs)
+    reset_configs = _method(ConfigAdmin, ConfigAdmin.reset_configs)
+    list_config_resources = _method(ConfigAdmin, ConfigAdmin.list_config_resources)
+
+    list_groups = _method(GroupAdmin, GroupAdmin.list_groups)
+    list_groups_by_broker = _method(GroupAdmin, GroupAdmin.list_groups_by_broker)
+    describe_groups = _method(GroupAdmin, GroupAdmin.describe_groups)
+    delete_groups = _method(GroupAdmin, GroupAdmin.delete_groups)
+    remove_all_group_members = _method(GroupAdmin, GroupAdmin.remove_all_group_members)
+    remove_group_members = _method(GroupAdmin, GroupAdmin.remove_group_members)
+    assume_coordinator = _method(GroupAdmin, GroupAdmin.assume_coordinator)
+
+    list_group_offsets = _method(GroupOffsetAdmin, GroupOffsetAdmin.list_group_offsets)
+    list_offsets_of_groups = _method(GroupOffsetAdmin, GroupOffsetAdmin.list_offsets_of_groups)
+    alter_group_offsets = _method(GroupOffsetAdmin, GroupOffsetAdmin.alter_group_offsets)
+    delete_group_offsets = _method(GroupOffsetAdmin, GroupOffsetAdmin.delete_group_offsets)
+
+    describe_client_quotas = _method(QuotaAdmin, QuotaAdmin.describe_client_quotas)
+    alter_client_quotas = _method(QuotaAdmin, QuotaAdmin.alter_client_quotas)
+
+    describe_log_dirs = _method(BrokerAdmin, BrokerAdmin.describe_log_dirs)
+    alter_replica_log_dirs = _method(BrokerAdmin, BrokerAdmin.alter_replica_log_dirs)
+    unregister_broker = _method(BrokerAdmin, BrokerAdmin.unregister_broker)
+
+    describe_cluster = _method(ClusterAdmin, ClusterAdmin.describe_cluster)
+    describe_features = _method(ClusterAdmin, ClusterAdmin.describe_features)
+    update_features = _method(ClusterAdmin, ClusterAdmin.update_features)
+    describe_metadata_quorum = _method(ClusterAdmin, ClusterAdmin.describe_metadata_quorum)

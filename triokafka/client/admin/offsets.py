@@ -1,0 +1,120 @@
+"""Offsets of partitions: look them up by time, and delete the records before them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.types import Results
+from triokafka.errors import NotLeaderForPartitionError
+from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from triokafka.structs import OffsetAndTimestamp, TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+MAX_TIMESTAMP: Final = -3
+_MIN_VERSION_FOR: Final = {MAX_TIMESTAMP: 7}
+_ISOLATION: Final = {"read_uncommitted": 0, "read_committed": 1}
+_SPECS: Final = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+
+
+class OffsetAdmin:
+    """The part of `AdminClient` about offsets of partitions."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
+    async def list_offsets(
+        self,
+        partitions: Mapping[TopicPartition, str | int],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartition, OffsetAndTimestamp]:
+        """Look offsets up: ``"earliest"``, ``"latest"``, ``"max_timestamp"``, or the first at or after a time in ms.
+
+        The offset is -1 when no record is that late. Reading a partition that failed raises its error.
+        """
+        wanted = {tp: _timestamp(spec) for tp, spec in partitions.items()}
+        if isolation_level not in _ISOLATION:
+            raise ValueError(f"isolation_level={isolation_level!r} is not one of {', '.join(_ISOLATION)}")
+        min_version = max([_MIN_VERSION_FOR.get(timestamp, 1) for timestamp in wanted.values()], default=1)
+        if isolation_level == "read_committed":
+            min_version = max(min_version, 2)
+
+        async def ask(
+            node_id: int, items: list[TopicPartition], left_ms: int
+        ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
+            topics: dict[str, ListOffsetsTopic] = {}
+            for tp in items:
+                topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[]))
+                topic.partitions.append(
+                    ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=wanted[tp])
+                )
+            request = ListOffsetsRequest(
+                replica_id=-1, isolation_level=_ISOLATION[isolation_level], topics=list(topics.values())
+            )
+            response = await self._requests.to_node(node_id, request, left_ms, min_version=min_version)
+            outcomes: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
+            for t in response.topics:
+                for p in t.partitions:
+                    tp = TopicPartition(t.name, p.partition_index)
+                    outcomes[tp] = self._requests.error(p.error_code, tp) or OffsetAndTimestamp(
+                        p.offset, p.timestamp, p.leader_epoch
+                    )
+            return outcomes
+
+        async def do_round(
+            items: list[TopicPartition], left_ms: int
+        ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
+            leaderless: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
+            by_leader = await self._requests.by_leader(items, left_ms, leaderless)
+            return leaderless | await self._requests.side_by_side(by_leader, ask, left_ms)
+
+        return await self._requests.each(wanted, do_round, timeout_ms)
+
+    async def delete_records(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        leader_id: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Delete the records of partitions before an offset (-1: all). Returns the new log start offsets.
+
+        Leaders are looked up, unless ``leader_id`` names the broker to ask for all of them; that it does not lead one
+        (any more) is an error then.
+
+        Raises:
+            BrokerNotAvailableError: the cluster has no broker ``leader_id``.
+            OffsetOutOfRangeError, UnknownTopicOrPartitionError, …: one partition could not be changed; an
+                `ExceptionGroup` when several could not.
+        """
+
+        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, int | Exception]:
+            outcomes: dict[TopicPartition, int | Exception] = {}
+            for node, partitions in (await self._requests.by_leader(items, left_ms, outcomes, leader_id)).items():
+                topics: dict[str, DeleteRecordsTopic] = {}
+                for tp in partitions:
+                    topic = topics.setdefault(tp.topic, DeleteRecordsTopic(name=tp.topic, partitions=[]))
+                    topic.partitions.append(DeleteRecordsPartition(partition_index=tp.partition, offset=offsets[tp]))
+                request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=left_ms)
+                response = await self._requests.to_node(node, request, left_ms)
+                for t in response.topics:
+                    for p in t.partitions:
+                        tp = TopicPartition(t.name, p.partition_index)
+                        outcomes[tp] = self._requests.error(p.error_code, tp) or p.low_watermark
+            return outcomes
+
+        final = () if leader_id is None else (NotLeaderForPartitionError,)
+        return await self._requests.change(offsets, do_round, timeout_ms, final=final)
+
+
+def _timestamp(spec: str | int) -> int:
+    if isinstance(spec, str):
+        if spec not in _SPECS:
+            raise ValueError(f"{spec!r} is not an offset to look up: use {', '.join(_SPECS)}, or milliseconds")
+        return _SPECS[spec]
+    return spec
