@@ -82,7 +82,6 @@ def within(modules: list[str], package: str) -> set[str]:
         "triokafka.broker_stub.metrics.catalogue",
         "triokafka.broker_stub.control.endpoint",
         "triokafka.testing",
-        "triokafka.network",
         "triokafka.formats",
         "pyarrow",
         "rich",
@@ -106,6 +105,16 @@ def within(modules: list[str], package: str) -> set[str]:
 )
 def test_first_answer_waits_for_no_import_of(package: str, start: dict[str, Any]) -> None:
     assert not within(start["first"], package)
+
+
+def test_first_answer_waits_for_no_client_network(start: dict[str, Any]) -> None:
+    """Of the network package, which clients share, the broker has its end of fetch sessions and nothing else."""
+    sessions = "triokafka.network.fetch_sessions"
+    assert within(start["first"], "triokafka.network") == {
+        "triokafka.network",
+        sessions,
+        f"{sessions}.fetch_session_cache",
+    }
 
 
 def test_first_answer_waits_for_no_more_of_a_package_than_its_extension(start: dict[str, Any]) -> None:

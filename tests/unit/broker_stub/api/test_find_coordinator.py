@@ -44,13 +44,11 @@ def context(leaders: list[int], *, brokers: dict[int, BrokerImage] | None = None
         version=4,
         listener=listener,
         denied=lambda *_: False,
-        broker=SimpleNamespace(
-            topic_creation=SimpleNamespace(ensure=ensure),
-            group_coordinator=coordinator,
-            image=SimpleNamespace(brokers=brokers),
-            node_id=0,
-            replicas=SimpleNamespace(check_online=lambda _: None),
-        ),
+        topic_creation=SimpleNamespace(ensure=ensure),
+        groups=coordinator,
+        metadata=SimpleNamespace(image=SimpleNamespace(brokers=brokers)),
+        node_id=0,
+        replicas=SimpleNamespace(check_online=lambda _: None),
     )
 
 
@@ -113,7 +111,7 @@ async def test_topic_that_cannot_be_made_yet_is_no_coordinator() -> None:
     async def ensure(name: str) -> TopicImage:
         raise CoordinatorNotAvailableError(f"{name} could not be created yet")
 
-    found.broker.topic_creation.ensure = ensure
+    found.topic_creation.ensure = ensure
     (one,) = (await find_coordinator(FindCoordinatorRequest(coordinator_keys=["g"]), found)).coordinators
     assert one.error_code == CoordinatorNotAvailableError.code
 
