@@ -397,3 +397,18 @@ def test_waiting_without_a_subscription_ends_in_time_as_in_kafka_python(
         assert [record.levelname for record in said] == ["WARNING"]
         consumer.assign([])
         assert consumer.poll(timeout_ms=20) == {}
+
+
+def test_poll_raises_for_a_batch_that_decompresses_to_more_than_the_limit(bootstrap: str, topic: str) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap, compression_type="gzip") as producer:
+        producer.send(topic, bytes(200_000))
+    partition = TopicPartition(topic, 0)
+    with KafkaConsumer(bootstrap_servers=bootstrap, max_decompressed_batch_bytes=100_000) as made:
+        made.assign([partition])
+        made.seek(partition, 0)
+        with pytest.raises(KafkaError, match="max_decompressed_batch_bytes"):
+            made.poll(10_000)
+    with KafkaConsumer(bootstrap_servers=bootstrap, max_poll_bytes=1) as made:
+        made.assign([partition])
+        made.seek(partition, 0)
+        assert offsets_of(made.poll(10_000)) == [0]

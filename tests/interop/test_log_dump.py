@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess
 from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
-from triokafka.broker_stub.log.cleaner import LogCleaner
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition as Partition
 from triokafka.world.system import RealWorld

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.backend import cleaner_config, move_rate
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
-from triokafka.broker_stub.log.cleaner import LogCleaner
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
 from triokafka.broker_stub.metadata.cache import MetadataCache
@@ -123,7 +123,7 @@ class BrokerMetadataPublisher:
         if topic_partition.topic == GROUP_METADATA_TOPIC:
             self._group_coordinator().high_watermark_changed(topic_partition.partition, offset)
 
-    def logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """Logs cannot be used any more, as the backend says."""
         for topic, number in topic_partitions:
             if topic == GROUP_METADATA_TOPIC:

@@ -25,10 +25,10 @@ from triokafka.network.in_flight import (
     UNSUPPORTED_VERSION,
     Completion,
     InFlightRequest,
-    ResponseWaiter,
 )
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.response_reader import ResponseReader
+from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import decode_response, encode_request

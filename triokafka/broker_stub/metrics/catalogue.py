@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import trio
 
-from triokafka.broker_stub.log.cleaner import LogCleaner
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.coordinator.runtime.shard_context import ShardState
