@@ -53,8 +53,8 @@ def answers_commits_before_they_are_appended(broker: Broker) -> None:
 
 def joins_at_load_are_never_answered(broker: Broker) -> None:
     """A join that comes while the shard is read is parked, and nobody comes back to it."""
-    coordinator = broker.group_coordinator
-    write = coordinator.ask
+    shards = broker.group_coordinator._shards
+    write = shards.ask
 
     async def parked(group_id: str, operation: Any, reply: Any) -> Any:
         try:
@@ -64,7 +64,7 @@ def joins_at_load_are_never_answered(broker: Broker) -> None:
                 raise
             await trio.sleep_forever()
 
-    coordinator.ask = parked  # type: ignore[method-assign]
+    shards.ask = parked  # type: ignore[method-assign]
 
 
 @contextmanager

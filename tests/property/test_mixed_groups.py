@@ -356,7 +356,7 @@ class MixedGroupLife(ConsumerGroupLife):
         assert not goes_on or number == 0 or number >= self.seen_number, "the generation or epoch only grows"
         self.seen_number, self.seen_members = number, there
         for key in shard.timers._deadlines:
-            if key.group_id == GROUP and key.kind in ("join", "sync", "session"):
+            if key.entity_id == GROUP and key.kind in ("join", "sync", "session"):
                 assert group is None, f"{key} is of a classic group, which it is not"
 
     def _fold_afresh(self) -> None:

@@ -101,10 +101,11 @@ class TransactionLife(CoordinatorLife):
             offsets_retention_check_interval_ms=round(CHECK * 1000),
         )
 
+    NEW_LOG = ForgetfulLog
+
     def begin(self, **config: int) -> None:
         super().begin(**config)
-        self.log = ForgetfulLog()
-        self.rig.runtime._log = self.rig.log = self.log
+        self.log = self.rig.log
         self.calm_since = self.now
 
     @property

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.api import MODULES
+from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 
 logger = logging.getLogger(__name__)
@@ -25,14 +26,14 @@ _RETRY_SECONDS: Final = 1.0
 
 _PARTS: Final = (
     "triokafka.broker_stub.controller.in_sync",
-    "triokafka.broker_stub.group_service",
+    "triokafka.broker_stub.coordinators.group_coordinator",
     "triokafka.broker_stub.log.cleaner.cleaner_pass",
     "triokafka.broker_stub.metrics.catalogue",
 )
 """Modules besides the handlers'."""
 
 
-async def load_the_rest(dispatcher: Dispatcher, make_group_coordinator: Callable[[], object]) -> None:
+async def load_the_rest(dispatcher: Dispatcher, coordinators: CoordinatorRegistry) -> None:
     """Import, one after the other, the modules that no request has needed yet.
 
     Later they might be unreadable or replaced.
@@ -42,7 +43,8 @@ async def load_the_rest(dispatcher: Dispatcher, make_group_coordinator: Callable
     await trio.sleep(_FIRST_ANSWERS_SECONDS)
     warned = False
     parts: list[Callable[[], object]] = [partial(dispatcher.load, key) for key in dispatcher.handlers]
-    parts += [make_group_coordinator, *(partial(import_module, name) for name in _PARTS)]
+    parts += [partial(getattr, entry, "coordinator") for entry in coordinators]
+    parts += [partial(import_module, name) for name in _PARTS]
     for load in parts:
         while True:
             await trio.lowlevel.checkpoint()

@@ -156,9 +156,9 @@ class RunningCluster:
 
     def coordinator(self, group: str) -> int:
         """The id of the broker that coordinates a group; -1 when none does yet."""
-        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.topic_names import GROUP_METADATA_TOPIC
 
-        return self.leader(GROUP_METADATA_TOPIC, self._running.group_coordinator.partition_for(group))
+        return self.leader(GROUP_METADATA_TOPIC, self._running.group_coordinator.runtime.partition_for(group))
 
     move_leader = delegated("_running", RunningBroker.move_leader)
 

@@ -339,7 +339,7 @@ class RunningBroker:
         Raises:
             NotCoordinatorError: this broker does not coordinate the group.
         """
-        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.topic_names import GROUP_METADATA_TOPIC
 
         if GROUP_METADATA_TOPIC not in self.image.topics:
             return []  # the first that asks for a coordinator has it made
@@ -385,11 +385,13 @@ class RunningBroker:
 
         The group's members and positions go with it. Arguments, result and errors are those of `move_leader`.
         """
-        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.topic_names import GROUP_METADATA_TOPIC
 
         broker = self.broker
         await broker.topic_creation.ensure(GROUP_METADATA_TOPIC)
-        return await self.move_leader(GROUP_METADATA_TOPIC, broker.group_coordinator.partition_for(group), to=to)
+        return await self.move_leader(
+            GROUP_METADATA_TOPIC, broker.group_coordinator.runtime.partition_for(group), to=to
+        )
 
     def reset(self) -> None:
         """Switch off all faults: those of requests, the freeze, the black hole, the full disk. The clock stays."""

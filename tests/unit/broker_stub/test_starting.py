@@ -82,6 +82,7 @@ def within(modules: list[str], package: str) -> set[str]:
         "triokafka.broker_stub.metrics.catalogue",
         "triokafka.broker_stub.control.endpoint",
         "triokafka.testing",
+        "triokafka.network",
         "triokafka.formats",
         "pyarrow",
         "rich",
@@ -105,16 +106,6 @@ def within(modules: list[str], package: str) -> set[str]:
 )
 def test_first_answer_waits_for_no_import_of(package: str, start: dict[str, Any]) -> None:
     assert not within(start["first"], package)
-
-
-def test_first_answer_waits_for_no_client_network(start: dict[str, Any]) -> None:
-    """Of the network package, which clients share, the broker has its end of fetch sessions and nothing else."""
-    sessions = "triokafka.network.fetch_sessions"
-    assert within(start["first"], "triokafka.network") == {
-        "triokafka.network",
-        sessions,
-        f"{sessions}.fetch_session_cache",
-    }
 
 
 def test_first_answer_waits_for_no_more_of_a_package_than_its_extension(start: dict[str, Any]) -> None:
@@ -155,10 +146,10 @@ def test_named_tuples_that_a_start_needs_are_those_that_are_made_quickly(start: 
 async def test_groups_are_served_whenever_the_coordinator_was_made(looks: str) -> None:
     broker = Broker(BrokerConfig.for_tests(log_dirs=("/data",)), world=memory_world())
     if looks == "before":
-        assert broker.group_coordinator.partitions == 4
+        assert broker.group_coordinator.runtime.partitions == 4
     with trio.fail_after(20):
         async with broker:
             node = Node(broker)
             if looks == "after":
-                assert broker.group_coordinator.partitions == 4
+                assert broker.group_coordinator.runtime.partitions == 4
             assert (await stable(node)).error_code == 0

@@ -67,7 +67,7 @@ class Peace:
 
 def timers_of(rig: Rig, group_id: str) -> int:
     """Return the number of deadlines of a group."""
-    return sum(key.group_id == group_id for key in rig.shard.timers._deadlines)
+    return sum(key.entity_id == group_id for key in rig.shard.timers._deadlines)
 
 
 # --- metadata and assignments ---

@@ -71,7 +71,7 @@ def test_disk_error_becomes_a_storage_error() -> None:
     rig = Rig()
     rig.log.fails_with = OSError(28, "No space left on device")
     reply = rig.commit()
-    with pytest.raises(KafkaStorageError, match=r"partition 3: append failed.*No space"):
+    with pytest.raises(KafkaStorageError, match=r"__consumer_offsets-3: append failed.*No space"):
         _ = reply.value
 
 

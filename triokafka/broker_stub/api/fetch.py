@@ -98,7 +98,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         max_bytes=max_bytes,
         read_committed=request.isolation_level == _READ_COMMITTED,
     )
-    session = services.fetch_sessions.context_for(
+    session = services.fetch_sessions().context_for(
         session_id=request.session_id,
         epoch=request.session_epoch,
         wanted=_wanted(request, by_id),

@@ -95,7 +95,7 @@ class BrokerMetrics:
             yield Sample(
                 f"kafka.server:type=Delayed{kind}Metrics,name=ExpiresPerSec", {}, purgatory.expirations, "Count"
             )
-        sessions = self._services.fetch_sessions
+        sessions = self._services.fetch_sessions()
         yield Sample("kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions", {}, len(sessions))
         name = "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached"
         yield Sample(name, {}, sessions.cached_partitions)
@@ -143,7 +143,10 @@ class BrokerMetrics:
             yield Sample(f"kafka.server:type=BrokerTopicMetrics,name={name}", {}, count, "Count")
 
     def _of_groups(self) -> Iterator[Sample]:
-        coordinator, manager = self._services.groups(), "kafka.coordinator.group:type=GroupMetadataManager,name="
+        coordinator, manager = (
+            self._services.groups.coordinator,
+            "kafka.coordinator.group:type=GroupMetadataManager,name=",
+        )
         found = coordinator.count_groups()
         yield Sample(f"{manager}NumOffsets", {}, found.offsets)
         yield Sample(f"{manager}NumGroups", {}, sum(found.classic.values()))

@@ -111,7 +111,7 @@ class RequestContext:
     @property
     def groups(self) -> GroupCoordinator:
         """The groups that this broker coordinates."""
-        return self.services.groups()
+        return self.services.groups.coordinator
 
     @property
     def topic_creation(self) -> AutoTopicCreation:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
+from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.log.log_manager import LogManager
@@ -19,20 +21,20 @@ from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.quotas import ClientQuotas
-from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 from triokafka.world import World
 
-if TYPE_CHECKING:  # imported when the first group is used: a broker starts without it
+if TYPE_CHECKING:  # imported when first used: a broker starts without them
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 
 
 @dataclass(slots=True, kw_only=True)
 class BrokerServices:
     """What the dispatcher and the API handlers of one broker use.
 
-    ``groups`` and ``cluster_id`` are functions: the group coordinator is made when it is first used, and the cluster's
-    id is known once the metadata log was read. ``advertised`` has the versions that ApiVersions reports, by API key.
-    ``allows_all`` is True without access control: `RequestContext.denied` is then quick.
+    ``cluster_id`` and ``fetch_sessions`` are functions: the cluster's id is known once the metadata log was read, and
+    fetch sessions are imported with the first Fetch. ``advertised`` has the versions that ApiVersions reports, by API
+    key. ``allows_all`` is True without access control: `RequestContext.denied` is then quick.
     """
 
     node_id: int
@@ -45,8 +47,9 @@ class BrokerServices:
     replicas: ReplicaManager
     logs: LogManager
     prevalidation_slots: PrevalidationSlots
-    fetch_sessions: FetchSessionCache[ReadOutcome]
-    groups: Callable[[], GroupCoordinator]
+    fetch_sessions: Callable[[], FetchSessionCache[ReadOutcome]]
+    groups: CoordinatorEntry[GroupCoordinator]
+    coordinators: CoordinatorRegistry
     quotas: ClientQuotas
     producer_ids: ProducerIds
     topic_creation: AutoTopicCreation

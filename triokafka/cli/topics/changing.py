@@ -12,11 +12,11 @@ from triokafka.cli.connection import admin_options, pairs, with_admin
 from triokafka.cli.output import examples
 from triokafka.cli.topics.chosen import listings, nothing
 from triokafka.cli.values import COUNT, Whole
+from triokafka.topic_names import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
 
-_GROUP_OFFSETS: Final = "__consumer_offsets"
 _LARGE_MESSAGE: Final = 1_048_588
 
 
@@ -123,8 +123,10 @@ def alter(
         found = [listing.name for listing in await listings(admin, topics)]
         if not found and not if_exists:
             raise nothing(topics)
-        if _GROUP_OFFSETS in found:
-            raise click.UsageError(f"{_GROUP_OFFSETS} cannot grow: its number of partitions says where groups are.")
+        if GROUP_METADATA_TOPIC in found:
+            raise click.UsageError(
+                f"{GROUP_METADATA_TOPIC} cannot grow: its number of partitions says where groups are."
+            )
         described = await admin.describe_topics(found)
         wanted = {}
         for name in found:

@@ -8,6 +8,7 @@ by id from 13; a session does not change from one to the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sized
+from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -115,15 +116,13 @@ class FetchSession:
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
 
+@dataclass(frozen=True, slots=True)
 class Answered(Generic[Outcome]):
     """What goes into the response: the session, an error of the whole request, and the partitions to name."""
 
-    __slots__ = ("error_code", "outcomes", "session_id")
-
-    def __init__(self, session_id: int, error_code: int, outcomes: Mapping[PartitionKey, Outcome]) -> None:
-        self.session_id = session_id
-        self.error_code = error_code
-        self.outcomes = outcomes
+    session_id: int
+    error_code: int
+    outcomes: Mapping[PartitionKey, Outcome]
 
 
 class FetchContext(Generic[Outcome]):

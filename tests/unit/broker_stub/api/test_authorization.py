@@ -225,7 +225,7 @@ async def make_group(node: Node) -> None:
     await node.broker.topic_creation.ensure("__consumer_offsets")
     topics = [OffsetCommitRequestTopic(name="open", partitions=[OffsetCommitRequestPartition(committed_offset=1)])]
     request = OffsetCommitRequest(group_id=ONE_GROUP, generation_id_or_member_epoch=-1, topics=topics)
-    await node.broker.group_coordinator.commit_offsets(request, version=8)
+    await node.broker.group_coordinator.offsets.commit_offsets(request, version=8)
 
 
 _WHOLE: Final = {
