@@ -7,7 +7,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from triokafka.protocol.message import Request
+from triokafka.errors import ProtocolError
+from triokafka.protocol.frames import decode_response
+from triokafka.protocol.message import Request, Response
 from triokafka.protocol.templates import AnswerTemplate
 from triokafka.structs import Buffer
 
@@ -56,9 +58,25 @@ class InFlightRequest:
         """The name of the API, as in ``Produce``."""
         return self.request_type.__name__.removesuffix("Request")
 
-    def version_of(self, frame: Buffer) -> int:
-        """The version of the answer: a broker that does not know this version of ApiVersions says so in version 0
-        (KIP-511)."""
+    def decode(self, frame: Buffer, broker: str) -> Response:
+        """Decode the response; ``broker`` names its sender in the error.
+
+        Raises:
+            ProtocolError: the frame is not a response to this request.
+        """
+        version = self._version_of(frame)
+        response_type = self.request_type.response_type
+        try:
+            response: Response
+            _, response = decode_response(response_type, frame, version=version)
+        except ProtocolError as error:
+            raise ProtocolError(
+                f"{broker} sent a {response_type.__name__} that cannot be read as version {version}: {error}"
+            ) from error
+        return response
+
+    def _version_of(self, frame: Buffer) -> int:
+        # A broker that does not know this version of ApiVersions answers in version 0 (KIP-511).
         if self.request_type.api_key == API_VERSIONS_KEY and len(frame) >= 6:
             (code,) = _CODE.unpack_from(frame, 4)
             if code == UNSUPPORTED_VERSION:

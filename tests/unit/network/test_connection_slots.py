@@ -175,7 +175,7 @@ class Stuck:
         self.sent = bytearray()
         self._inner: Any = connection._stream
         self._opened = trio.Event()
-        connection._stream = self  # type: ignore[assignment]
+        connection._stream = connection._writer._stream = self  # type: ignore[assignment]
 
     def open(self) -> None:
         self._opened.set()
