@@ -6,7 +6,7 @@ from triokafka.broker_stub.config.broker import BrokerConfig
 
 
 class DynamicBrokerConfig:
-    """Holds the current configuration of one broker (KIP-226).
+    """Holds the current configuration of one broker.
 
     Readers take `current` each time they need an option that may change. The metadata publisher calls `update`.
     """
