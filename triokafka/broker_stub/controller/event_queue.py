@@ -196,6 +196,7 @@ class EventQueue:
                     operation = self._receive.receive_nowait()
                 except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
                     break
+            del operation  # with its request
 
     async def _process(self, operation: Operation[Any]) -> None:
         try:
