@@ -259,6 +259,7 @@ async def test_operation_in_steps_that_loses_its_image_meanwhile_fails() -> None
 
         with pytest.raises(errors.NotControllerError):
             await rig.queue.submit("b", compute)
+        await rig.settle()
         assert rig.answers == {"a": errors.KafkaStorageError} and not rig.state.image.topics
 
 
