@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -21,6 +21,9 @@ from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.backend import Backend
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
+from triokafka.broker_stub.coordinators.group_entry import group_entry
+from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.deferred_imports import load_the_rest
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
@@ -37,20 +40,20 @@ from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
-from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.topic_creation import TopicCreation
 from triokafka.errors import IllegalStateError, KafkaError
-from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 from triokafka.structs import address_text
 from triokafka.world import World
 from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.metrics.catalogue import Sample
+    from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 
 logger = logging.getLogger(__name__)
 
@@ -121,17 +124,19 @@ class Broker:
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
             shares_logs=self._backend.shared,
         )
-        self.fetch_sessions: FetchSessionCache[ReadOutcome] = FetchSessionCache(
-            config.max_incremental_fetch_session_cache_slots, self.world
-        )
         self.quotas = ClientQuotas(
             config.quota_window_num,
             config.quota_window_size_seconds,
             mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.topic_creation = TopicCreation(self.gateway, config, lambda: self.image)
-        self._group_coordinator: GroupCoordinator | None = None
+        self._group_entry = group_entry(
+            self.world, config, self.replicas, lambda: self.image, self._coordinator_created
+        )
+        self.coordinators = CoordinatorRegistry(
+            [self._group_entry], log_size=lambda topic_partition: self.replicas.partition(topic_partition).log.size
+        )
+        self.topic_creation = TopicCreation(self.gateway, config, lambda: self.image, self.coordinators)
         handlers = Handlers()
         self.dispatcher = Dispatcher(self, handlers, authorizer=authorizer, quota=quota, advertised=handlers.advertised)
         self.sockets = SocketServer(
@@ -144,8 +149,8 @@ class Broker:
         self._made_at = self.world.now()
         self.failure: Exception | None = None
         self.follower = ImageFollower(self)
-        self.replicas.on_high_watermark(self.follower.high_watermark_rose)
-        self.replicas.on_reopened = self.follower.reopened
+        self.replicas.on_high_watermark(self.coordinators.high_watermark_changed)
+        self.replicas.on_reopened = self.coordinators.replica_reopened
 
     # What it is
 
@@ -172,25 +177,23 @@ class Broker:
     def _advertised(self) -> list[EndpointImage]:
         return advertised_endpoints(self.config, lambda listener: self.sockets.address(listener)[1])
 
+    @cached_property
+    def fetch_sessions(self) -> FetchSessionCache[ReadOutcome]:
+        """The fetch sessions of clients (KIP-227); imported with the first Fetch."""
+        from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
+
+        return FetchSessionCache(self.config.max_incremental_fetch_session_cache_slots, self.world)
+
     @property
     def group_coordinator(self) -> GroupCoordinator:
-        """Groups and their offsets. Made when there is a log for them, somebody asks, or else soon after the start: to
-        import it is a tenth of what a broker does before it answers.
-        """
-        if self._group_coordinator is None:
-            from triokafka.broker_stub.group_service import group_coordinator
+        """Groups and their offsets; created on first use."""
+        return self._group_entry.coordinator
 
-            self._group_coordinator = group_coordinator(self.world, self.config, self.replicas, lambda: self.image)
-            if self._nursery is not None:
-                self._nursery.start_soon(self._guard, self._group_coordinator.run)
-            elif self._nursery_manager is not None:
-                self._group_coordinator.stop()
-        return self._group_coordinator
-
-    @property
-    def has_group_coordinator(self) -> bool:
-        """Whether `group_coordinator` is made already."""
-        return self._group_coordinator is not None
+    def _coordinator_created(self, coordinator: Coordinator) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(self._guard, coordinator.run)
+        elif self._nursery_manager is not None:
+            coordinator.runtime.stop()
 
     @property
     def idle_share(self) -> float:
@@ -227,8 +230,9 @@ class Broker:
         world = self.world
         self._nursery_manager = trio.open_nursery()
         nursery = self._nursery = await self._nursery_manager.__aenter__()
-        if self._group_coordinator is not None:  # somebody looked at it before the start
-            nursery.start_soon(self._guard, self._group_coordinator.run)
+        for entry in self.coordinators:
+            if entry.existing is not None:  # created before the start
+                nursery.start_soon(self._guard, entry.existing.run)
         try:
             for listener in self.config.broker_listeners:
                 await self.sockets.bind(Endpoint(listener.name, listener.host, listener.port))
@@ -275,8 +279,8 @@ class Broker:
         if cleanly:
             with trio.CancelScope(shield=True):
                 self.replicas.shut_down()
-                if self._group_coordinator is not None:
-                    self._group_coordinator.stop()
+                for runtime in self.coordinators.runtimes():
+                    runtime.stop()
                 await self.sockets.stop(_STOP_TIMEOUT_MS)
                 await self._sign_off()
         else:
@@ -300,8 +304,8 @@ class Broker:
 
     def look_at_clock(self) -> None:
         """The broker's own part of `clock_jumped`."""
-        if self._group_coordinator is not None:
-            self._group_coordinator.runtime.clock_jumped()
+        for runtime in self.coordinators.runtimes():
+            runtime.clock_jumped()
         self.replicas.clock_jumped()
         self.sockets.clock_jumped()
 

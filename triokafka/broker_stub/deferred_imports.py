@@ -24,7 +24,7 @@ _RETRY_SECONDS: Final = 1.0
 
 _PARTS: Final = (
     "triokafka.broker_stub.controller.in_sync",
-    "triokafka.broker_stub.group_service",
+    "triokafka.broker_stub.coordinators.group_coordinator",
     "triokafka.broker_stub.log.cleaner.cleaner_pass",
     "triokafka.broker_stub.metrics.catalogue",
 )
@@ -39,7 +39,8 @@ async def load_the_rest(broker: Broker) -> None:
     await trio.sleep(_FIRST_ANSWERS_SECONDS)
     warned = False
     parts: list[Callable[[], object]] = [partial(broker.dispatcher.load, key) for key in broker.dispatcher.handlers]
-    parts += [lambda: broker.group_coordinator, *(partial(import_module, name) for name in _PARTS)]
+    parts += [partial(getattr, entry, "coordinator") for entry in broker.coordinators]
+    parts += [*(partial(import_module, name) for name in _PARTS)]
     for load in parts:
         while True:
             await trio.lowlevel.checkpoint()

@@ -6,20 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.backend import cleaner_config, move_rate
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
-from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
-from triokafka.broker_stub.replica.hosted_partitions import LeadershipChange
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.broker import Broker
-
-_LOAD_AT_ONCE_BYTES: Final = 65_536
-"""Groups and offsets in so few bytes are read at once when this broker becomes their coordinator."""
 
 
 class ImageFollower:
@@ -37,39 +32,8 @@ class ImageFollower:
         if delta.client_quotas_changed:
             broker.quotas.configure(image.client_quotas)
             broker.sockets.limits.configure_ip_rates(ip_connection_rates(image.client_quotas))
-        offsets = image.topics.get(GROUP_METADATA_TOPIC)
-        if offsets is not None and GROUP_METADATA_TOPIC not in delta.base.topics:
-            # The topic wins over the configuration; that it grows later must not move groups.
-            broker.group_coordinator.partitions = len(offsets.partitions)
-        changes = broker.replicas.apply(delta, image)
-        if broker.has_group_coordinator:
-            self._groups_follow(changes, delta)
-
-    def reopened(self, change: LeadershipChange) -> None:
-        """A partition is online again: its coordinator takes the role that the image gave it meanwhile."""
-        if change.topic_partition.topic == GROUP_METADATA_TOPIC:
-            self._coordinate([change])
-
-    def _groups_follow(self, changes: Sequence[LeadershipChange], delta: MetadataDelta) -> None:
-        self._coordinate(changes)
-        if delta.deleted_topics:
-            deleted = {gone: topic.name for gone, topic in delta.deleted_topics.items()}
-            self._broker.group_coordinator.topics_deleted(deleted)
-
-    def _coordinate(self, changes: Sequence[LeadershipChange]) -> None:
-        """Load and unload the shards of the coordinator whose partitions changed their role."""
-        coordinator = self._broker.group_coordinator
-        unread_bytes, has_others_to_load = 0, coordinator.runtime.is_loading
-        for change in changes:
-            if change.topic_partition.topic == GROUP_METADATA_TOPIC:
-                if change.leads:
-                    coordinator.load(change.topic_partition.partition, change.leader_epoch)
-                    unread_bytes += self._broker.replicas.partition(change.topic_partition).log.size
-                else:
-                    coordinator.unload(change.topic_partition.partition)
-        if unread_bytes <= _LOAD_AT_ONCE_BYTES and not has_others_to_load:
-            # Before anybody asks: clients need not be told to come back later.
-            coordinator.runtime.load_all()
+        broker.coordinators.topics_created(delta, image)
+        broker.coordinators.replicas_changed(broker.replicas.apply(delta, image), delta)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         broker = self._broker
@@ -81,14 +45,7 @@ class ImageFollower:
         broker.replicas.reconfigure_all(image)
         broker.sockets.reconfigure(socket_config(config, broker.world.available_memory()))
 
-    def high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Records up to ``offset`` are committed: a coordinator may answer for them."""
-        if topic_partition.topic == GROUP_METADATA_TOPIC:
-            self._broker.group_coordinator.high_watermark_changed(topic_partition.partition, offset)
-
-    def logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """Logs cannot be used any more, as the backend says."""
-        for topic, number in topic_partitions:
-            if topic == GROUP_METADATA_TOPIC:
-                self._broker.group_coordinator.unload(number)
+        self._broker.coordinators.logs_offline(topic_partitions)
         self._broker.replicas.logs_offline(topic_partitions, reason)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
@@ -24,8 +25,15 @@ _TIMEOUT_MS: Final = 30_000
 class TopicCreation:
     """Asks the controller for topics that are missing."""
 
-    def __init__(self, gateway: ControllerGateway, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self,
+        gateway: ControllerGateway,
+        config: BrokerConfig,
+        image: Callable[[], MetadataImage],
+        coordinators: CoordinatorRegistry,
+    ) -> None:
         self._gateway = gateway
+        self._coordinators = coordinators
         self._config = config
         self._image = image
 
@@ -76,27 +84,20 @@ class TopicCreation:
             raise errors.CoordinatorNotAvailableError(f"the topic {name} could not be created yet")
         return topic
 
-    def _is_ours(self, name: str) -> bool:
-        return name == topic_names.GROUP_METADATA_TOPIC
-
     def _describe(self, name: str) -> CreatableTopic:
         from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig
 
-        config = self._config
-        if not self._is_ours(name):
+        config, entry = self._config, self._coordinators.for_topic(name)
+        if entry is None:
             return CreatableTopic(
                 name=name,
                 num_partitions=config.num_partitions,
                 replication_factor=config.default_replication_factor,
             )
-        replicas = min(config.offsets_topic_replication_factor, max(len(self._image().brokers), 1))
+        settings = entry.topic
         return CreatableTopic(
             name=name,
-            num_partitions=config.offsets_topic_num_partitions,
-            replication_factor=replicas,
-            configs=[
-                CreatableTopicConfig(name="cleanup.policy", value="compact"),
-                CreatableTopicConfig(name="compression.type", value="producer"),
-                CreatableTopicConfig(name="segment.bytes", value=str(config.offsets_topic_segment_bytes)),
-            ],
+            num_partitions=settings.num_partitions,
+            replication_factor=min(settings.replication_factor, max(len(self._image().brokers), 1)),
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.configs.items()],
         )

@@ -330,5 +330,5 @@ async def test_bytes_behind_a_request_are_ignored() -> None:
         answer = await node.broker.dispatcher.dispatch(
             bytearray(recorded), slot=slot, principal="User:test", listener="PLAINTEXT", peer=("192.0.2.1", 5)
         )
-        _, response = decode_response(MetadataResponse, b"".join(answer.parts)[4:], version=13)
+        _, response = decode_response(MetadataResponse, b"".join(answer.parts)[4:], version=13)  # type: ignore[arg-type]
         assert list(summary(response)) == ["t"]

@@ -1,26 +1,26 @@
-"""The group coordinator of a broker, and what it is given: its log, its options, and what topics there are."""
+"""The group coordinator of a broker: its log, its configuration, and the topics that it sees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from uuid import UUID
+from collections.abc import Callable
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.options import ASSIGNORS
+from triokafka.broker_stub.coordinators.image_topics import ImageTopics
+from triokafka.broker_stub.coordinators.replicated_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.metadata import MetadataImage, ResourceType
 from triokafka.broker_stub.metadata.image import EMPTY_CONFIGS
-from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
-from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+from triokafka.topic_names import GROUP_METADATA_TOPIC
 from triokafka.world import World
 
 
 def group_coordinator(
     world: World, config: BrokerConfig, replicas: ReplicaManager, image: Callable[[], MetadataImage]
 ) -> GroupCoordinator:
-    """A coordinator over the partitions of ``__consumer_offsets`` among these replicas."""
+    """Return the coordinator over the partitions of ``__consumer_offsets`` that this broker leads."""
     log = ReplicatedCoordinatorLog(
         GROUP_METADATA_TOPIC,
         replicas,
@@ -36,39 +36,8 @@ def group_coordinator(
     )
 
 
-class ImageTopics:
-    """Names, ids and sizes of topics in the newest image."""
-
-    def __init__(self, image: Callable[[], MetadataImage]) -> None:
-        self._image = image
-
-    @property
-    def version(self) -> int:
-        """Changes with the topics."""
-        return self._image().offset
-
-    def topic_id(self, name: str) -> UUID | None:
-        """The id of a topic that there is."""
-        topic = self._image().topics.get(name)
-        return None if topic is None else topic.topic_id
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic that there is."""
-        topic = self._image().topics_by_id.get(topic_id)
-        return None if topic is None else topic.name
-
-    def names(self) -> Iterable[str]:
-        """Of all topics."""
-        return self._image().topics
-
-    def partition_count(self, name: str) -> int:
-        """0 for a topic that there is not."""
-        topic = self._image().topics.get(name)
-        return 0 if topic is None else len(topic.partitions)
-
-
 def group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
-    """The coordinator's part of the broker's options."""
+    """Return the coordinator's part of the broker configuration."""
     return GroupCoordinatorConfig(
         group_min_session_timeout_ms=config.group_min_session_timeout_ms,
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,

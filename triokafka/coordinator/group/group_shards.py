@@ -1,11 +1,9 @@
-"""The shared base of the group coordinator's request handlers: the shards, and routing of a request to its shard."""
+"""The shards of the group coordinator on one broker, and the routing of a request to the shard of its group."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
-
-import trio
 
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings
 from triokafka.coordinator.group.group_shard import GroupShard
@@ -13,10 +11,12 @@ from triokafka.coordinator.group.metrics import GroupCounters
 from triokafka.coordinator.group.records import Change, GroupEffects
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
-from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from triokafka.coordinator.runtime.partitioning import coordinator_partition
+from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
+from triokafka.coordinator.runtime.coordinator_type import CoordinatorType
 from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.waiting import answer_to
 from triokafka.errors import InvalidGroupIdError, KafkaError
+from triokafka.topic_names import GROUP_METADATA_TOPIC
 from triokafka.world import World
 
 T = TypeVar("T")
@@ -31,8 +31,11 @@ class Operation(Protocol):
         """Run the operation on ``shard``, without waiting."""
 
 
-class GroupRequests:
-    """The shards of one broker and the routing to them. Takes the arguments of `GroupCoordinator`."""
+class GroupShards:
+    """The shards of one broker, and the routing of a request to the shard of its group.
+
+    Takes the arguments of `GroupCoordinator`.
+    """
 
     def __init__(
         self,
@@ -43,45 +46,38 @@ class GroupRequests:
         own_settings: GroupSettings,
     ) -> None:
         self.config = config
-        self.partitions = self.config.offsets_topic_num_partitions
-        """The number of partitions of ``__consumer_offsets``; the broker sets it when the topic has another number."""
         self.counters = GroupCounters()
-        """Event counters since the coordinator was created."""
         self.world = world
         self.topics = topics
-        self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
-            world,
-            log,
-            lambda partition: GroupShard(self.config, lambda: str(world.uuid()), topics, own_settings, self.counters),
-            commit_timeout_ms=self.config.offset_commit_timeout_ms,
+        coordinator_type = CoordinatorType(
+            name="group",
+            topic=GROUP_METADATA_TOPIC,
+            new_shard=lambda partition: GroupShard(
+                config, lambda: str(world.uuid()), topics, own_settings, self.counters
+            ),
+            commit_timeout_ms=config.offset_commit_timeout_ms,
+            expiry_interval_ms=config.offsets_retention_check_interval_ms,
         )
+        self.task: CoordinatorTask[GroupShard, Change] = CoordinatorTask(
+            world, log, coordinator_type, partitions=config.offsets_topic_num_partitions
+        )
+        self.runtime = self.task.runtime
 
-    def partition_for(self, group_id: str) -> int:
-        """Return the partition of ``__consumer_offsets`` that stores the group; its leader coordinates the group."""
-        return coordinator_partition(group_id, self.partitions)
+    def read(self, group_id: str, operation: Callable[[GroupShard], T]) -> T:
+        """Run a read-only operation on the shard of the group. Raises like `CoordinatorRuntime.write`."""
+        return self.runtime.read(self.runtime.partition_for(group_id), operation)
 
     def begin(self, group_id: str, operation: Operation) -> None:
         """Run an operation on the shard of the group. The operation's reply arrives later. Raises like
         `CoordinatorRuntime.write`.
         """
-        self.runtime.write(self.partition_for(group_id), lambda shard, effects: operation(shard=shard, effects=effects))
+        partition = self.runtime.partition_for(group_id)
+        self.runtime.write(partition, lambda shard, effects: operation(shard=shard, effects=effects))
 
     async def ask(self, group_id: str, operation: Operation, reply: Reply[T]) -> T:
         """Run an operation as `begin` does, wait for its reply, and return the reply's value or raise its error."""
         self.begin(group_id, operation)
-        return await reply.wait()
-
-
-async def run_steps(steps: Generator[None, None, T]) -> T:
-    """Run all steps, with a checkpoint after each, and return the generator's result. Cancelling skips the remaining
-    steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        await trio.lowlevel.checkpoint()
+        return await answer_to(reply)
 
 
 def check_group_id(group_id: str) -> None:
