@@ -83,7 +83,7 @@ def _forgets_offsets() -> Iterator[None]:
 @contextmanager
 def _forgets_generations() -> Iterator[None]:
     """A group that is read starts to count from the beginning."""
-    restore = shards.restore_group
+    restore = shards.restore_group  # type: ignore[attr-defined]
 
     def forgetful(group_id: str, value: Any) -> ClassicGroup:
         group = restore(group_id, value)
@@ -129,7 +129,7 @@ def _shares_in_consumer_groups() -> Iterator[None]:
     step = reconcile._next
 
     def hasty(*given: Any) -> Any:
-        return step(*given[:-1], lambda topic_id, number: False)
+        return step(*given[:-1], lambda topic_id, number: False)  # type: ignore[call-arg]
 
     with patch.object(reconcile, "_next", hasty):
         yield

@@ -120,7 +120,7 @@ def test_wrong_use_raises_what_kafka_python_raises(consumer: KafkaConsumer, fill
             call()
     consumer.close()
     consumer.close()
-    for call in (consumer.poll, consumer.assignment, consumer.topics):
+    for call in (consumer.poll, consumer.assignment, consumer.topics):  # type: ignore[assignment]
         with pytest.raises(IllegalStateError):
             call()
     assert list(consumer) == []
@@ -246,12 +246,12 @@ def test_listeners_run_in_the_polling_thread_and_may_use_the_consumer(
         def on_partitions_revoked(self, revoked: Any) -> None:
             told.append(("revoked", threading.get_ident(), set(revoked)))
             if revoked:
-                consumer.commit()
+                consumer.commit()  # type: ignore[attr-defined]
 
         def on_partitions_assigned(self, assigned: Any) -> None:
             told.append(("assigned", threading.get_ident(), set(assigned)))
             for partition in assigned:
-                consumer.seek(partition, 2_000)
+                consumer.seek(partition, 2_000)  # type: ignore[attr-defined]
 
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
     consumer.subscribe([filled.topic], listener=Listener())

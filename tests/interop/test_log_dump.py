@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -253,7 +254,7 @@ def read(bootstrap: str, topic: str) -> list[tuple[str, str, str]]:
     """Offset, key and value of every record."""
     options = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
     consumer = Consumer({**options, "enable.partition.eof": True})
-    found = []
+    found: list[Any] = []
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         while True:

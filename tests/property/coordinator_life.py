@@ -312,7 +312,7 @@ class CoordinatorLife(Life):
 
     def check_shard(self, shard: GroupShard) -> None:
         """The log replays into the state. Machines add what holds for theirs."""
-        found = {}
+        found: dict[Any, Any] = {}
         for group_id in shard.offsets.groups():
             found.update(shard.offsets.newest(group_id))
         assert found == self.offsets

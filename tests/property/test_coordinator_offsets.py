@@ -93,9 +93,9 @@ class OffsetLife(CoordinatorLife):
             end = append(partition, records, timestamp_ms)
             del self.times[end - len(records) :]
             self.times.extend([timestamp_ms] * len(records))
-            return end
+            return end  # type: ignore[no-any-return]
 
-        self.rig.log.append = timed  # type: ignore[method-assign]
+        self.rig.log.append = timed
 
     def begin(self, **config: int) -> None:
         self.times: list[int] = []

@@ -25,7 +25,7 @@ DEFAULTS: Final[dict[str, Any]] = {
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults_are_those_of_the_sdk(name: str) -> None:
     assert ConsumerOptions.parse(consumer_options(take(CONSUMER_DEFAULTS, {}))) is not None
-    assert CONSUMER_DEFAULTS[name] == DEFAULTS[name] == getattr(ConsumerOptions(bootstrap_servers=["h:1"]), name)
+    assert CONSUMER_DEFAULTS[name] == DEFAULTS[name] == getattr(ConsumerOptions(bootstrap_servers=["h:1"]), name)  # type: ignore[arg-type]
 
 
 def test_consumer_passes_limits_to_the_sdk() -> None:

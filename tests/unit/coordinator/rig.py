@@ -99,10 +99,10 @@ class StillWorld(World):
     async def resolve(self, host: str, port: int) -> list[tuple[str, int]]:
         raise NotImplementedError
 
-    async def connect(self, host: str, port: int) -> Stream:
+    async def connect(self, host: str, port: int) -> Stream:  # type: ignore[override]
         raise NotImplementedError
 
-    async def listen(self, host: str, port: int) -> Listener:
+    async def listen(self, host: str, port: int) -> Listener:  # type: ignore[override]
         raise NotImplementedError
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
@@ -472,7 +472,7 @@ class Rig:
 
     def delete_group(self, group_id: str = "g") -> Reply[DeletableGroupResult]:
         """Send DeleteGroups for one group."""
-        return self.ask(admin.delete, self.new_reply(), group_id=group_id)
+        return self.ask(admin.delete, self.new_reply(), group_id=group_id)  # type: ignore[arg-type]
 
     def describe(self, group_id: str = "g", version: int = 5) -> DescribedGroup:
         """Send DescribeGroups for one group."""

@@ -437,7 +437,7 @@ def test_empty_group_is_removed_with_its_last_offset() -> None:
     rig.leave(*members)
     rig.pass_time(WEEK + 700)
     assert rig.shard.groups == {}
-    assert rig.changes()[-2:] == [OffsetChange(("g", "orders", 0), None), GroupChange("g", None)]
+    assert rig.changes()[-2:] == [OffsetChange(("g", "orders", 0), None), GroupChange("g", None)]  # type: ignore[arg-type]
     rig.restart()
     assert rig.shard.groups == {}
 

@@ -711,7 +711,7 @@ async def test_response_by_topic_id_names_the_id() -> None:
 )
 def test_contradictory_configuration_is_refused(values: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        GroupCoordinatorConfig(**values)
+        GroupCoordinatorConfig(**values)  # type: ignore[arg-type]
 
 
 def test_records_equal_kafkas_bytes() -> None:

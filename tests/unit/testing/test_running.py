@@ -133,7 +133,7 @@ async def test_black_hole_takes_connections_and_answers_nobody_until_it_is_heale
 
 async def test_half_open_connections_are_replaced_by_the_client() -> None:
     async with running_broker() as broker:
-        options = {"bootstrap_servers": broker.bootstrap_servers, "connections_max_silence_ms": 200}
+        options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "connections_max_silence_ms": 200}
         async with triokafka.Producer(**options, linger_ms=0) as producer:
             assert (await (await producer.send("t", b"0"))).offset == 0
             broker.half_open()
@@ -158,7 +158,7 @@ def test_network_faults_of_a_blocking_broker_end_with_reset() -> None:
     with blocking_twins.running_broker() as broker:
         broker.black_hole()
         broker.reset()
-        with socket.create_connection(tuple(broker.bootstrap_servers.split(":")), timeout=10):
+        with socket.create_connection(tuple(broker.bootstrap_servers.split(":")), timeout=10):  # type: ignore[arg-type]
             broker.half_open()
             broker.drip(100)
         broker.create_topic("t")
@@ -589,7 +589,7 @@ def use_and_raise(how: str) -> None:
         cluster.stop(2, clean=how != "killed")
         if how == "frozen":
             cluster.broker(1).freeze()
-        with socket.create_connection(cluster.broker(1).bootstrap_servers.split(":")):
+        with socket.create_connection(cluster.broker(1).bootstrap_servers.split(":")):  # type: ignore[arg-type]
             raise _OurError
 
 
@@ -694,7 +694,7 @@ def test_replicas_are_in_sync_again_though_the_change_failed_at_first() -> None:
                     raise errors.KafkaStorageError("no room")
                 await bring_in()
 
-            controller.everybody_in_sync = fail_twice  # type: ignore[method-assign]
+            controller.everybody_in_sync = fail_twice  # type: ignore[assignment, method-assign]
             await cluster.restart(2)
             with trio.fail_after(30):
                 while len(cluster.image.partition("t", 0).isr) < 2:  # type: ignore[union-attr]

@@ -133,7 +133,7 @@ ROWS: Final = [
     Row("Fetch", 11, (topic(Op.READ),), {}, _FOLLOWER),
     Row("ListOffsets", 7, _DESCRIBE_TOPIC, _SHUT),
     Row("Metadata", 9, _DESCRIBE_TOPIC, _SHUT),
-    Row("Metadata", 12, _DESCRIBE_TOPIC, _SHUT, lambda request: [put(name=None)(t) for t in request.topics] and None),
+    Row("Metadata", 12, _DESCRIBE_TOPIC, _SHUT, lambda request: [put(name=None)(t) for t in request.topics] and None),  # type: ignore[arg-type]
     Row("Metadata", 9, _DESCRIBE_TOPIC, {}, put(topics=None), hidden=("shut",)),
     Row("Metadata", 9, (topic(Op.CREATE, "new"),), {}, _NEW_TOPIC),
     Row("Metadata", 9, (cluster(Op.CREATE),), {}, _NEW_TOPIC),

@@ -17,7 +17,7 @@ from tests.support.scripted_broker import ScriptedCluster
 from tests.support.scripted_producing import Setup, memory_is_whole, scripted
 from tests.support.simulated import simulated
 from tests.unit.records.arrow_forms import TYPES, array_of, cut, forms
-from triokafka.client.producer.partitioner import Partitioner, murmur2
+from triokafka.client.producer.partitioner import Partitioner, murmur2  # type: ignore[attr-defined]
 from triokafka.errors import MessageSizeTooLargeError, SerializationError, UnknownTopicOrPartitionError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
