@@ -1,4 +1,4 @@
-"""Decides about quotas of users and client ids (KIP-13, KIP-124, KIP-546). What they mean is `quotas`' affair."""
+"""Changes of client quotas: users, client ids and IP addresses (KIP-13, KIP-124, KIP-546). Brokers enforce them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _entity(parts: Sequence[AlteredPart]) -> QuotaEntity:
 
 
 def _looks_like_address(name: str) -> bool:
-    """Names of hosts are left alone: nobody is asked for their addresses here."""
+    """Host names pass unchecked: this module resolves none."""
     return ":" in name or not name.strip("0123456789.")
 
 
@@ -116,7 +116,7 @@ def _records(image: MetadataImage, entity: QuotaEntity, changes: Mapping[str, fl
         if value is not None:
             _check_value(known, key, value)
         if value == now.get(key):
-            continue  # what is so already needs no record, and what is not there cannot be removed
+            continue  # no change, so no record
         parts = [ClientQuotaEntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         found.append(
             ClientQuotaRecord(entity=parts, key=key, remove=True)

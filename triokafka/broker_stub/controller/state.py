@@ -1,4 +1,4 @@
-"""The controller's state: the image, and those who decide about changes to it. No task, no disk, no clock.
+"""The controller's state: the committed and the staged images, and the decisions about changes. No task, disk or clock.
 
 An operation looks at ``image`` and yields an outcome; `ControllerState.stage` replays its records into the next image,
 on which the next operation already builds. Only `ControllerState.commit` makes a staged image the committed one; a
@@ -35,7 +35,7 @@ class StagedChange(NamedTuple):
 
 
 class ControllerState:
-    """What the controller knows and decides.
+    """The images of the controller, and the controls that decide about changes.
 
     Args:
         pick: chooses a number below its argument: where placement starts.
@@ -57,7 +57,7 @@ class ControllerState:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest image, with what is staged: what the next operation is to look at."""
+        """The newest image, staged changes included. The next operation builds on it."""
         return self._staged[-1].image if self._staged else self.committed
 
     @property
