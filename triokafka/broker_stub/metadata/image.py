@@ -1,8 +1,8 @@
 """The metadata image: the state of the cluster as one immutable value.
 
 An image is the replay of the committed metadata records up to ``offset``. It never changes: a reader takes one
-reference and uses it for a whole operation. The next image (`MetadataDelta` builds it) shares every unchanged topic, broker and
-configuration, so a change costs a shallow copy of the tables that it touches.
+reference and uses it for a whole operation. The next image (`MetadataDelta` builds it) shares every unchanged topic,
+broker and configuration, so a change costs a shallow copy of the tables that it touches.
 """
 
 from __future__ import annotations
