@@ -32,7 +32,7 @@ from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 _ANY_EPOCH: Final = -1
 
 
-def everybody_in_sync(image: MetadataImage, topic_config: TopicConfig) -> Outcome[int]:
+def expand_in_sync_sets(image: MetadataImage, topic_config: TopicConfig) -> Outcome[int]:
     """Add every replica whose broker is up to its in-sync set: the replicas of a partition share one log.
 
     That also completes reassignments. The response is the number of changed partitions.

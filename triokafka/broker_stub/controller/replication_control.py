@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import placement
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.manual_placement import check_manual, manual_assignments
 from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation

@@ -12,12 +12,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.client_quotas import ClientQuotaControl
-from triokafka.broker_stub.controller.cluster import ClusterControl
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.cluster_control import ClusterControl
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.policies import Policies
-from triokafka.broker_stub.controller.producer_ids import ProducerIdControl
-from triokafka.broker_stub.controller.replication import ReplicationControl
+from triokafka.broker_stub.controller.replication_control import ReplicationControl
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
 from triokafka.errors import IllegalStateError, NotControllerError
@@ -49,8 +47,6 @@ class ControllerState:
         policies = Policies(config)
         self.configuration = ConfigurationControl(config, policies)
         self.replication = ReplicationControl(config, self.configuration, policies, pick=pick, new_id=new_id)
-        self.producer_ids = ProducerIdControl()
-        self.client_quotas = ClientQuotaControl()
         self.cluster = ClusterControl(
             config.broker_session_timeout_ms / 1000, self.configuration.effective.topic_config
         )
