@@ -24,5 +24,5 @@ def test_block_is_only_for_the_broker_that_is_registered() -> None:
 
 def test_ids_end_at_the_largest_number() -> None:
     image = cluster(ProducerIdsRecord(broker_id=1, broker_epoch=101, next_producer_id=2**63 - 1000))
-    with pytest.raises(errors.UnknownError, match="handed out"):
+    with pytest.raises(errors.UnknownError, match="allocated"):
         allocate_producer_ids(image, 1, 101)
