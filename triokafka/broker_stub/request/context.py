@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Operation, ResourceType
+from triokafka.broker_stub.authorizer import CLUSTER_NAME
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.errors import ThrottlingQuotaExceededError
 from triokafka.protocol.frames import RequestHeader
+from triokafka.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.broker import Broker
@@ -100,24 +101,24 @@ class RequestContext:
         """The client's address as Kafka shows it in group descriptions."""
         return f"/{self.peer[0]}"
 
-    def denied(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def denied(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may not do this; the answer for the item is then `authorizer.denial`'s error."""
         dispatcher = self.broker.dispatcher
         return not dispatcher.allows_all and not dispatcher.authorizer.allows(
             self.principal, self.peer[0], operation, resource_type, name
         )
 
-    def denied_for_cluster(self, operation: Operation) -> bool:
+    def denied_for_cluster(self, operation: AclOperation) -> bool:
         """Whether the client may not do this to the cluster as a whole."""
         return self.denied(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def cluster_operations(self) -> int:
         """What the client may do to the cluster, as responses carry it: nothing to see for who may not describe it."""
-        if self.denied_for_cluster(Operation.DESCRIBE):
+        if self.denied_for_cluster(AclOperation.DESCRIBE):
             return 0
         return self.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def allowed_somewhere(self, operation: Operation, resource_type: ResourceType) -> bool:
+    def allowed_somewhere(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether the client may do this to any resource of the type."""
         authorizer = self.broker.dispatcher.authorizer
         return authorizer.allows_somewhere(self.principal, self.peer[0], operation, resource_type)
