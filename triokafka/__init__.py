@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from triokafka.assignors import PartitionAssignor
     from triokafka.client.admin import AdminClient, ConfigResource, NewTopic
     from triokafka.client.consumer import Consumer
-    from triokafka.client.consumer.fetch_collector import UndeserializedBytes
+    from triokafka.client.consumer.deserialization import UndeserializedBytes
     from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
     from triokafka.client.consumer.process_partitions import process_partitions
     from triokafka.client.consumer.subscription import SubscriptionPattern
@@ -108,7 +108,7 @@ _HOMES: Final[dict[str, str]] = {
     "TopicPartition": "triokafka.structs",
     "UUIDDeserializer": "triokafka.client.serializers",
     "UUIDSerializer": "triokafka.client.serializers",
-    "UndeserializedBytes": "triokafka.client.consumer.fetch_collector",
+    "UndeserializedBytes": "triokafka.client.consumer.deserialization",
     "World": "triokafka.world",
     "process_partitions": "triokafka.client.consumer.process_partitions",
     "read_topic": "triokafka.client.reader",

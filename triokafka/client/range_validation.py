@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from triokafka.client.consumer.fetch_buffer import FetchBuffer
-from triokafka.client.consumer.log_offsets import EpochEnd
+from triokafka.client.consumer.log_offsets import LogEpochEnd
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.network.cluster import Cluster
 from triokafka.structs import TopicPartition
@@ -160,7 +160,7 @@ class RangeValidation:
         }
 
     def compared(
-        self, suspects: Mapping[TopicPartition, Suspect], ends: Mapping[TopicPartition, EpochEnd] | None
+        self, suspects: Mapping[TopicPartition, Suspect], ends: Mapping[TopicPartition, LogEpochEnd] | None
     ) -> None:
         """Where the epochs of those positions end in the leaders' logs; None when the leaders cannot say."""
         for partition, (version, epoch) in suspects.items():

@@ -20,4 +20,4 @@ from triokafka.security.acl import AclOperation, ResourceType
 )
 async def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Extend the member's session; the error code says whether it has to rejoin."""
-    return await context.broker.group_coordinator.membership.heartbeat(request)
+    return await context.groups.membership.heartbeat(request)

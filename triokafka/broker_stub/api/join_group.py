@@ -22,6 +22,6 @@ from triokafka.security.acl import AclOperation, ResourceType
 )
 async def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     """Wait for the round to be complete, and answer with the new generation."""
-    return await context.broker.group_coordinator.membership.join_group(
+    return await context.groups.membership.join_group(
         request, version=context.version, client_id=context.client_id, client_host=context.client_host
     )

@@ -21,4 +21,4 @@ from triokafka.security.acl import AclOperation, ResourceType
 )
 async def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Remove the members; the others rebalance."""
-    return await context.broker.group_coordinator.membership.leave_group(request, version=context.version)
+    return await context.groups.membership.leave_group(request, version=context.version)

@@ -23,6 +23,6 @@ from triokafka.security.acl import AclOperation, ResourceType
 )
 async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Remove the positions, and answer when the removal is committed."""
-    return await context.broker.group_coordinator.offsets.delete_offsets(
+    return await context.groups.offsets.delete_offsets(
         request, may_read=lambda name: not context.denied(AclOperation.READ, ResourceType.TOPIC, name)
     )

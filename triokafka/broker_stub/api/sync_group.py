@@ -21,4 +21,4 @@ from triokafka.security.acl import AclOperation, ResourceType
 )
 async def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     """Wait for the leader's assignment to be stored, and answer with the member's part of it."""
-    return await context.broker.group_coordinator.membership.sync_group(request, version=context.version)
+    return await context.groups.membership.sync_group(request, version=context.version)

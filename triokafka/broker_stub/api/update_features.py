@@ -15,4 +15,4 @@ from triokafka.security.acl import AclOperation
 @handles(UpdateFeaturesRequest, versions=range(0, 3), accesses=[cluster(AclOperation.ALTER)])
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Hand the request to the controller."""
-    return await context.broker.gateway.update_features(request, version=context.version)
+    return await context.gateway.update_features(request, version=context.version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.consumer import Consumer
-from triokafka.client.consumer.fetch_collector import UndeserializedBytes
+from triokafka.client.consumer.deserialization import UndeserializedBytes
 from triokafka.client.consumer.health import ConsumerHealth, PartitionHealth
 from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
 from triokafka.client.consumer.subscription import SubscriptionPattern

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
-from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from weakref import WeakKeyDictionary
@@ -20,6 +19,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.arguments import checked_offset, checked_partitions
 from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.health import ConsumerHealth, take_health, take_metrics
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NEVER: Final = float("inf")
-_MOST_PARTITION: Final = 2**31 - 1
-_MOST_OFFSET: Final = 2**63 - 1
 _PER_WORLD_NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
 
 
@@ -146,7 +144,7 @@ class Consumer:
         Raises:
             IllegalStateError: topics are subscribed to.
         """
-        wanted = _partitions(partitions)
+        wanted = checked_partitions(partitions)
         if wanted:
             self._engine.assign(wanted)
         else:
@@ -281,8 +279,8 @@ class Consumer:
             ValueError: a negative offset.
         """
         self._collector.put_back()
-        (wanted,) = _partitions([partition])
-        target = _offset(wanted, offset)
+        (wanted,) = checked_partitions([partition])
+        target = checked_offset(wanted, offset)
         self._engine.subscription.seek(wanted, target.offset, target.leader_epoch)
         self._engine.wake()
 
@@ -300,7 +298,7 @@ class Consumer:
 
     def _reset(self, partitions: Sequence[TopicPartition], to: int) -> None:
         self._collector.put_back()
-        for partition in _partitions(partitions) or self._engine.subscription.assignment:
+        for partition in checked_partitions(partitions) or self._engine.subscription.assignment:
             self._engine.subscription.request_reset(partition, to)
         self._engine.wake()
 
@@ -311,7 +309,7 @@ class Consumer:
             IllegalStateError: the partition is not assigned.
             KafkaTimeoutError: not known within ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
-        (asked,) = _partitions([partition])
+        (asked,) = checked_partitions([partition])
         with self._engine.user("position"):
             await trio.lowlevel.checkpoint()
             found = await self._engine.wait_for_state(
@@ -328,11 +326,11 @@ class Consumer:
             IllegalStateError: one of them is not assigned; none is paused then.
         """
         self._collector.put_back()
-        self._engine.subscription.pause(_partitions(partitions))
+        self._engine.subscription.pause(checked_partitions(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Undo `pause`. Raises as it does."""
-        self._engine.subscription.resume(_partitions(partitions))
+        self._engine.subscription.resume(checked_partitions(partitions))
         self._engine.wake()
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -399,8 +397,8 @@ class Consumer:
         if not isinstance(offsets, Mapping):
             raise TypeError(f"{what}: offsets must be a mapping of partitions to offsets, not {offsets!r}")
         return {
-            partition: _offset(partition, offset)
-            for partition, offset in zip(_partitions(offsets), offsets.values(), strict=True)
+            partition: checked_offset(partition, offset)
+            for partition, offset in zip(checked_partitions(offsets), offsets.values(), strict=True)
         }
 
     @overload
@@ -424,7 +422,7 @@ class Consumer:
         if isinstance(partitions, TopicPartition):
             return (await self.committed([partitions], timeout_ms=timeout_ms))[partitions]
         self._engine.check_usable()
-        wanted = _partitions(partitions)
+        wanted = checked_partitions(partitions)
         with self._engine.user("committed"):
             return await self._engine.group_offsets.committed(wanted, deadline=self._deadline(timeout_ms))
 
@@ -449,7 +447,7 @@ class Consumer:
     async def _ends(
         self, partitions: Iterable[TopicPartition], to: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(_partitions(partitions), to)
+        wanted = dict.fromkeys(checked_partitions(partitions), to)
         found = await self.offsets_for_times(wanted, timeout_ms=timeout_ms)
         return {partition: offset.offset for partition, offset in found.items() if offset is not None}
 
@@ -468,7 +466,7 @@ class Consumer:
         for partition, timestamp in timestamps.items():
             if isinstance(timestamp, bool) or not hasattr(timestamp, "__index__"):
                 raise TypeError(f"{partition}: a timestamp must be an int of milliseconds, not {timestamp!r}")
-        wanted = dict(zip(_partitions(timestamps), timestamps.values(), strict=True))
+        wanted = dict(zip(checked_partitions(timestamps), timestamps.values(), strict=True))
         with self._engine.user("a lookup of offsets"):
             return await self._engine.log_offsets.list_offsets(wanted, deadline=self._deadline(timeout_ms))
 
@@ -512,37 +510,3 @@ class Consumer:
     def metrics(self) -> dict[str, float]:
         """Counters and gauges by name, without asking anybody."""
         return take_metrics(self._engine)
-
-
-def _partitions(given: Iterable[object]) -> list[TopicPartition]:
-    """Partitions that a caller named, as `TopicPartition` or as pairs of topic and number.
-
-    Raises:
-        TypeError: something is neither.
-        InvalidTopicError: no topic can have the name.
-        ValueError: the number is negative, or larger than any.
-    """
-    if isinstance(given, (str, bytes, TopicPartition)) or not isinstance(given, Iterable):
-        raise TypeError(f"partitions must be an iterable of TopicPartition, not {given!r}")
-    partitions: list[TopicPartition] = []
-    for one in given:
-        if not isinstance(one, tuple) or len(one) != 2:
-            raise TypeError(f"a partition must be a TopicPartition, not {one!r}")
-        topic, number = one
-        check_topic_name(topic)
-        if isinstance(number, bool) or not hasattr(number, "__index__"):
-            raise TypeError(f"partition {number!r} of topic {topic!r}: the number of a partition is an int")
-        if not 0 <= number <= _MOST_PARTITION:
-            raise ValueError(f"partition {number} of topic {topic!r}: partitions count from 0 to {_MOST_PARTITION}")
-        partitions.append(TopicPartition(topic, index(number)))
-    return partitions
-
-
-def _offset(partition: TopicPartition, given: object) -> OffsetAndMetadata:
-    """An offset that a caller gave for a partition. Raises `TypeError` and `ValueError`."""
-    target = OffsetAndMetadata(given) if isinstance(given, int) and not isinstance(given, bool) else given
-    if not isinstance(target, OffsetAndMetadata) or not isinstance(target.offset, int):
-        raise TypeError(f"{partition}: an offset must be an int or OffsetAndMetadata, not {given!r}")
-    if target.offset > _MOST_OFFSET:
-        raise ValueError(f"{partition}: offset {target.offset} is larger than any offset can be")
-    return target

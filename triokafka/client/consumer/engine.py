@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 import trio
 
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.call_guard import CallGuard, GuardedCall
 from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_collector import FetchCollector
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.membership.membership import LEAVE_TIMEOUT, GroupMembership
+from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
+from triokafka.client.consumer.membership.group_membership import GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
-from triokafka.client.consumer.rebalance.rebalancer import Rebalancer, make_rebalancer
+from triokafka.client.consumer.rebalance.composition import compose_group
+from triokafka.client.consumer.record_wait import RecordWait, Wakeup
 from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.topic_lists import TopicLists
-from triokafka.errors import ClosedError, IllegalStateError, KafkaError, WakeupError
+from triokafka.errors import ClosedError, IllegalStateError, KafkaError
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
@@ -33,8 +33,6 @@ from triokafka.trio_context import require_trio
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class Engine:
@@ -54,6 +52,8 @@ class Engine:
             RESET_POLICIES[options.auto_offset_reset], exclude_internal_topics=options.exclude_internal_topics
         )
         self.failure_tracker = FailureTracker()
+        wakeup = Wakeup()
+        self.notify = wakeup.notify
         self._tasks = BackgroundTasks(self._fail)
         self.fetcher = Fetcher(
             options, self.network, self.subscription, self._tasks, self.failure_tracker, self.notify, self.wake
@@ -61,9 +61,9 @@ class Engine:
         self.collector = FetchCollector(options, self.subscription, self.fetcher)
         self.log_offsets = LogOffsets(options, self.network)
         self.topic_lists = TopicLists(options, self.network)
-        self.group_offsets = GroupOffsets(options, self.network)
+        self.group_offsets = GroupOffsets(options, self.network, self._member)
         self._positions = PositionFinder(
-            options, self.network, self.subscription, self.failure_tracker, self._positions_changed
+            options, self.network, self.subscription, self.failure_tracker, self._member, self._positions_changed
         )
         self.committer = Committer(
             options,
@@ -76,8 +76,7 @@ class Engine:
             owns=self.subscription.__contains__,
             on_done=self.notify,
         )
-        self._rebalancer: Rebalancer
-        self._membership, self._rebalancer = make_rebalancer(
+        self._membership, self._rebalancer = compose_group(
             options,
             self.network,
             self.subscription,
@@ -88,16 +87,26 @@ class Engine:
             on_change=self.notify,
             on_assignment=self._assignment_changed,
         )
-        if options.group_protocol == "consumer":
-            self.group_offsets.asks_as = self._positions.group_offsets.asks_as = self._member
         self._topics = SubscribedTopics(self.network, self.subscription, self.failure_tracker)
         self.network.metadata.add_listener(self._metadata_changed)
         self._state = "new"
         self._failure: Exception | None = None
-        self._changed = trio.Event()
-        self._call_guard = CallGuard()
-        self._stepping = False
-        self._interrupted = False
+        wait = RecordWait(
+            options,
+            world,
+            self.subscription,
+            self.collector,
+            self._positions,
+            self._topics,
+            self._rebalancer,
+            self.failure_tracker,
+            wakeup,
+            membership=lambda: self.membership,
+            is_open=lambda: self._state == "open",
+            check_usable=self.check_usable,
+        )
+        self.user, self.interrupt = wait.user, wait.interrupt
+        self.wait_for, self.wait_for_state = wait.wait_for, wait.wait_for_state
 
     # ---------------------------------------------------------------- life
 
@@ -175,8 +184,9 @@ class Engine:
         self._rebalancer.listener = listener
 
     def _member(self) -> GroupIdentity | None:
+        """The member as which offsets are fetched; only the consumer protocol has them name one."""
         membership = self.membership
-        return None if membership is None else membership.identity
+        return membership.identity if membership is not None and self.options.group_protocol == "consumer" else None
 
     def _fail(self, error: Exception) -> None:
         logger.error("a background task of the consumer failed", exc_info=error)
@@ -269,15 +279,6 @@ class Engine:
 
     # ---------------------------------------------------------------- changes
 
-    def notify(self) -> None:
-        """Wake the caller who waits for records: there is something to look at."""
-        self._changed.set()
-
-    def interrupt(self) -> None:
-        """Have the wait for records or a position raise `WakeupError`: the one under way, or else the next."""
-        self._interrupted = True
-        self.notify()
-
     def wake(self) -> None:
         """Positions, pauses or the assignment changed: everybody looks again."""
         self._positions.wake()
@@ -316,102 +317,6 @@ class Engine:
         self._start_over(cluster)
         if self._state == "open":
             self.wake()
-
-    # ---------------------------------------------------------------- waiting
-
-    def user(self, doing: str) -> GuardedCall:
-        """Let one task in; the same task may come in again (from a listener). Raises `IllegalStateError`."""
-        return GuardedCall(self._call_guard, doing)
-
-    async def wait_for(self, take: Callable[[], T], timeout: float) -> T | None:
-        """Take records, waiting for them at most ``timeout`` seconds; None when the time is over.
-
-        Everything handed out before counts as finished now. All that can be cancelled comes before ``take``; after it
-        nothing waits and nothing fails, so that no record is lost.
-        """
-        self.check_usable()
-        self.collector.asked += 1
-        self.subscription.finish_all()
-        await trio.lowlevel.checkpoint()
-        return await self.wait_for_state(take, timeout, truthy=True)
-
-    async def wait_for_state(self, look: Callable[[], T | None], timeout: float, *, truthy: bool = False) -> T | None:
-        """Do what keeps a consumer going until ``look`` finds something, at most ``timeout`` seconds."""
-        self.check_usable()
-        membership = self.membership
-        give_up_at = self.world.now() + timeout
-        patience = self.options.default_api_timeout_ms / 1000
-        if membership is not None:
-            membership.enter_call()
-        try:
-            while True:
-                self._changed = changed = trio.Event()
-                self.check_usable()
-                self._raise_errors()
-                if (self.subscription.uses_group or self._rebalancer.telling) and not self._stepping:
-                    await self._step(membership)
-                if self.failure_tracker:
-                    # Also when there are records: of what fails, none may ever come.
-                    self.failure_tracker.raise_after(patience, self.world.now())
-                if truthy and not self._rebalancer.telling:
-                    self._check_reads_something()
-                if not (truthy and self._rebalancer.settling):
-                    found = look()
-                    if found if truthy else found is not None:
-                        return found
-                    if truthy and self.collector.waiting is not None:
-                        # A batch too large for the event loop; also when time is over, or it would never be read.
-                        waiting, self.collector.waiting = self.collector.waiting, None
-                        await waiting.unpack(self.world)
-                        continue
-                now = self.world.now()
-                if now >= give_up_at:
-                    return None
-                # FailureTracker may begin while nothing else happens.
-                until = min(give_up_at, now + patience, self.failure_tracker.next_deadline(patience))
-                with trio.CancelScope(deadline=self.world.deadline(until)):
-                    await changed.wait()
-        finally:
-            if membership is not None:
-                membership.leave_call()
-
-    def _check_reads_something(self) -> None:
-        """Raise when records are asked for and none can ever come: there is neither subscription nor assignment."""
-        if not self.subscription.uses_group and not self.subscription.assignment:
-            raise IllegalStateError(
-                "the consumer has no topics and no partitions to read: call subscribe() or assign() before asking for"
-                " records"
-            )
-
-    async def _step(self, membership: GroupMembership | None) -> None:
-        """Let the assigner do what can be done now, or tell the listener what is left to tell.
-
-        A listener is the user's code: its time is the user's time.
-        """
-        self._stepping = True  # a listener that asks for something must not start over from the beginning
-        if membership is not None:
-            membership.leave_call()
-        try:
-            if self.subscription.uses_group:
-                await self._rebalancer.step()
-            else:
-                await self._rebalancer.drain()
-        finally:
-            self._stepping = False
-            if membership is not None:
-                membership.enter_call()
-
-    def _raise_errors(self) -> None:
-        if self._interrupted and not self._stepping and self._state == "open":
-            self._interrupted = False
-            raise WakeupError("wakeup() was called")
-        membership = self.membership
-        error = membership.take_error() if membership is not None else None
-        if error is None and (self._stepping or not self._rebalancer.telling):
-            error = self._positions.take_error()  # not while the listener may still say where to begin
-        error = error or self._topics.take_error()
-        if error is not None:
-            raise error
 
     def why_not(self) -> str:
         """What fails at the moment, for the end of a sentence."""

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
+from triokafka.client.consumer.partition_state import PartitionState
+from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.errors import CorruptRecordError, KafkaError, UnsupportedCodecError
 from triokafka.records import ConsumerRecord, RecordDecoder, iter_batches
 from triokafka.records.batch import check_batch_crc

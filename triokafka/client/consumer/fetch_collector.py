@@ -10,15 +10,15 @@ import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.batches import FetchedBatch
+from triokafka.client.consumer.deserialization import record_converter
 from triokafka.client.consumer.fetch_buffer import FetchedData, end_of
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.listener import Records, intercept_records
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.client.serializers import Deserializer
 from triokafka.errors import (
     CorruptRecordError,
     DecompressedSizeError,
@@ -38,7 +38,7 @@ T = TypeVar("T")
 _NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
 
 
-class _Run(NamedTuple):
+class _RecordRun(NamedTuple):
     """Records of one partition from one piece of data, which stood at ``start`` before and stands at ``end`` now."""
 
     partition: TopicPartition
@@ -70,7 +70,7 @@ class FetchCollector:
         """Damaged batches passed over."""
         self._skips = options.deserialization_error_policy == "skip"
         self._skips_damage = options.corrupt_batch_policy == "skip"
-        self._convert = _converter(
+        self._convert = record_converter(
             options.key_deserializer, options.value_deserializer, raw=options.deserialization_error_policy == "raw"
         )
         self._max_bytes = options.max_poll_bytes
@@ -78,7 +78,7 @@ class FetchCollector:
         self._opened: FetchedData | None = None
         self.waiting: FetchedData | None = None
         """Data whose next batch the last call could not decompress itself."""
-        self._runs: deque[_Run] = deque()  # the first one is being iterated over
+        self._runs: deque[_RecordRun] = deque()  # the first one is being iterated over
 
     @property
     def progress(self) -> int:
@@ -102,8 +102,8 @@ class FetchCollector:
             records = intercept_records(self._interceptors, records)
         return records
 
-    def _take(self, limit: int) -> list[_Run]:
-        taken: list[_Run] = []
+    def _take(self, limit: int) -> list[_RecordRun]:
+        taken: list[_RecordRun] = []
         self.waiting = None
         self._bytes_left = self._max_bytes
         for data, state in self._buffer.current():
@@ -221,7 +221,7 @@ class FetchCollector:
             if self._opened is data:
                 self._opened = None
 
-    def _take_from(self, data: FetchedData, limit: int, taken: list[_Run]) -> int:
+    def _take_from(self, data: FetchedData, limit: int, taken: list[_RecordRun]) -> int:
         count = 0
         while count < limit and self._bytes_left > 0:
             start = data.position
@@ -241,7 +241,7 @@ class FetchCollector:
                     continue
             count += len(records)
             self.delivered += len(records)
-            taken.append(_Run(data.partition, records, data, start, data.position))
+            taken.append(_RecordRun(data.partition, records, data, start, data.position))
         return count
 
     def _deserialize(self, records: list[ConsumerRecord], data: FetchedData, start: int) -> list[ConsumerRecord]:
@@ -290,11 +290,11 @@ class FetchCollector:
         self.iterator = iter(self._runs[0].records) if self._runs else _NOTHING
         return bool(self._runs)
 
-    def _intercepted(self, run: _Run) -> _Run:
+    def _intercepted(self, run: _RecordRun) -> _RecordRun:
         changed = intercept_records(self._interceptors, {run.partition: run.records})
         return run._replace(records=changed.get(run.partition, []))
 
-    def _in_hand(self, run: _Run) -> ConsumerRecord | None:
+    def _in_hand(self, run: _RecordRun) -> ConsumerRecord | None:
         """The record of the present run that was given out last, None before the first."""
         given = len(run.records) - operator.length_hint(self.iterator)
         return run.records[given - 1] if given else None
@@ -318,7 +318,7 @@ class FetchCollector:
         self._runs.clear()
         self.iterator = _NOTHING
 
-    def _return(self, run: _Run, position: int, leader_epoch: int = -1) -> None:
+    def _return(self, run: _RecordRun, position: int, leader_epoch: int = -1) -> None:
         state = self._subscription.get(run.partition)
         if state is not None and state.version == run.data.version:
             self._buffer.restore(run.data, position)
@@ -366,61 +366,3 @@ class FetchCollector:
             else:
                 offsets[partition] = OffsetAndMetadata(finished)
         return offsets
-
-
-class UndeserializedBytes(bytes):
-    """A key or value as it was fetched, because the deserializer failed with ``error``.
-
-    Handed out under ``deserialization_error_policy="raw"``.
-    """
-
-    error: Exception
-
-
-def _converter(
-    key_deserializer: Any, value_deserializer: Any, *, raw: bool
-) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
-    """A function that makes the deserialized record, None when there is nothing to do. Null is left as it is."""
-    if key_deserializer is None and value_deserializer is None:
-        return None
-    key_of, value_of = _deserialize_with(key_deserializer), _deserialize_with(value_deserializer)
-    if raw:
-        key_of, value_of = _or_raw(key_of), _or_raw(value_of)
-
-    def convert(record: ConsumerRecord) -> ConsumerRecord:
-        key, value = record.key, record.value
-        return ConsumerRecord(
-            record.topic,
-            record.partition,
-            record.offset,
-            record.timestamp,
-            key if key is None else key_of(record, key),
-            value if value is None else value_of(record, value),
-            record.headers,
-            record.timestamp_type,
-            record.leader_epoch,
-            record.serialized_key_size,
-            record.serialized_value_size,
-        )
-
-    return convert
-
-
-def _or_raw(deserialize: Callable[[ConsumerRecord, bytes], Any]) -> Callable[[ConsumerRecord, bytes], Any]:
-    def deserialize_or_wrap(record: ConsumerRecord, data: bytes) -> Any:
-        try:
-            return deserialize(record, data)
-        except Exception as error:
-            kept = UndeserializedBytes(data)
-            kept.error = error
-            return kept
-
-    return deserialize_or_wrap
-
-
-def _deserialize_with(deserializer: Any) -> Callable[[ConsumerRecord, bytes], Any]:
-    if deserializer is None:
-        return lambda record, data: data
-    if isinstance(deserializer, Deserializer):
-        return lambda record, data: deserializer.deserialize(record.topic, data, list(record.headers))
-    return lambda record, data: deserializer(data)

@@ -17,8 +17,9 @@ from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
 from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
+from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.client.consumer.preferred_replicas import PreferredReplicas
-from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
+from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.errors import (
     BrokerResponseError,
     CorruptRecordError,

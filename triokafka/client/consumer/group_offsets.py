@@ -71,18 +71,20 @@ class GroupIdentity(NamedTuple):
 
 
 class GroupOffsets:
-    """Committed offsets of one group. ``on_retry`` is told of every failure after which a call tries again.
+    """Committed offsets of one group.
 
-    ``asks_as`` says which member of the consumer protocol asks for offsets, if one does.
+    ``on_retry`` is called with every failure after which a call tries again. ``member`` returns the member of the
+    consumer protocol as which offsets are fetched, None for no member.
     """
 
     def __init__(
         self,
         options: ConsumerOptions,
         network: NetworkClient,
+        member: Callable[[], GroupIdentity | None] = lambda: None,
         on_retry: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
-        self.asks_as: Callable[[], GroupIdentity | None] = lambda: None
+        self._member = member
         self._on_retry = on_retry
         self._options = options
         self._network = network
@@ -172,7 +174,7 @@ class GroupOffsets:
             if version >= _FIRST_OF_MANY_GROUPS:
                 asked = [OffsetFetchRequestTopics(name=t, partition_indexes=numbers) for t, numbers in topics.items()]
                 group = OffsetFetchRequestGroup(group_id=group_id, topics=asked)
-                member = self.asks_as()
+                member = self._member()
                 if member is not None and member.generation >= 0:
                     group.member_id, group.member_epoch = member.member_id, member.generation
                 return OffsetFetchRequest(groups=[group], require_stable=stable)

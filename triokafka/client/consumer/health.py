@@ -76,7 +76,7 @@ def take_health(engine: Engine) -> ConsumerHealth:
         last_heartbeat_age=age(membership.clock.last_answer if membership is not None else None),
         last_fetch_age=age(engine.fetcher.counters.last_fetch_at),
         last_poll_age=age(membership.clock.last_poll if membership is not None else None),
-        assignment_age=age(membership.joined_at if membership is not None else None),
+        assignment_age=age(membership.status.joined_at if membership is not None else None),
         partitions={partition: _partition(engine, partition) for partition in engine.subscription.assignment},
         troubles=tuple(
             f"{failing.what} has failed for {now - failing.since:.1f} s: {failing.error}"
@@ -121,7 +121,7 @@ def take_metrics(engine: Engine) -> dict[str, float]:
     health = take_health(engine)
     lags = [partition.lag for partition in health.partitions.values() if partition.lag is not None]
     leads = [partition.lead for partition in health.partitions.values() if partition.lead is not None]
-    timing = engine.membership.timing if engine.membership is not None else None
+    timing = engine.membership.status.timing if engine.membership is not None else None
     return {
         "fetch_total": engine.fetcher.counters.fetches,
         "bytes_consumed_total": engine.fetcher.counters.bytes,
@@ -134,7 +134,7 @@ def take_metrics(engine: Engine) -> dict[str, float]:
         "records_lead_min": min(leads, default=-1),
         "assigned_partitions": len(health.partitions),
         "generation": health.generation,
-        "rebalance_total": engine.membership.rebalances if engine.membership is not None else 0,
+        "rebalance_total": engine.membership.status.rebalances if engine.membership is not None else 0,
         "rebalance_latency_max": timing.seconds_max if timing is not None else 0,
         "rebalance_latency_total": timing.seconds_total if timing is not None else 0,
         "rebalance_latency_last": timing.seconds_last if timing is not None else 0,

@@ -3,10 +3,8 @@ not stop the consumer."""
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from triokafka.records import ConsumerRecord
@@ -35,59 +33,6 @@ class ConsumerRebalanceListener:
     def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> Any:
         """These partitions may have other owners already; committing them will fail. Calls `on_partitions_revoked`."""
         return self.on_partitions_revoked(lost)
-
-
-async def tell_listener(listener: object, method: str, partitions: Sequence[TopicPartition]) -> None:
-    """Call one method of a listener, plain or async, if it has that; log what it raises."""
-    function: Callable[[Sequence[TopicPartition]], Any] | None = getattr(listener, method, None)
-    if function is None and method == "on_partitions_lost":
-        function = getattr(listener, "on_partitions_revoked", None)
-    if function is None:
-        return
-    try:
-        result = function(partitions)
-        if inspect.isawaitable(result):
-            await result
-    except Exception:
-        logger.exception("%s of the rebalance listener failed for %s", method, [str(one) for one in partitions])
-
-
-class PendingCallbacks:
-    """What listeners have still to hear, in order."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[object, str, tuple[TopicPartition, ...]]] = deque()
-        self._telling: tuple[object, str, tuple[TopicPartition, ...]] | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def add(self, listener: object, method: str, partitions: tuple[TopicPartition, ...]) -> None:
-        """Have the listener told by the next `drain`, also when there is another one by then."""
-        self._waiting.append((listener, method, partitions))
-
-    def end(self, listener: object, method: str, held: tuple[TopicPartition, ...]) -> None:
-        """Have the listener told that everything it holds goes, in place of all that it was to hear."""
-        if self._telling is not None and self._telling[1] != "on_partitions_assigned":
-            # It ends the subscription while it hears that some of it go.
-            hears_now = self._telling[2]
-            held = tuple(partition for partition in held if partition not in hears_now)
-        self._waiting.clear()
-        if held:
-            self.add(listener, method, held)
-
-    async def drain(self) -> None:
-        """Tell what has not been heard yet."""
-        while self._waiting:
-            callback = self._waiting[0]
-            self._telling = callback
-            try:
-                await tell_listener(*callback)
-            finally:
-                self._telling = None
-            # Only now: a listener that was cancelled may have done half of its work.
-            if self._waiting and self._waiting[0] is callback:
-                self._waiting.popleft()
 
 
 class ConsumerInterceptor:

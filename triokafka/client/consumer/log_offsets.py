@@ -39,7 +39,7 @@ _Question: TypeAlias = Callable[[int, Sequence[TopicPartition]], Awaitable[Mappi
 _CONSUMER: Final = -1
 
 
-class EpochEnd(NamedTuple):
+class LogEpochEnd(NamedTuple):
     """Where a leader epoch ends in the leader's log; both -1 when the leader knows nothing of it."""
 
     epoch: int
@@ -134,22 +134,22 @@ class LogOffsets:
 
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], *, deadline: float
-    ) -> dict[TopicPartition, EpochEnd]:
+    ) -> dict[TopicPartition, LogEpochEnd]:
         """Where each leader epoch ends in the log of the present leader (KIP-320)."""
         return await self._ask_leaders(list(epochs), self._question_of_epochs(epochs), deadline)
 
     async def epoch_ends_as_they_come(
         self,
         epochs: Mapping[TopicPartition, int],
-        take: Callable[[Mapping[TopicPartition, EpochEnd]], None],
+        take: Callable[[Mapping[TopicPartition, LogEpochEnd]], None],
         *,
         deadline: float,
     ) -> KafkaError | None:
         """As `epoch_ends`, in the way of `offsets_as_they_come`."""
         return await self._ask_once(list(epochs), self._question_of_epochs(epochs), take, deadline)
 
-    def _question_of_epochs(self, epochs: Mapping[TopicPartition, int]) -> _Question[EpochEnd]:
-        async def ask(node_id: int, asked: Sequence[TopicPartition]) -> dict[TopicPartition, EpochEnd | KafkaError]:
+    def _question_of_epochs(self, epochs: Mapping[TopicPartition, int]) -> _Question[LogEpochEnd]:
+        async def ask(node_id: int, asked: Sequence[TopicPartition]) -> dict[TopicPartition, LogEpochEnd | KafkaError]:
             cluster = self._network.cluster
             request = OffsetForLeaderEpochRequest(
                 replica_id=_CONSUMER,
@@ -169,14 +169,14 @@ class LogOffsets:
                 ],
             )
             response = await self._network.send(node_id, request, min_version=3)
-            found: dict[TopicPartition, EpochEnd | KafkaError] = {}
+            found: dict[TopicPartition, LogEpochEnd | KafkaError] = {}
             for topic in response.topics:
                 for answer in topic.partitions:
                     partition = TopicPartition(topic.topic, answer.partition)
                     if answer.error_code:
                         found[partition] = for_code(answer.error_code)(f"leader epoch of {partition}")
                     else:
-                        found[partition] = EpochEnd(answer.leader_epoch, answer.end_offset)
+                        found[partition] = LogEpochEnd(answer.leader_epoch, answer.end_offset)
             return found
 
         return ask

@@ -13,8 +13,8 @@ import trio
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
-from triokafka.client.consumer.group_offsets import GroupOffsets
-from triokafka.client.consumer.log_offsets import EpochEnd, LogOffsets
+from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
+from triokafka.client.consumer.log_offsets import LogEpochEnd, LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.errors import (
     KafkaError,
@@ -45,6 +45,7 @@ class PositionFinder:
         network: NetworkClient,
         subscription: SubscriptionState,
         failures: FailureTracker,
+        member: Callable[[], GroupIdentity | None],
         on_progress: Callable[[], None],
     ) -> None:
         self._options = options
@@ -52,7 +53,7 @@ class PositionFinder:
         self._world = network.world
         self._subscription = subscription
         self._log_offsets = LogOffsets(options, network, self._note)
-        self.group_offsets = GroupOffsets(options, network, self._note)
+        self._group_offsets = GroupOffsets(options, network, member, self._note)
         self._failures = failures
         self._on_progress = on_progress
         self._error: KafkaError | None = None
@@ -137,7 +138,7 @@ class PositionFinder:
             raise next((error for error in errors if not error.retriable), errors[0])
 
     async def _from_committed(self, versions: dict[TopicPartition, int], deadline: float) -> None:
-        committed = await self.group_offsets.committed(versions, deadline=deadline) if self._options.group_id else {}
+        committed = await self._group_offsets.committed(versions, deadline=deadline) if self._options.group_id else {}
         lost: dict[TopicPartition, int] = {}
         for partition, version in versions.items():
             found = committed.get(partition)
@@ -195,7 +196,7 @@ class PositionFinder:
         truncated: dict[tuple[str, int], int | None] = {}
         places: list[str] = []
 
-        def take(ends: Mapping[TopicPartition, EpochEnd]) -> None:
+        def take(ends: Mapping[TopicPartition, LogEpochEnd]) -> None:
             for partition, end in ends.items():
                 state = self._subscription.get(partition)
                 if state is None or state.version != versions[partition] or state.position is None:

@@ -11,7 +11,8 @@ from typing import Final
 import trio
 
 from triokafka.client.consumer.consumer import Consumer
-from triokafka.client.consumer.listener import Records, tell_listener
+from triokafka.client.consumer.listener import Records
+from triokafka.client.consumer.rebalance.listener_calls import call_listener
 from triokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, TopicPartition
@@ -303,18 +304,18 @@ class _Processing:
                     await lane.changed.wait()
             await self._commit(partitions)
             self._drop(partitions)
-            await tell_listener(self._listener, "on_partitions_revoked", partitions)
+            await call_listener(self._listener, "on_partitions_revoked", partitions)
 
     async def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Others may handle the same records already."""
         self._drop(partitions)
         with self._undisturbed():
-            await tell_listener(self._listener, "on_partitions_lost", partitions)
+            await call_listener(self._listener, "on_partitions_lost", partitions)
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """Nothing to prepare."""
         with self._undisturbed():
-            await tell_listener(self._listener, "on_partitions_assigned", partitions)
+            await call_listener(self._listener, "on_partitions_assigned", partitions)
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from triokafka.assignors import Assignment, MemberSubscription, resolve_assignors
-from triokafka.client.consumer.membership.classic_member import ClassicMember, GroupConfig, State, Step
+from triokafka.client.consumer.membership.classic_member import ClassicMember, ClassicState, GroupConfig, JoinStep
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.client.consumer.membership.payloads import (
     decode_assignment,
@@ -58,22 +58,22 @@ def plan(*partitions: TopicPartition) -> SyncGroupResponse:
 def stable(**options: Any) -> ClassicMember:
     made = member(**options)
     made.join(["t"], [])
-    assert made.joined(accepted("other")) is Step.SYNC
-    assert made.synced(plan(T0)) is Step.DONE
+    assert made.joined(accepted("other")) is JoinStep.SYNC
+    assert made.synced(plan(T0)) is JoinStep.DONE
     return made
 
 
 def test_a_follower_joins_syncs_and_is_stable() -> None:
     me = member(strategies="range,roundrobin")
-    assert (me.state, me.needs_rejoin) == (State.UNJOINED, "first join")
+    assert (me.state, me.needs_rejoin) == (ClassicState.UNJOINED, "first join")
     request = me.join(["t"], [])
     assert [protocol.name for protocol in request.protocols] == ["range", "roundrobin"]
     assert (request.protocol_type, request.member_id, request.rebalance_timeout_ms) == ("consumer", "", 20)
-    assert me.joined(accepted("other")) is Step.SYNC
-    assert (me.state, me.deals, me.heartbeats, me.needs_rejoin) == (State.SYNCING, False, True, None)
+    assert me.joined(accepted("other")) is JoinStep.SYNC
+    assert (me.state, me.deals, me.heartbeats, me.needs_rejoin) == (ClassicState.SYNCING, False, True, None)
     assert me.sync({}).assignments == []
-    assert me.synced(plan(T1)) is Step.DONE
-    assert (me.state, list(me.assignment.partitions)) == (State.STABLE, [T1])
+    assert me.synced(plan(T1)) is JoinStep.DONE
+    assert (me.state, list(me.assignment.partitions)) == (ClassicState.STABLE, [T1])
 
 
 def test_the_leader_deals_for_all_members() -> None:
@@ -97,21 +97,21 @@ def test_a_static_leader_that_came_back_does_not_deal() -> None:
 @pytest.mark.parametrize(
     ("code", "step", "member_id"),
     [
-        (79, Step.JOIN_AGAIN, "given"),
-        (25, Step.JOIN_AGAIN, ""),
-        (22, Step.JOIN_AGAIN, "me"),
-        (14, Step.BACK_OFF, "me"),
-        (27, Step.BACK_OFF, "me"),
-        (15, Step.FIND_COORDINATOR, "me"),
-        (16, Step.FIND_COORDINATOR, "me"),
+        (79, JoinStep.JOIN_AGAIN, "given"),
+        (25, JoinStep.JOIN_AGAIN, ""),
+        (22, JoinStep.JOIN_AGAIN, "me"),
+        (14, JoinStep.BACK_OFF, "me"),
+        (27, JoinStep.BACK_OFF, "me"),
+        (15, JoinStep.FIND_COORDINATOR, "me"),
+        (16, JoinStep.FIND_COORDINATOR, "me"),
     ],
 )
-def test_join_errors_that_pass(code: int, step: Step, member_id: str) -> None:
+def test_join_errors_that_pass(code: int, step: JoinStep, member_id: str) -> None:
     me = stable()
     me.request_rejoin("test")
     me.join(["t"], [])
     assert me.joined(refused(code, "given")) is step
-    assert (me.member_id, me.state) == (member_id, State.UNJOINED)
+    assert (me.member_id, me.state) == (member_id, ClassicState.UNJOINED)
     assert me.needs_rejoin is not None
 
 
@@ -134,19 +134,19 @@ def test_an_assignor_that_was_not_offered_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("code", "step", "member_id"),
     [
-        (27, Step.JOIN_AGAIN, "me"),
-        (25, Step.JOIN_AGAIN, ""),
-        (22, Step.JOIN_AGAIN, ""),
-        (16, Step.FIND_COORDINATOR, "me"),
-        (14, Step.BACK_OFF, "me"),
+        (27, JoinStep.JOIN_AGAIN, "me"),
+        (25, JoinStep.JOIN_AGAIN, ""),
+        (22, JoinStep.JOIN_AGAIN, ""),
+        (16, JoinStep.FIND_COORDINATOR, "me"),
+        (14, JoinStep.BACK_OFF, "me"),
     ],
 )
-def test_sync_errors_lead_to_another_join(code: int, step: Step, member_id: str) -> None:
+def test_sync_errors_lead_to_another_join(code: int, step: JoinStep, member_id: str) -> None:
     me = member()
     me.join(["t"], [])
     me.joined(accepted())
     assert me.synced(SyncGroupResponse(error_code=code)) is step
-    assert (me.member_id, me.state) == (member_id, State.UNJOINED)
+    assert (me.member_id, me.state) == (member_id, ClassicState.UNJOINED)
     assert me.needs_rejoin is not None
 
 
@@ -172,7 +172,7 @@ def test_what_a_heartbeat_brings(code: int, kept: bool, lost: bool, rejoins: boo
 def test_a_coordinator_that_moved_is_looked_up_and_the_membership_goes_on() -> None:
     me = stable()
     assert not me.heartbeat_answered(16, me.identity)
-    assert (me.state, me.needs_rejoin) == (State.STABLE, None)
+    assert (me.state, me.needs_rejoin) == (ClassicState.STABLE, None)
 
 
 def test_an_answer_to_an_earlier_generation_is_not_about_this_one() -> None:
@@ -184,7 +184,7 @@ def test_an_answer_to_an_earlier_generation_is_not_about_this_one() -> None:
     assert me.needs_rejoin is None, "an answer that was on its way while joining is no news"
     me.joined(accepted("other", generation=2))
     assert me.heartbeat_answered(25, before)
-    assert (me.member_id, me.state) == ("me", State.SYNCING)
+    assert (me.member_id, me.state) == ("me", ClassicState.SYNCING)
 
 
 def test_a_sync_answer_after_the_membership_has_ended_leads_to_another_join() -> None:
@@ -193,8 +193,8 @@ def test_a_sync_answer_after_the_membership_has_ended_leads_to_another_join() ->
     me.join(["t"], [])
     me.joined(accepted("other"))
     assert me.heartbeat_answered(25, me.identity)
-    assert me.synced(SyncGroupResponse(error_code=25)) is Step.JOIN_AGAIN
-    assert (me.member_id, me.state) == ("", State.UNJOINED)
+    assert me.synced(SyncGroupResponse(error_code=25)) is JoinStep.JOIN_AGAIN
+    assert (me.member_id, me.state) == ("", ClassicState.UNJOINED)
     assert me.needs_rejoin is not None
 
 
@@ -204,8 +204,8 @@ def test_a_member_that_is_put_out_while_it_waits_for_its_assignment_joins_again(
     me.join(["t"], [])
     me.joined(accepted())
     me.heartbeat_answered(25, me.identity)
-    assert me.synced(plan(T0)) is Step.JOIN_AGAIN
-    assert (me.member_id, me.state, me.needs_rejoin is not None) == ("", State.UNJOINED, True)
+    assert me.synced(plan(T0)) is JoinStep.JOIN_AGAIN
+    assert (me.member_id, me.state, me.needs_rejoin is not None) == ("", ClassicState.UNJOINED, True)
 
 
 def test_a_member_that_is_fenced_while_it_waits_for_its_assignment_does_not_join_again() -> None:
@@ -264,7 +264,7 @@ def test_a_lost_connection_leads_to_another_join_under_the_same_id() -> None:
     me.request_rejoin("test")
     me.join(["t"], [])
     me.interrupted()
-    assert (me.state, me.member_id) == (State.UNJOINED, "me")
+    assert (me.state, me.member_id) == (ClassicState.UNJOINED, "me")
     assert me.needs_rejoin == "the connection to the coordinator broke"
 
 

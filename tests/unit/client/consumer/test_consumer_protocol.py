@@ -16,7 +16,7 @@ from tests.support.cancellation import cancelled_at_each_checkpoint
 from tests.support.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE
 from tests.support.scripted_group import GroupBroker, GroupCluster
 from tests.support.simulated import current_simulation, simulated
-from triokafka.client.consumer.membership.membership import LEAVE_TIMEOUT
+from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
 from triokafka.errors import (
     CommitFailedError,
     ConfigurationError,

@@ -12,9 +12,9 @@ from triokafka.client.consumer.membership.consumer_protocol_member import (
     NO_EPOCH,
     ConsumerGroupConfig,
     ConsumerProtocolMember,
+    MemberState,
     Partitions,
-    State,
-    Wants,
+    SubscribedTo,
 )
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.errors import (
@@ -60,7 +60,7 @@ class Rig:
         clock = HeartbeatClock(interval=9.0, session_timeout=float("inf"), max_poll_interval=300.0, now=self.now)
         settings = ConsumerGroupConfig(group_id="g", rebalance_timeout_ms=300_000, **config)
         self.member = ConsumerProtocolMember(settings, "me", clock, BACKOFF)
-        self.member.subscribe(Wants(("t",)))
+        self.member.subscribe(SubscribedTo(("t",)))
         self.sent_as = 0
 
     def beat(self) -> ConsumerGroupHeartbeatRequest:
@@ -99,7 +99,7 @@ class Rig:
         self.member.settle(owned, complete=True)
         self.beat()
         self.answer(1)
-        assert (self.member.state, self.waits) == (State.STABLE, INTERVAL)
+        assert (self.member.state, self.waits) == (MemberState.STABLE, INTERVAL)
         return self
 
     @property
@@ -120,7 +120,7 @@ def owned_in(request: ConsumerGroupHeartbeatRequest) -> dict[UUID, list[int]] | 
 def test_the_first_heartbeat_says_everything() -> None:
     rig = Rig(group_instance_id="i", rack_id="r", server_assignor="range")
     rig.member.join()
-    assert (rig.member.state, rig.waits) == (State.JOINING, 0)
+    assert (rig.member.state, rig.waits) == (MemberState.JOINING, 0)
     request = rig.beat()
     assert (request.group_id, request.member_id, request.member_epoch) == ("g", "me", 0)
     assert (request.instance_id, request.rack_id, request.server_assignor) == ("i", "r", "range")
@@ -133,7 +133,11 @@ def test_the_coordinator_says_epoch_and_interval_and_what_to_own() -> None:
     rig = Rig()
     rig.join()
     assert rig.answer(3, {X: frozenset({0, 1})}) is None
-    assert (rig.member.state, rig.member.epoch, rig.member.clock.interval) == (State.RECONCILING, 3, INTERVAL)
+    assert (rig.member.state, rig.member.epoch, rig.member.clock.interval) == (
+        MemberState.RECONCILING,
+        3,
+        INTERVAL,
+    )
     assert rig.member.target == {X: frozenset({0, 1})}
     assert rig.waits == INTERVAL
 
@@ -143,7 +147,7 @@ def test_what_is_owned_is_said_at_once_and_only_once() -> None:
     rig.join()
     rig.answer(3, {X: frozenset({0, 1})})
     rig.member.settle({X: frozenset({0, 1})}, complete=True)
-    assert (rig.member.state, rig.waits) == (State.STABLE, 0)
+    assert (rig.member.state, rig.waits) == (MemberState.STABLE, 0)
     assert owned_in(rig.beat()) == {X: [0, 1]}
     rig.answer(3)
     assert rig.waits == INTERVAL
@@ -159,7 +163,7 @@ def test_no_partitions_are_acknowledged_too() -> None:
     rig = Rig()
     rig.join()
     rig.answer(1, {})
-    assert rig.member.state is State.RECONCILING
+    assert rig.member.state is MemberState.RECONCILING
     rig.member.settle({}, complete=True)
     assert owned_in(rig.beat()) == {}
 
@@ -169,7 +173,7 @@ def test_a_lost_answer_to_the_first_heartbeat_makes_no_second_member() -> None:
     rig = Rig()
     rig.join()
     rig.member.unanswered(rig.now, NO_JITTER)
-    assert (rig.member.state, rig.waits) == (State.JOINING, 1.0)
+    assert (rig.member.state, rig.waits) == (MemberState.JOINING, 1.0)
     request = rig.beat()
     assert (request.member_id, request.member_epoch, owned_in(request)) == ("me", 0, {})
 
@@ -198,7 +202,7 @@ def test_a_new_target_is_acknowledged_when_it_has_been_reached() -> None:
     rig.now += INTERVAL
     rig.beat()
     rig.answer(1, {X: frozenset({0})})
-    assert (rig.member.state, rig.waits) == (State.RECONCILING, INTERVAL)
+    assert (rig.member.state, rig.waits) == (MemberState.RECONCILING, INTERVAL)
     rig.now += INTERVAL
     assert owned_in(rig.beat()) is None  # it goes on while it gives up
     rig.answer(1)
@@ -206,7 +210,7 @@ def test_a_new_target_is_acknowledged_when_it_has_been_reached() -> None:
     request = rig.beat()
     assert owned_in(request) == {X: [0]}
     rig.answer(2, {X: frozenset({0}), Y: frozenset({5})})
-    assert (rig.member.state, rig.member.epoch) == (State.RECONCILING, 2)
+    assert (rig.member.state, rig.member.epoch) == (MemberState.RECONCILING, 2)
 
 
 def test_a_target_of_which_not_all_names_are_known_is_taken_over_in_parts() -> None:
@@ -214,10 +218,10 @@ def test_a_target_of_which_not_all_names_are_known_is_taken_over_in_parts() -> N
     rig.join()
     rig.answer(1, {X: frozenset({0}), Y: frozenset({1})})
     rig.member.settle({X: frozenset({0})}, complete=False)
-    assert (rig.member.state, owned_in(rig.beat())) == (State.RECONCILING, {X: [0]})
+    assert (rig.member.state, owned_in(rig.beat())) == (MemberState.RECONCILING, {X: [0]})
     rig.answer(1)
     rig.member.settle({X: frozenset({0}), Y: frozenset({1})}, complete=True)
-    assert (rig.member.state, owned_in(rig.beat())) == (State.STABLE, {X: [0], Y: [1]})
+    assert (rig.member.state, owned_in(rig.beat())) == (MemberState.STABLE, {X: [0], Y: [1]})
 
 
 def test_what_was_wanted_back_and_then_given_back_is_acknowledged_again() -> None:
@@ -227,7 +231,7 @@ def test_what_was_wanted_back_and_then_given_back_is_acknowledged_again() -> Non
     rig.answer(1, {X: frozenset({0})})
     rig.beat()
     rig.answer(1, {X: frozenset({0, 1})})
-    assert (rig.member.state, rig.waits) == (State.STABLE, 0)
+    assert (rig.member.state, rig.waits) == (MemberState.STABLE, 0)
     assert owned_in(rig.beat()) == {X: [0, 1]}
 
 
@@ -235,7 +239,7 @@ def test_the_same_target_again_is_no_news() -> None:
     rig = Rig().stable()
     rig.beat()
     rig.answer(1, {X: frozenset({1, 0})})
-    assert (rig.member.state, rig.waits) == (State.STABLE, INTERVAL)
+    assert (rig.member.state, rig.waits) == (MemberState.STABLE, INTERVAL)
 
 
 # ---------------------------------------------------------------- what it wants
@@ -243,18 +247,18 @@ def test_the_same_target_again_is_no_news() -> None:
 
 def test_another_subscription_is_said_at_once() -> None:
     rig = Rig().stable()
-    assert rig.member.subscribe(Wants(("t", "u")))
+    assert rig.member.subscribe(SubscribedTo(("t", "u")))
     assert rig.waits == 0
     request = rig.beat()
     assert (list(request.subscribed_topic_names or ()), owned_in(request)) == (["t", "u"], None)
     rig.answer(1)
-    assert not rig.member.subscribe(Wants(("t", "u")))
+    assert not rig.member.subscribe(SubscribedTo(("t", "u")))
     assert rig.beat().subscribed_topic_names is None
 
 
 def test_a_pattern_needs_version_1_and_is_taken_back_by_an_empty_one() -> None:
     rig = Rig()
-    rig.member.subscribe(Wants((), "t.*"))
+    rig.member.subscribe(SubscribedTo((), "t.*"))
     rig.member.join()
     heartbeat = rig.member.heartbeat(rig.now)
     assert (heartbeat.min_version, heartbeat.request.subscribed_topic_regex) == (1, "t.*")
@@ -262,7 +266,7 @@ def test_a_pattern_needs_version_1_and_is_taken_back_by_an_empty_one() -> None:
     rig.sent_as = heartbeat.sent_as
     rig.answer(1, {})
     assert rig.member.heartbeat(rig.now).min_version == 0
-    rig.member.subscribe(Wants(("t",)))
+    rig.member.subscribe(SubscribedTo(("t",)))
     rig.member.unanswered(rig.now, NO_JITTER)
     request = rig.beat()
     assert (request.subscribed_topic_regex, list(request.subscribed_topic_names or ())) == ("", ["t"])
@@ -270,8 +274,8 @@ def test_a_pattern_needs_version_1_and_is_taken_back_by_an_empty_one() -> None:
 
 def test_partitions_that_were_passed_over_are_looked_at_again_with_another_subscription() -> None:
     rig = Rig().stable()
-    rig.member.subscribe(Wants(("t", "u")))
-    assert rig.member.state is State.RECONCILING
+    rig.member.subscribe(SubscribedTo(("t", "u")))
+    assert rig.member.state is MemberState.RECONCILING
 
 
 # ---------------------------------------------------------------- errors
@@ -300,7 +304,11 @@ def test_what_the_user_must_mend_is_raised_and_a_member_that_joins_is_out(error:
     rig.join()
     with pytest.raises(error, match="because"):
         rig.refuse(error, "because")
-    assert (rig.member.state, rig.member.epoch, rig.member.heartbeats) == (State.OUTSIDE, NO_EPOCH, False)
+    assert (rig.member.state, rig.member.epoch, rig.member.heartbeats) == (
+        MemberState.OUTSIDE,
+        NO_EPOCH,
+        False,
+    )
     rig.now += 10
     rig.member.join()  # when the user tries again
     assert rig.beat().member_epoch == 0
@@ -313,7 +321,7 @@ def test_what_the_user_must_mend_puts_no_member_out_that_is_in(error: type[Broke
     rig.beat()
     with pytest.raises(error, match="because"):
         rig.refuse(error, "because")
-    assert (rig.member.state, rig.waits) == (State.STABLE, 1.0)
+    assert (rig.member.state, rig.waits) == (MemberState.STABLE, 1.0)
     request = rig.beat()
     assert (owned_in(request), list(request.subscribed_topic_names or ())) == ({X: [0, 1]}, ["t"])
 
@@ -345,7 +353,12 @@ def test_a_member_that_was_put_out_gives_up_everything_and_joins_anew(error: typ
     rig.beat()
     assert isinstance(rig.refuse(error), error)
     member = rig.member
-    assert (member.state, member.epoch, member.owned, member.heartbeats) == (State.LOST, NO_EPOCH, {}, False)
+    assert (member.state, member.epoch, member.owned, member.heartbeats) == (
+        MemberState.LOST,
+        NO_EPOCH,
+        {},
+        False,
+    )
     with pytest.raises(IllegalStateError):
         member.join()
     member.released()
@@ -382,7 +395,7 @@ def test_a_fenced_instance_stays_out() -> None:
     rig.beat()
     with pytest.raises(FencedInstanceIdError, match="another member of group 'g' has this group_instance_id"):
         rig.refuse(FencedInstanceIdError)
-    assert (rig.member.state, rig.member.leave()) == (State.LOST, None)
+    assert (rig.member.state, rig.member.leave()) == (MemberState.LOST, None)
 
 
 def test_an_instance_that_is_not_free_yet_is_waited_for() -> None:
@@ -390,7 +403,7 @@ def test_an_instance_that_is_not_free_yet_is_waited_for() -> None:
     rig.join()
     trouble = rig.refuse(UnreleasedInstanceIdError)
     assert "group_instance_id='i' still belongs to another member" in str(trouble)
-    assert rig.member.state is State.JOINING
+    assert rig.member.state is MemberState.JOINING
 
 
 def test_a_cluster_without_the_protocol_is_told_with_what_to_do() -> None:
@@ -410,7 +423,7 @@ def test_an_answer_to_an_earlier_membership_is_not_about_this_one() -> None:
     for error in (UnknownMemberIdError, GroupAuthorizationFailedError):
         assert rig.refuse(error) is None
     assert rig.answer(7, {X: frozenset({0})}) is None
-    assert (rig.member.state, rig.member.epoch, rig.member.target) == (State.JOINING, 0, None)
+    assert (rig.member.state, rig.member.epoch, rig.member.target) == (MemberState.JOINING, 0, None)
 
 
 # ---------------------------------------------------------------- leaving
@@ -423,7 +436,11 @@ def test_a_static_member_leaves_only_for_now(instance: str | None, epoch: int) -
     assert request is not None
     assert (request.member_id, request.member_epoch, request.instance_id) == ("me", epoch, instance)
     rig.member.left()
-    assert (rig.member.state, rig.member.epoch, rig.member.heartbeats) == (State.OUTSIDE, NO_EPOCH, False)
+    assert (rig.member.state, rig.member.epoch, rig.member.heartbeats) == (
+        MemberState.OUTSIDE,
+        NO_EPOCH,
+        False,
+    )
 
 
 def test_who_may_have_joined_leaves_too() -> None:

@@ -112,6 +112,6 @@ def test_a_wait_that_is_over_before_it_begins_fails_no_member() -> None:
         async with triokafka.Consumer("t", bootstrap_servers=f"broker:{PORT}", group_id="g", world=world) as consumer:
             membership = consumer._engine.membership
             assert membership is not None
-            await membership._wait_until(world.now() - 1)
+            await membership.sender._wait_until(world.now() - 1)
 
     run_simulation(main, 1)

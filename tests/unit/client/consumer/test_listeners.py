@@ -238,7 +238,7 @@ async def test_polls_cancelled_anywhere_tell_the_listener_everything_in_order(gr
         consumer.subscribe(["t", "u"], listener=listener)
 
         async def until_heard() -> None:
-            while len(consumer.assignment()) != 2 or consumer.engine._rebalancer.telling:
+            while len(consumer.assignment()) != 2 or consumer.engine._rebalancer.has_calls:
                 await consumer.poll(timeout_ms=10)
 
         async def nothing() -> None:

@@ -21,6 +21,7 @@ import triokafka
 from triokafka import kernels
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.partition_stream import PartitionStream
+from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import IllegalStateError, KafkaError, ProtocolError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
@@ -37,7 +38,12 @@ BATCH_BYTES = 400
 
 def open_batch(created_at: float = 100.0) -> ProducerBatch:
     return ProducerBatch(
-        TopicPartition("orders", 0), (1,), BatchBuilder(BATCH_BYTES), reserved=0, created_at=created_at
+        TopicPartition("orders", 0),
+        (1,),
+        BatchBuilder(BATCH_BYTES),
+        reserved=0,
+        created_at=created_at,
+        new_event=SettledEvent,
     )
 
 

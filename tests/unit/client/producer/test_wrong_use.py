@@ -370,7 +370,7 @@ async def test_background_failure_is_raised_by_every_later_call_with_its_cause()
 
         delivery = await producer.send("orders", b"a")
         producer._sender.step = broken  # type: ignore[method-assign]
-        producer._sender.wake()
+        producer._wakeup.wake()
         with pytest.raises(KafkaError, match="a bug") as caught:
             await delivery
         assert caught.value.__cause__ is bug

@@ -49,7 +49,7 @@ _FIRST_BATCHED_LEAVE: Final = 3
 _MAX_REASON: Final = 255  # the broker refuses longer ones
 
 
-class State(enum.Enum):
+class ClassicState(enum.Enum):
     """Where a member is in the protocol."""
 
     UNJOINED = "not in the group"
@@ -58,7 +58,7 @@ class State(enum.Enum):
     STABLE = "in the group"
 
 
-class Step(enum.Enum):
+class JoinStep(enum.Enum):
     """What the driver of the protocol does next."""
 
     SYNC = "send the sync request"
@@ -96,7 +96,7 @@ class ClassicMember:
     def __init__(self, config: GroupConfig, assignors: Sequence[PartitionAssignor]) -> None:
         self.config = config
         self.assignors = list(assignors)
-        self.state = State.UNJOINED
+        self.state = ClassicState.UNJOINED
         self.member_id = ""
         self.generation = NO_GENERATION
         self.assignor: PartitionAssignor | None = None
@@ -128,7 +128,7 @@ class ClassicMember:
     @property
     def heartbeats(self) -> bool:
         """Whether the coordinator expects heartbeats now."""
-        return self.state in (State.SYNCING, State.STABLE) and self.generation != NO_GENERATION
+        return self.state in (ClassicState.SYNCING, ClassicState.STABLE) and self.generation != NO_GENERATION
 
     def request_rejoin(self, reason: str) -> None:
         """Join again at the next opportunity. The first reason given stays."""
@@ -147,7 +147,7 @@ class ClassicMember:
         held = list(owned) if self.cooperative else []
         generation = self.generation
         self._reason = self.needs_rejoin or self._reason
-        self.state = State.JOINING
+        self.state = ClassicState.JOINING
         self.needs_rejoin = None
         self._joined_topics = tuple(topics)
         self._group_topics = None
@@ -168,27 +168,27 @@ class ClassicMember:
             reason=self._reason[:_MAX_REASON],
         )
 
-    def joined(self, response: JoinGroupResponse) -> Step:
+    def joined(self, response: JoinGroupResponse) -> JoinStep:
         """Take the answer to `join`.
 
         Raises:
             KafkaError: the group will not have this member; trying again does not help.
         """
-        if self.state is not State.JOINING:
+        if self.state is not ClassicState.JOINING:
             raise IllegalStateError(f"a join response for a member that is {self.state.value}")
         if response.error_code:
-            self.state = State.UNJOINED
+            self.state = ClassicState.UNJOINED
             return self._join_failed(for_code(response.error_code), response.member_id)
         name = response.protocol_name or ""
         assignor = next((known for known in self.assignors if known.name == name), None)
         if assignor is None:
-            self.state = State.UNJOINED
+            self.state = ClassicState.UNJOINED
             self.request_rejoin("the group chose an unknown assignor")
             raise InconsistentGroupProtocolError(
                 f"group {self.config.group_id!r} chose the assignor {name!r}; this member offered"
                 f" {[known.name for known in self.assignors]}"
             )
-        self.state = State.SYNCING
+        self.state = ClassicState.SYNCING
         self.member_id = response.member_id
         self.generation = response.generation_id
         self.assignor = assignor
@@ -203,32 +203,32 @@ class ClassicMember:
                 subscription = decode_subscription(member.metadata)
                 self._members[member.member_id] = subscription._replace(group_instance_id=member.group_instance_id)
         self.is_in_racks = any(subscription.rack_id for subscription in self._members.values())
-        return Step.SYNC
+        return JoinStep.SYNC
 
-    def _join_failed(self, error: type[KafkaError], member_id: str) -> Step:
+    def _join_failed(self, error: type[KafkaError], member_id: str) -> JoinStep:
         if error is MemberIdRequiredError:
             self.member_id = member_id
             self.request_rejoin(self._reason)  # the same attempt, now with a name
-            return Step.JOIN_AGAIN
+            return JoinStep.JOIN_AGAIN
         if error is UnknownMemberIdError:
             self.forget_membership("the coordinator does not know this member", keep_member_id=False)
-            return Step.JOIN_AGAIN
+            return JoinStep.JOIN_AGAIN
         if error is IllegalGenerationError:
             self.forget_membership("the generation is over", keep_member_id=True)
-            return Step.JOIN_AGAIN
+            return JoinStep.JOIN_AGAIN
         self.request_rejoin("the join request failed")
         if error in (CoordinatorNotAvailableError, NotCoordinatorError):
-            return Step.FIND_COORDINATOR
+            return JoinStep.FIND_COORDINATOR
         if error in (CoordinatorLoadInProgressError, RebalanceInProgressError) or error.retriable:
-            return Step.BACK_OFF
+            return JoinStep.BACK_OFF
         if error is FencedInstanceIdError:
             self._fenced()
         raise error(f"group {self.config.group_id!r} refused this member. {error.advice}".rstrip())
 
     def interrupted(self) -> None:
         """The request was lost with its connection: join again. The member id is still good."""
-        if self.state in (State.JOINING, State.SYNCING):
-            self.state = State.UNJOINED
+        if self.state in (ClassicState.JOINING, ClassicState.SYNCING):
+            self.state = ClassicState.UNJOINED
             self.request_rejoin("the connection to the coordinator broke")
 
     # ---------------------------------------------------------------- deal and sync
@@ -286,38 +286,38 @@ class ClassicMember:
             ],
         )
 
-    def synced(self, response: SyncGroupResponse) -> Step:
-        """Take the answer to `sync`; after `Step.DONE` the assignment is in ``assignment``.
+    def synced(self, response: SyncGroupResponse) -> JoinStep:
+        """Take the answer to `sync`; after `JoinStep.DONE` the assignment is in ``assignment``.
 
         Raises:
             KafkaError: not allowed, or fenced.
         """
-        if self.state is State.UNJOINED:
+        if self.state is ClassicState.UNJOINED:
             # A commit or heartbeat, answered meanwhile, has ended the membership that this is about.
             if self._is_fenced:
                 raise FencedInstanceIdError(f"another member of group {self.config.group_id!r} has this instance id")
-            return Step.JOIN_AGAIN
-        if self.state is not State.SYNCING:
+            return JoinStep.JOIN_AGAIN
+        if self.state is not ClassicState.SYNCING:
             raise IllegalStateError(f"a sync response for a member that is {self.state.value}")
         if not response.error_code:
             self.assignment = decode_assignment(response.assignment)
-            self.state = State.STABLE
+            self.state = ClassicState.STABLE
             if self.assignor is not None:
                 self.assignor.on_assignment(self.assignment, self.generation)
-            return Step.DONE
+            return JoinStep.DONE
         error = for_code(response.error_code)
-        self.state = State.UNJOINED
+        self.state = ClassicState.UNJOINED
         if error is RebalanceInProgressError:
             self.request_rejoin("another rebalance began before the assignment came")
-            return Step.JOIN_AGAIN
+            return JoinStep.JOIN_AGAIN
         if error in (UnknownMemberIdError, IllegalGenerationError):
             self.forget_membership("the group went on without this member", keep_member_id=False)
-            return Step.JOIN_AGAIN
+            return JoinStep.JOIN_AGAIN
         self.request_rejoin("the sync request failed")
         if error in (CoordinatorNotAvailableError, NotCoordinatorError):
-            return Step.FIND_COORDINATOR
+            return JoinStep.FIND_COORDINATOR
         if error.retriable:
-            return Step.BACK_OFF
+            return JoinStep.BACK_OFF
         if error is FencedInstanceIdError:
             self._fenced()
         raise error(f"group {self.config.group_id!r} gave no assignment. {error.advice}".rstrip())
@@ -370,8 +370,8 @@ class ClassicMember:
         self.generation = NO_GENERATION
         if not keep_member_id:
             self.member_id = ""
-        if self.state is not State.JOINING:
-            self.state = State.UNJOINED
+        if self.state is not ClassicState.JOINING:
+            self.state = ClassicState.UNJOINED
         self.request_rejoin(reason)
 
     @property
@@ -393,7 +393,7 @@ class ClassicMember:
 
     def left(self) -> None:
         """The membership has ended on purpose; joining again starts from nothing."""
-        self.state = State.UNJOINED
+        self.state = ClassicState.UNJOINED
         self.generation = NO_GENERATION
         self.member_id = ""
         self.is_leader = self._deals = False

@@ -48,7 +48,7 @@ Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partition numbers by topic id."""
 
 
-class State(enum.Enum):
+class MemberState(enum.Enum):
     """Where a member is in the protocol."""
 
     OUTSIDE = "not in the group"
@@ -69,7 +69,7 @@ class ConsumerGroupConfig:
     server_assignor: str | None = None
 
 
-class Wants(NamedTuple):
+class SubscribedTo(NamedTuple):
     """What a member subscribes to: topics by name, and those that match a pattern on the coordinator."""
 
     topics: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class ConsumerProtocolMember:
         self.config = config
         self.member_id = member_id
         self.clock = clock
-        self.state = State.OUTSIDE
+        self.state = MemberState.OUTSIDE
         self.epoch = NO_EPOCH
         self.target: Partitions | None = None
         self.owned: Partitions = {}
@@ -105,8 +105,8 @@ class ConsumerProtocolMember:
         self.why_lost = ""
         self._backoff = backoff
         self._failures = 0
-        self._wants = Wants()
-        self._said: Wants | None = None  # in the last heartbeat; None when everything must be said again
+        self._wants = SubscribedTo()
+        self._said: SubscribedTo | None = None  # in the last heartbeat; None when everything must be said again
         self._acknowledge = False
         self._said_pattern = False
         self._hurry = False
@@ -116,12 +116,12 @@ class ConsumerProtocolMember:
     @property
     def in_group(self) -> bool:
         """Whether the coordinator has taken it in."""
-        return self.state in (State.RECONCILING, State.STABLE)
+        return self.state in (MemberState.RECONCILING, MemberState.STABLE)
 
     @property
     def heartbeats(self) -> bool:
         """Whether heartbeats are to be sent."""
-        return self.in_group or self.state is State.JOINING
+        return self.in_group or self.state is MemberState.JOINING
 
     @property
     def due_at(self) -> float:
@@ -133,21 +133,21 @@ class ConsumerProtocolMember:
 
     # ---------------------------------------------------------------- what the user does
 
-    def subscribe(self, wants: Wants) -> bool:
+    def subscribe(self, wants: SubscribedTo) -> bool:
         """Want something else from now on. Returns whether that is news."""
         if wants == self._wants:
             return False
         self._wants = wants
-        if self.state is State.STABLE:
+        if self.state is MemberState.STABLE:
             # Topics that were passed over may be wanted again, though the target is the same.
-            self.state = State.RECONCILING
+            self.state = MemberState.RECONCILING
         return True
 
     def join(self) -> None:
         """Begin a membership, with nothing."""
-        if self.state is not State.OUTSIDE:
+        if self.state is not MemberState.OUTSIDE:
             raise IllegalStateError(f"the member cannot join, it is {self.state.value}")
-        self._begin_anew(State.JOINING)
+        self._begin_anew(MemberState.JOINING)
         self.epoch = _JOINING_EPOCH
 
     def settle(self, owned: Partitions, *, complete: bool) -> None:
@@ -155,13 +155,13 @@ class ConsumerProtocolMember:
         if not self.in_group:
             raise IllegalStateError(f"a member that is {self.state.value} owns nothing")
         self.owned = owned
-        self.state = State.STABLE if complete else State.RECONCILING
+        self.state = MemberState.STABLE if complete else MemberState.RECONCILING
         self._acknowledge = True
 
     def released(self) -> None:
         """What was lost has been given up: it may join anew."""
-        if self.state is State.LOST:
-            self.state = State.OUTSIDE
+        if self.state is MemberState.LOST:
+            self.state = MemberState.OUTSIDE
 
     def hurry(self) -> None:
         """Send the next heartbeat at once: somebody needs to know the epoch."""
@@ -211,7 +211,7 @@ class ConsumerProtocolMember:
             return None
         if response.error_code:
             return self._refused(for_code(response.error_code), response.error_message or "", now, chance)
-        joined = self.state is State.JOINING
+        joined = self.state is MemberState.JOINING
         if not joined:
             self._failures = 0  # a member that is put out again right after it has joined is backing off still
         self.epoch = response.member_epoch
@@ -219,7 +219,7 @@ class ConsumerProtocolMember:
         if response.heartbeat_interval_ms > 0:
             self.clock.interval = response.heartbeat_interval_ms / 1000
         if joined:
-            self.state = State.STABLE
+            self.state = MemberState.STABLE
         if response.assignment is not None:
             self._take_target(
                 {topic.topic_id: frozenset(topic.partitions) for topic in response.assignment.topic_partitions}
@@ -234,16 +234,16 @@ class ConsumerProtocolMember:
             # It wanted something back, and does not any more. It waits to hear that nothing was given up.
             self.settle(self.owned, complete=True)
         else:
-            self.state = State.RECONCILING
+            self.state = MemberState.RECONCILING
 
     def _refused(self, error: type[KafkaError], why: str, now: float, chance: float) -> KafkaError | None:
         group_id = self.config.group_id
         about = f"group {group_id!r} refused the heartbeat of member {self.member_id}: {why or error.advice}"
         # The coordinator may have lost the whole group, with its disk; whoever joins makes it anew.
-        is_lost = error is GroupIdNotFoundError and self.state is not State.JOINING
+        is_lost = error is GroupIdNotFoundError and self.state is not MemberState.JOINING
         if is_lost or error in (FencedMemberEpochError, UnknownMemberIdError):
             self._failures += 1
-            if self.state is not State.JOINING:
+            if self.state is not MemberState.JOINING:
                 self.forget_membership(why or error.advice)
             # The first time it may join again at once; a member that is put out over and over goes slower.
             if self._failures > 1:
@@ -273,8 +273,8 @@ class ConsumerProtocolMember:
 
     def turned_away(self) -> None:
         """Waiting does not help a member that joins: it is out until the user tries again."""
-        if self.state is State.JOINING:
-            self._end(State.OUTSIDE)
+        if self.state is MemberState.JOINING:
+            self._end(MemberState.OUTSIDE)
 
     def _back_off(self, now: float, chance: float) -> None:
         self._said = None
@@ -285,7 +285,7 @@ class ConsumerProtocolMember:
     def forget_membership(self, reason: str) -> None:
         """The group has gone on without this member: what it held may have other owners already."""
         self.why_lost = reason
-        self._end(State.LOST)
+        self._end(MemberState.LOST)
 
     def leave(self) -> ConsumerGroupHeartbeatRequest | None:
         """The request that ends the membership; None when there is none to end.
@@ -305,13 +305,13 @@ class ConsumerProtocolMember:
     def left(self) -> None:
         """The membership has ended on purpose; joining again starts from nothing."""
         self._failures = 0
-        self._end(State.OUTSIDE)
+        self._end(MemberState.OUTSIDE)
 
-    def _end(self, state: State) -> None:
+    def _end(self, state: MemberState) -> None:
         self._begin_anew(state)
         self.epoch = NO_EPOCH
 
-    def _begin_anew(self, state: State) -> None:
+    def _begin_anew(self, state: MemberState) -> None:
         self.state = state
         self.membership += 1
         self.target, self.owned = None, {}

@@ -6,7 +6,7 @@ It drives a `ConsumerProtocolMember`, which the `ConsumerProtocolRebalance` move
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import trio
@@ -18,12 +18,13 @@ from triokafka.client.consumer.membership.consumer_protocol_member import (
     NO_EPOCH,
     ConsumerProtocolMember,
     Heartbeat,
+    MemberState,
     Partitions,
-    State,
-    Wants,
+    SubscribedTo,
     unsupported,
 )
-from triokafka.client.consumer.membership.membership import GroupMembership
+from triokafka.client.consumer.membership.departure import Departure, Goodbye
+from triokafka.client.consumer.membership.membership_status import MembershipStatus
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.errors import (
     CommitFailedError,
@@ -34,7 +35,6 @@ from triokafka.errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
-from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import Node, TopicPartition
 
@@ -44,8 +44,8 @@ _LEAST_INTERVAL: Final = 3.0
 """Seconds; that a heartbeat's answer takes two shorter intervals says little about the connection."""
 
 
-class ConsumerProtocolMembership(GroupMembership):
-    """Membership under the consumer protocol."""
+class ConsumerProtocolMembership:
+    """Drives a `ConsumerProtocolMember`."""
 
     def __init__(
         self,
@@ -53,15 +53,18 @@ class ConsumerProtocolMembership(GroupMembership):
         network: NetworkClient,
         subscription: SubscriptionState,
         member: ConsumerProtocolMember,
-        tasks: BackgroundTasks,
+        status: MembershipStatus,
+        departure: Departure,
         failures: FailureTracker,
-        *,
-        progress: Callable[[], int],
-        on_change: Callable[[], None],
     ) -> None:
-        super().__init__(options, network, member.clock, tasks, failures, progress=progress, on_change=on_change)
         self.member = member
+        self._options = options
+        self._network = network
+        self._world = network.world
         self._subscription = subscription
+        self._status = status
+        self._departure = departure
+        self._failures = failures
         self._beat_scope: trio.CancelScope | None = None
         self._beaten = trio.Event()
         self._unanswered = 0
@@ -82,28 +85,28 @@ class ConsumerProtocolMembership(GroupMembership):
 
     # ---------------------------------------------------------------- what the user's side does
 
-    def want(self, wants: Wants) -> None:
+    def want(self, wants: SubscribedTo) -> None:
         """Subscribe to something else; the coordinator hears of it at once."""
         if self.member.subscribe(wants):
-            self._changed.set()
+            self._status.changed.set()
 
     def join(self) -> None:
         """Begin to join."""
-        logger.info("joining group %r as member %s", self.group_id, self.member.member_id)
+        logger.info("joining group %r as member %s", self._status.group_id, self.member.member_id)
         self.member.join()
-        self._changed.set()
+        self._status.changed.set()
 
     def settle(self, owned: Partitions, *, complete: bool) -> None:
         """Tell the coordinator what this member owns now."""
         self.member.settle(owned, complete=complete)
-        self.joined_at = self._world.now()
-        self.rebalances += complete
-        self._changed.set()
+        self._status.joined_at = self._world.now()
+        self._status.rebalances += complete
+        self._status.changed.set()
 
     def commit_failed(self, error: CommitFailedError) -> None:
         if isinstance(error.__cause__, UnknownMemberIdError) and self.member.in_group:
             self.member.forget_membership("a commit was refused")
-            self._tell()
+            self._status.notify()
 
     async def renew(self, identity: GroupIdentity, partitions: Iterable[TopicPartition]) -> bool:
         member = self.member
@@ -113,40 +116,36 @@ class ConsumerProtocolMembership(GroupMembership):
 
         if same_membership() and member.epoch == identity.generation:
             member.hurry()
-            self._changed.set()
+            self._status.changed.set()
             await self._beaten.wait()
         # Partitions that went meanwhile may have been committed by their new owner already.
         return same_membership() and all(partition in self._subscription for partition in partitions)
 
     # ---------------------------------------------------------------- heartbeats
 
-    async def run_heartbeats(self) -> None:
+    @property
+    def heartbeats(self) -> bool:
         member = self.member
-        while True:
-            self._changed = trio.Event()
-            if not member.heartbeats or (member.state is State.JOINING and self._leaving):
-                await self._changed.wait()
-                continue
-            now = self._world.now()
-            self._note_progress(now)
-            if self.clock.poll_expired(now) and member.in_group:
-                await self._leave_slow_user(now)
-                continue
-            until = member.due_at
-            if member.in_group:
-                until = min(until, self.clock.poll_expires_at)
-            if until > now:
-                await self._wait_until(until)
-                continue
-            with trio.CancelScope() as self._beat_scope:
-                await self._beat()
-            self._beat_scope = None
-            self._beaten.set()
-            self._beaten = trio.Event()
+        # The coordinator must hear the goodbye of the last membership first.
+        return member.heartbeats and not (member.state is MemberState.JOINING and self._departure.under_way)
+
+    @property
+    def is_member(self) -> bool:
+        return self.member.in_group
+
+    def due_at(self, now: float) -> float:
+        return self.member.due_at
+
+    async def beat(self) -> None:
+        with trio.CancelScope() as self._beat_scope:
+            await self._beat()
+        self._beat_scope = None
+        self._beaten.set()
+        self._beaten = trio.Event()
 
     async def _beat(self) -> None:
         member = self.member
-        what = self._what if member.state is State.JOINING else self._beating
+        what = self._status.join_activity if member.state is MemberState.JOINING else self._status.heartbeat_activity
         before = (member.state, member.target)
         sent_at = self._world.now()
         heartbeat = member.heartbeat(sent_at)
@@ -154,21 +153,21 @@ class ConsumerProtocolMembership(GroupMembership):
             trouble = await self._exchange(heartbeat)
         except KafkaError as error:
             trouble = error
-            self._error = error
+            self._status.error = error
             self._failures.succeeded(what)
         else:
             if trouble is not None:
-                logger.info("group %r: %s", self.group_id, trouble)
+                logger.info("group %r: %s", self._status.group_id, trouble)
                 self._failures.failed(what, trouble, self._world.now())
             else:
-                self._failures.succeeded(self._what)
-                self._failures.succeeded(self._beating)
-        self._note_heartbeat(sent_at, trouble)
-        if member.state is State.LOST:
+                self._failures.succeeded(self._status.join_activity)
+                self._failures.succeeded(self._status.heartbeat_activity)
+        self._status.note_heartbeat(sent_at, trouble)
+        if member.state is MemberState.LOST:
             # Not a trouble that lasts: it joins anew when the user asks for records, however late that is.
-            self._failures.succeeded(self._beating)
+            self._failures.succeeded(self._status.heartbeat_activity)
         if trouble is not None or (member.state, member.target) != before:
-            self._on_change()
+            self._status.on_change()
 
     async def _exchange(self, heartbeat: Heartbeat) -> KafkaError | None:
         """Send a heartbeat and take the answer. Returns what is tried again, raises what the user must know."""
@@ -177,7 +176,7 @@ class ConsumerProtocolMembership(GroupMembership):
         node: Node | None = None
         try:
             with trio.fail_after(limit):
-                node = await self._network.find_coordinator(self.group_id)
+                node = await self._network.find_coordinator(self._status.group_id)
                 response = await self._network.send(
                     node.node_id, heartbeat.request, min_version=heartbeat.min_version, purpose=COORDINATOR
                 )
@@ -189,7 +188,7 @@ class ConsumerProtocolMembership(GroupMembership):
         except UnsupportedVersionError as error:
             member.unanswered(self._world.now(), self._world.random.random())
             member.turned_away()
-            raise unsupported(self.group_id, str(error), pattern=heartbeat.min_version > 0) from error
+            raise unsupported(self._status.group_id, str(error), pattern=heartbeat.min_version > 0) from error
         except KafkaError as error:
             failure = error
         else:
@@ -197,9 +196,9 @@ class ConsumerProtocolMembership(GroupMembership):
             answered_at, chance = self._world.now(), self._world.random.random()
             trouble = member.answered(response, heartbeat.sent_as, now=answered_at, chance=chance)
             if isinstance(trouble, (NotCoordinatorError, CoordinatorNotAvailableError)):
-                self._network.forget_coordinator(self.group_id)
+                self._network.forget_coordinator(self._status.group_id)
             return trouble
-        self._network.forget_coordinator(self.group_id)
+        self._network.forget_coordinator(self._status.group_id)
         self._network.request_metadata_update()
         member.unanswered(self._world.now(), self._world.random.random())
         if not (failure.retriable or isinstance(failure, NodeNotReadyError)):
@@ -209,37 +208,36 @@ class ConsumerProtocolMembership(GroupMembership):
 
     def _answer_limit(self) -> float:
         """Seconds that a heartbeat's answer may take: two intervals, and more after each that was late."""
-        limit = 2 * max(self.clock.interval, _LEAST_INTERVAL) * (1 + self._unanswered)
+        limit = 2 * max(self.member.clock.interval, _LEAST_INTERVAL) * (1 + self._unanswered)
         return min(self._options.request_timeout_ms / 1000, limit)
 
     # ---------------------------------------------------------------- leaving
 
-    async def _give_up_for_slow_user(self) -> None:
-        tell_coordinator = self._leaving_now()
+    async def leave_for_slow_user(self) -> None:
+        goodbye = self._goodbye()
         self.member.forget_membership("max_poll_interval_ms was exceeded")
-        if tell_coordinator is not None:
-            await self._part(tell_coordinator)
+        await self._departure.send(goodbye)
 
-    def _end(self, reason: str) -> Callable[[], Awaitable[None]] | None:
+    def end(self, reason: str) -> Goodbye | None:
         if self._beat_scope is not None:
             # A heartbeat that waits for its connection must not arrive after the one that leaves.
             self._beat_scope.cancel()
-        tell_coordinator = self._leaving_now()
+        goodbye = self._goodbye()
         self.member.left()
-        self._error = None
-        self._failures.succeeded(self._what)
-        self._failures.succeeded(self._beating)
-        self._changed.set()
-        return tell_coordinator
+        self._status.error = None
+        self._failures.succeeded(self._status.join_activity)
+        self._failures.succeeded(self._status.heartbeat_activity)
+        self._status.changed.set()
+        return goodbye
 
-    def _leaving_now(self) -> Callable[[], Awaitable[None]] | None:
+    def _goodbye(self) -> Goodbye | None:
         request = self.member.leave()
         if request is None:
             return None
 
-        async def tell_coordinator() -> None:
-            node = await self._network.find_coordinator(self.group_id)
+        async def goodbye() -> None:
+            node = await self._network.find_coordinator(self._status.group_id)
             response = await self._network.send(node.node_id, request, purpose=COORDINATOR)
-            logger.debug("left group %r, answer %d", self.group_id, response.error_code)
+            logger.debug("left group %r, answer %d", self._status.group_id, response.error_code)
 
-        return tell_coordinator
+        return goodbye

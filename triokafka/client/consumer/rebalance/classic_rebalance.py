@@ -1,21 +1,18 @@
-"""The user's side of a rebalance, step by step in the task that asks for records: commit, give up, join, take over.
-
-Each step can be cancelled, and is taken up again by the next call. Nothing here waits for a broker.
-"""
+"""The user's side of a rebalance under the classic protocol: commit, give up, join, take over. No I/O, no `await`."""
 
 from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable
 
 from triokafka.assignors import Assignment
 from triokafka.client.consumer.commits import Committer
-from triokafka.client.consumer.listener import PendingCallbacks
-from triokafka.client.consumer.membership.classic_member import NO_GENERATION
+from triokafka.client.consumer.membership.classic_join import ClassicJoin
+from triokafka.client.consumer.membership.classic_member import NO_GENERATION, ClassicMember
 from triokafka.client.consumer.membership.classic_membership import ClassicMembership
+from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
+from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -24,137 +21,110 @@ logger = logging.getLogger(__name__)
 class _Phase(enum.Enum):
     IDLE = "nothing to prepare"
     COMMITTING = "committing what is finished"
-    REVOKING = "telling the listener"
-    READY = "ready to join"
+    GAVE_UP = "the listener hears of the partitions, or has; next comes the join"
 
 
 class ClassicRebalance:
-    """Keeps the assignment in step with the group.
-
-    ``on_assignment`` is called whenever the assignment was changed.
-    """
+    """Keeps the assignment in step with the group."""
 
     def __init__(
         self,
-        network: NetworkClient,
         subscription: SubscriptionState,
+        member: ClassicMember,
         membership: ClassicMembership,
+        join: ClassicJoin,
+        leader: LeaderAssignment,
         committer: Committer,
-        on_assignment: Callable[[], None],
+        handover: PartitionHandover,
     ) -> None:
-        self.listener: object = None
-        self.fresh_after = -1
-        """Version of the metadata that is too old to join with (subscriptions by pattern)."""
-        self._network = network
         self._subscription = subscription
+        self._member = member
         self._membership = membership
+        self._join = join
+        self._leader = leader
         self._committer = committer
-        self._on_assignment = on_assignment
+        self._handover = handover
         self._phase = _Phase.IDLE
         self._going: tuple[TopicPartition, ...] = ()
-        self._going_is_lost = False
         self._incoming: tuple[int, Assignment] | None = None
-        self._callbacks = PendingCallbacks()
 
     @property
-    def settling(self) -> bool:
-        """Whether partitions are about to be given up, so that nothing of them may be handed out."""
+    def is_settling(self) -> bool:
+        """Whether partitions are about to be given up, so that none of their records may be handed out."""
         return self._phase is _Phase.COMMITTING
 
-    @property
-    def telling(self) -> bool:
-        """Whether the listener has still something to hear."""
-        return bool(self._callbacks)
-
-    async def step(self) -> None:
-        """Do what can be done now. Afterwards the assignment may be used, whatever it is.
-
-        Waits for the listener's methods only. If cancelled, the next call goes on from there.
-        """
-        membership = self._membership
-        member = membership.member
-        if self._network.metadata.version <= self.fresh_after:
-            return  # a stale list of topics would cause two rebalances in a row
-        self.watch_topics()
-        while True:
-            await self.drain()
-            if self._phase is _Phase.REVOKING:
-                self._subscription.revoke(self._going)
-                membership.timing.gone(self._going, lost=self._going_is_lost)
-                self._on_assignment()
-                self._phase = _Phase.READY
-                if self._incoming is not None:
-                    (generation, incoming), self._incoming = self._incoming, None
-                    if generation == member.generation and not self._is_outdated(incoming):
-                        self._take_over(incoming)
-                    else:
-                        self._phase = _Phase.IDLE
-                continue
-            if self._phase is _Phase.COMMITTING:
-                if self._committer.flushing:
-                    return
-                self._phase = _Phase.REVOKING
-                self._going_is_lost = member.lost
-                if self._going or not member.cooperative:
-                    self._callbacks.add(
-                        self.listener, "on_partitions_lost" if member.lost else "on_partitions_revoked", self._going
-                    )
-                continue
-            assignment = membership.take_assignment()
-            if assignment is not None:
-                self._receive(assignment)
-            elif member.needs_rejoin is None or membership.joining:
-                return
-            elif self._phase is _Phase.IDLE or (member.lost and self._subscription.assignment):
-                membership.dealt = None
-                membership.timing.started(member.needs_rejoin)
-                self._begin_to_give_up(self._leaving_us())
-            else:
-                membership.start_join()
-                return
-
-    def watch_topics(self) -> None:
-        """Notice topics that match now, and partitions that were added."""
-        membership = self._membership
-        member = membership.member
-        if self._subscription.pattern is not None and self._network.metadata.version:
-            self._subscription.match(self._network.cluster.topics)
+    def subscription_changed(self) -> None:
+        """Ask for a rebalance if other topics match now, or if partitions were added."""
+        member, leader = self._member, self._leader
         if self._subscription.topics or member.generation != NO_GENERATION:
             member.subscription_changed(self._subscription.topics)
-        dealt = membership.dealt
+        dealt = leader.dealt
         # An assignment that waits is compared by `_receive`.
-        settled = not (membership.joining or membership.brings_assignment)
-        if dealt is not None and settled and dealt != membership.layout():
-            membership.dealt = None
+        settled = not (self._membership.is_joining or self._join.has_assignment)
+        if dealt is not None and settled and dealt != leader.layout():
+            leader.dealt = None
             member.request_rejoin("topics or partitions were added or removed, or moved to other racks")
+
+    def advance(self) -> bool:
+        """Do the next thing that can be done now; False when there is nothing to do before something else happens."""
+        member = self._member
+        if self._phase is _Phase.COMMITTING:
+            if self._committer.flushing:
+                return False
+            self._phase = _Phase.GAVE_UP
+            call = bool(self._going) or not member.cooperative
+            self._handover.give_up(self._going, lost=member.lost, call=call)
+            return True
+        assignment = self._join.take_assignment()
+        if assignment is not None:
+            self._receive(assignment)
+        elif member.needs_rejoin is None or self._membership.is_joining:
+            return False
+        elif self._phase is _Phase.IDLE or (member.lost and self._subscription.assignment):
+            self._leader.dealt = None
+            self._handover.timing.started(member.needs_rejoin)
+            self._begin_to_give_up(self._not_kept())
+        else:
+            self._join.start()
+            return False
+        return True
 
     # ---------------------------------------------------------------- give up
 
-    def _leaving_us(self) -> tuple[TopicPartition, ...]:
-        member = self._membership.member
+    def _not_kept(self) -> tuple[TopicPartition, ...]:
+        """The partitions to give up before joining."""
         held = self._subscription.assignment
-        if member.lost or not member.cooperative:
+        if self._member.lost or not self._member.cooperative:
             return held
         topics = self._subscription.topics
         return tuple(partition for partition in held if partition.topic not in topics)
 
     def _begin_to_give_up(self, going: tuple[TopicPartition, ...]) -> None:
-        """Commit what is finished, tell the listener, and only then drop the partitions."""
+        """Commit what is finished; then the listener hears of the partitions, and only then are they dropped."""
         self._going = going
         self._phase = _Phase.COMMITTING
-        self._membership.timing.giving_up()
-        if self._membership.member.generation != NO_GENERATION:
+        self._handover.timing.giving_up()
+        if self._member.generation != NO_GENERATION:
             self._committer.flush()
+
+    def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """The partitions were dropped: join, or take over the assignment for which they had to go."""
+        if self._incoming is None:
+            return
+        (generation, incoming), self._incoming = self._incoming, None
+        if generation == self._member.generation and not self._is_outdated(incoming):
+            self._take_over(incoming)
+        else:
+            self._phase = _Phase.IDLE
 
     # ---------------------------------------------------------------- take over
 
     def _receive(self, assignment: Assignment) -> None:
-        membership = self._membership
-        member = membership.member
-        dealt = membership.dealt
-        if dealt is not None and dealt != membership.layout():
+        member, leader = self._member, self._leader
+        dealt = leader.dealt
+        if dealt is not None and dealt != leader.layout():
             # Partitions came or went while the group was rebalancing: once more, without revoking twice.
-            membership.dealt = None
+            leader.dealt = None
             member.request_rejoin("topics or partitions changed during the rebalance")
             return
         if self._is_outdated(assignment):
@@ -170,40 +140,26 @@ class ClassicRebalance:
             self._take_over(assignment)
 
     def _is_outdated(self, assignment: Assignment) -> bool:
-        """Whether it was dealt for an earlier subscription, and the group is about to hear of the present one."""
+        """Whether the assignment is for an earlier subscription, and the member will join with the present one."""
         topics = self._subscription.topics
-        changes = self._membership.member.needs_rejoin is not None
+        changes = self._member.needs_rejoin is not None
         return changes and any(partition.topic not in topics for partition in assignment.partitions)
 
     def _take_over(self, assignment: Assignment) -> None:
-        membership = self._membership
-        member = membership.member
+        member = self._member
         wanted = tuple(assignment.partitions)
         held = self._subscription.assignment
         added = tuple(p for p in wanted if p not in held) if member.cooperative else wanted
-        self._subscription.assign_from_group(wanted, keep=member.cooperative)
-        self._callbacks.add(self.listener, "on_partitions_assigned", added)
+        self._handover.take_over(wanted, added, keep=member.cooperative)
         self._phase = _Phase.IDLE
-        membership.timing.assigned(added)
-        logger.info(
-            "group %r, generation %d: assigned %s", membership.group_id, member.generation, ", ".join(map(str, wanted))
-        )
         self._committer.assignment_changed()
-        self._on_assignment()
+        group_id, names = member.config.group_id, ", ".join(map(str, wanted))
+        logger.info("group %r, generation %d: assigned %s", group_id, member.generation, names)
 
     # ---------------------------------------------------------------- leave
 
     def abandon(self) -> None:
-        """The subscription ends: what is held goes, the listener hears of it on the next `step` or `drain`."""
-        held = self._subscription.assignment
-        self._membership.timing.abandoned()
+        """The subscription ends."""
         self._incoming = None
         self._phase = _Phase.IDLE
-        if held:
-            lost = self._membership.member.generation == NO_GENERATION
-            self._membership.timing.gone(held, lost=lost)
-            self._callbacks.end(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
-
-    async def drain(self) -> None:
-        """Tell the listener what it has not heard yet."""
-        await self._callbacks.drain()
+        self._handover.abandon(lost=self._member.generation == NO_GENERATION)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Final
 
-from triokafka.client.consumer.listener import PendingCallbacks
+from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
@@ -13,78 +14,41 @@ from triokafka.structs import TopicPartition
 class GrouplessAssignment:
     """Keeps the assignment equal to all partitions of the subscribed topics."""
 
-    def __init__(
-        self, network: NetworkClient, subscription: SubscriptionState, on_assignment: Callable[[], None]
-    ) -> None:
-        self.listener: object = None
-        self.fresh_after = -1
+    is_settling: Final = False
+
+    def __init__(self, network: NetworkClient, subscription: SubscriptionState, handover: PartitionHandover) -> None:
         self._network = network
         self._subscription = subscription
-        self._on_assignment = on_assignment
-        self._going: tuple[TopicPartition, ...] = ()
-        self._callbacks = PendingCallbacks()
+        self._handover = handover
 
-    @property
-    def settling(self) -> bool:
-        """Nothing is ever given up for somebody else."""
-        return False
+    def subscription_changed(self) -> None:
+        """`advance` reads the subscription itself."""
 
-    @property
-    def telling(self) -> bool:
-        """Whether the listener has still something to hear."""
-        return bool(self._callbacks)
-
-    async def step(self) -> None:
-        """Take over partitions that are new, drop those that are gone. Waits for the listener only.
-
-        If cancelled, the next call goes on from there.
-        """
-        if self._network.metadata.version <= self.fresh_after:
-            return
-        while True:
-            await self._callbacks.drain()
-            if self._going:
-                self._subscription.revoke(self._going)
-                self._going = ()
-                self._on_assignment()
-            elif not (self._subscription.uses_group and self._advance()):
-                return
-
-    def _advance(self) -> bool:
-        """Go one step further; False when there is nothing to do now."""
+    def advance(self) -> bool:
+        """Give up partitions that do not exist any more, or take over new ones; False when there is nothing to do."""
         wanted = self._wanted()
         held = self._subscription.assignment
         gone = tuple(partition for partition in held if partition not in wanted)
         if gone:
             self._subscription.mark_going(gone)
-            self._going = gone
-            self._callbacks.add(self.listener, "on_partitions_revoked", gone)
+            self._handover.give_up(gone, lost=False)
             return True
         added = tuple(partition for partition in wanted if partition not in held)
         if added:
-            self._subscription.assign_from_group(tuple(wanted), keep=True)
-            self._callbacks.add(self.listener, "on_partitions_assigned", added)
-            self._on_assignment()
+            self._handover.take_over(tuple(wanted), added, keep=True)
         return bool(added)
 
-    def _wanted(self) -> dict[TopicPartition, None]:
-        cluster = self._network.cluster
-        if self._subscription.pattern is not None:
-            self._subscription.match(cluster.topics)
+    def _wanted(self) -> Mapping[TopicPartition, None]:
         wanted: dict[TopicPartition, None] = {}
         for topic in self._subscription.topics:
-            known = cluster.topics.get(topic)
+            known = self._network.cluster.topics.get(topic)
             if known is not None:
                 wanted.update((TopicPartition(topic, number), None) for number in known.partitions)
         return wanted
 
-    def abandon(self) -> None:
-        """The subscription ends: what is held goes, the listener hears of it on the next `step` or `drain`."""
-        held = self._subscription.assignment
-        self._going = ()
-        if held:
-            self._callbacks.end(self.listener, "on_partitions_revoked", held)
+    def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """No coordinator waits for them."""
 
-    async def drain(self) -> None:
-        """Tell the listener what it has not heard yet."""
-        await self._callbacks.drain()
+    def abandon(self) -> None:
+        """The subscription ends."""
+        self._handover.abandon(lost=False)

@@ -16,7 +16,8 @@ from tests.support.scripted_broker import ScriptedCluster
 from tests.support.scripted_producing import memory_is_whole, scripted
 from tests.support.simulated import simulated
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.compressor import MOST_THREADS, Compressor, bytes_per_second
+from triokafka.client.producer.thread_compressor import MOST_THREADS, ThreadCompressor, bytes_per_second
+from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.records import BatchBuilder, builder
@@ -325,16 +326,16 @@ def test_fast_codecs_go_to_threads_only_where_there_are_processors_for_them(code
     assert len(started) == pays
 
 
-def line(codec: str = "gzip", cpus: int = 4) -> tuple[Compressor, list[Callable[[], Awaitable[None]]]]:
+def line(codec: str = "gzip", cpus: int = 4) -> tuple[ThreadCompressor, list[Callable[[], Awaitable[None]]]]:
     started: list[Callable[[], Awaitable[None]]] = []
     world = SimpleNamespace(cpus=cpus)
-    return Compressor(codec, None, world=world, start_task=started.append, on_done=lambda *_: None), started  # type: ignore[arg-type]
+    return ThreadCompressor(codec, None, world=world, start_task=started.append, on_done=lambda *_: None), started  # type: ignore[arg-type]
 
 
 def closed_batch(size: int) -> ProducerBatch:
     made = BatchBuilder(size + 200, compression="gzip")
     made.append(0, None, bytes(size))
-    batch = ProducerBatch(TopicPartition("t", 0), (1,), made, reserved=0, created_at=0.0)
+    batch = ProducerBatch(TopicPartition("t", 0), (1,), made, reserved=0, created_at=0.0, new_event=SettledEvent)
     batch.close()
     return batch
 

@@ -1,26 +1,27 @@
-"""Sending many records in one call: lists and Arrow columns into batches, stretch by stretch.
+"""Sends many records in one call: lists and Arrow columns into batches.
 
-A stretch is what goes into open batches without anything to wait for. The kernel walks it, so that nothing here happens
-once per record. Producers with serializers, interceptors, a partitioner or a callback for every record do need each
-record as an object, and send one after the other.
+The kernel appends as many records as fit into open batches, so that no Python code runs per record. Producers with
+serializers, interceptors, a partitioner or a callback need each record as an object, and send them one by one.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
-from triokafka.client.deliveries import DeliveredColumns, Deliveries, DeliveryCallback
+from triokafka.client.config import ProducerOptions
+from triokafka.client.deliveries import DeliveredColumns, Deliveries, Delivery
+from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
+from triokafka.client.producer.batch_opener import BatchOpener
 from triokafka.client.producer.columns import Columns
 from triokafka.client.producer.interceptors import ProducerRecord
 from triokafka.client.producer.partition_queue import PartitionQueue
+from triokafka.client.producer.record_serializer import RecordSerializer
 from triokafka.client.producer.topic_state import TopicState
+from triokafka.client.producer.topic_states import TopicStates
 from triokafka.errors import MessageSizeTooLargeError, SerializationError, UnknownTopicOrPartitionError
-
-if TYPE_CHECKING:
-    from triokafka.client.producer.batch import ProducerBatch
-    from triokafka.client.producer.producer import Producer
-    from triokafka.records.kernel import RecordAppender, RecordColumns
+from triokafka.records.kernel import RecordAppender, RecordColumns
 
 _OF_ONE_RECORD: Final = (
     TypeError,
@@ -34,57 +35,84 @@ _OF_ONE_RECORD: Final = (
 _UNCHANGING: Final = frozenset({bytes, type(None)})
 
 
-async def send_many(
-    producer: Producer,
-    topic: str,
-    values: Any,
-    keys: Any,
-    partition: Any,
-    timestamp_ms: Any,
-    headers: Any,
-    on_delivery: DeliveryCallback | None,
-) -> Deliveries:
-    """`Producer.send_many`."""
-    producer._check_usable()
-    options = producer.options
-    as_objects = bool(
-        options.interceptors
-        or options.partitioner
-        or options.on_delivery
-        or on_delivery
-        or options.key_serializer
-        or options.value_serializer
-    )
-    columns = Columns(values, keys, partition, timestamp_ms, headers, wall_ms=producer._wall_ms, as_objects=as_objects)
-    if as_objects:
-        return await _one_by_one(producer, topic, columns, on_delivery)
-    intake = producer._intake
-    if columns.timestamp is not None or columns.same_headers != ():
-        same = intake.prepared(ProducerRecord(topic, headers=columns.same_headers, timestamp_ms=columns.timestamp))
-        intake.serialize(same)  # refuses what cannot be sent with any record
-        columns.same_headers = same.headers
-    known = await intake.learn(topic, columns.partition, intake.give_up_at())
-    by_key = keys is not None and not options.partitioner_ignore_keys
-    sending = _Sending(
-        producer, topic, columns, known, spread=columns.partition is None and (columns.partitions is not None or by_key)
-    )
-    try:
-        await sending.run()
-    except Exception as error:
-        again = _with_number(error, sending.position, len(columns))
-        again.accepted = sending.deliveries  # type: ignore[attr-defined]
-        raise again from error.__cause__
-    return sending.deliveries
+class BulkSender:
+    """`Producer.send_many` of one producer.
+
+    ``now`` and ``wall_ms`` are the world's clocks; ``check_usable`` raises when the producer is closed or has failed.
+    """
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        topics: TopicStates,
+        serializer: RecordSerializer,
+        opener: BatchOpener,
+        *,
+        now: Callable[[], float],
+        wall_ms: Callable[[], int],
+        check_usable: Callable[[], None],
+    ) -> None:
+        self.topics = topics
+        self.serializer = serializer
+        self.opener = opener
+        self.now = now
+        self.wall_ms = wall_ms
+        self._check_usable = check_usable
+        self._ignores_keys = options.partitioner_ignore_keys
+        self._needs_objects = bool(
+            options.interceptors
+            or options.partitioner
+            or options.on_delivery
+            or options.key_serializer
+            or options.value_serializer
+        )
+
+    async def send(
+        self,
+        topic: str,
+        values: Any,
+        keys: Any,
+        partition: Any,
+        timestamp_ms: Any,
+        headers: Any,
+        on_delivery: DeliveryCallback | None,
+        send_one: Callable[..., Coroutine[Any, Any, Delivery]],
+    ) -> Deliveries:
+        """Send all records; ``send_one`` is `Producer.send`, for producers that need each record as an object."""
+        self._check_usable()
+        as_objects = bool(self._needs_objects or on_delivery)
+        columns = Columns(values, keys, partition, timestamp_ms, headers, wall_ms=self.wall_ms, as_objects=as_objects)
+        if as_objects:
+            return await _one_by_one(send_one, topic, columns, on_delivery)
+        if columns.timestamp is not None or columns.same_headers != ():
+            same = ProducerRecord(topic, headers=columns.same_headers, timestamp_ms=columns.timestamp)
+            same = self.serializer.prepared(same)
+            self.serializer.serialize(same)  # refuses what no record can be sent with
+            columns.same_headers = same.headers
+        known = await self.topics.learn(topic, columns.partition, self.opener.give_up_at())
+        by_key = keys is not None and not self._ignores_keys
+        spread = columns.partition is None and (columns.partitions is not None or by_key)
+        bulk = _Bulk(self, topic, columns, known, spread)
+        try:
+            await bulk.run()
+        except Exception as error:
+            again = _with_number(error, bulk.position, len(columns))
+            again.accepted = bulk.deliveries  # type: ignore[attr-defined]
+            raise again from error.__cause__
+        return bulk.deliveries
 
 
 async def _one_by_one(
-    producer: Producer, topic: str, columns: Columns, on_delivery: DeliveryCallback | None
+    send_one: Callable[..., Coroutine[Any, Any, Delivery]],
+    topic: str,
+    columns: Columns,
+    on_delivery: DeliveryCallback | None,
 ) -> Deliveries:
     deliveries = Deliveries()
     for position in range(len(columns)):
         try:
             record = columns.record(topic, position)
-            delivery = await producer.send(
+            delivery = await send_one(
                 topic,
                 record.value,
                 key=record.key,
@@ -99,13 +127,13 @@ async def _one_by_one(
     return deliveries
 
 
-class _Sending:
-    """One call. ``position`` is that of the first record which no batch has yet; ``spread``: they go to partitions of
-    their own, not all to one, or all to the sticky ones."""
+class _Bulk:
+    """One call. ``position`` is the first record that is in no batch yet. With ``spread`` the records go to partitions
+    of their own; without it all go to one, or to the sticky ones."""
 
-    def __init__(self, producer: Producer, topic: str, columns: Columns, known: TopicState, spread: bool) -> None:
+    def __init__(self, sender: BulkSender, topic: str, columns: Columns, known: TopicState, spread: bool) -> None:
         self.position = 0
-        # Written by the kernel: what each record has of its own, for its delivery.
+        # The kernel fills these columns with the properties of each record, for its delivery.
         count = len(columns)
         self._key_sizes = None if columns.keys is None else array("i", [-1]) * count
         self._value_sizes = array("i", [-1]) * count
@@ -118,9 +146,11 @@ class _Sending:
         self._topic = topic
         self._columns = columns
         self._known = known
-        self._intake = producer._intake
-        self._wall_ms = producer._wall_ms
-        self._now = producer._world.now
+        self._topics = sender.topics
+        self._serializer = sender.serializer
+        self._opener = sender.opener
+        self._wall_ms = sender.wall_ms
+        self._now = sender.now
 
     async def run(self) -> None:
         """Send all."""
@@ -131,9 +161,9 @@ class _Sending:
             await self._to_many_queues(records, self._partitions)
 
     async def _to_one_queue(self, records: RecordColumns) -> None:
-        intake, known, partition = self._intake, self._known, self._columns.partition
+        known, partition = self._known, self._columns.partition
         count = len(self._columns)
-        queue = intake.choose(known, partition, None, None)
+        queue = known.queue_for(partition, None, None)
         while self.position < count:
             batch = queue.open
             if batch is not None and batch.builder is not None:
@@ -144,20 +174,20 @@ class _Sending:
                 try:
                     records.append_to(builder, self.position, timestamp)
                 except Exception:
-                    failed = True  # why, a send of the record by itself says
+                    failed = True  # `_send_alone` raises the reason
                 added = builder.count - first
                 if added:
                     self._note(batch, first, added, timestamp)
                 if failed:
                     await self._send_alone()
-                    queue = intake.choose(known, partition, None, None)
+                    queue = known.queue_for(partition, None, None)
                     continue
                 if self.position == count:
                     return
             queue = await self._next_queue(queue, known if partition is None else None)
 
     async def _to_many_queues(self, records: RecordColumns, partitions: array[int]) -> None:
-        """Each to its own partition, to that of its key, or (without either) to the sticky one."""
+        """Append each record to its own partition, to that of its key, or (without either) to the sticky one."""
         known, count = self._known, len(self._columns)
         batches: list[ProducerBatch | None] = []
         appenders: list[RecordAppender | None] = []
@@ -170,7 +200,7 @@ class _Sending:
             try:
                 records.append_among(appenders, partitions, self.position, timestamp, known.sticky)
             except Exception:
-                failed = True  # why, a send of the record by itself says
+                failed = True  # `_send_alone` raises the reason
             for partition, first in records.touched:
                 batch = batches[partition]
                 assert batch is not None, "the kernel appends to batches that are there"
@@ -187,10 +217,10 @@ class _Sending:
     async def _next_batch(
         self, queue: PartitionQueue, full: ProducerBatch | None, is_given: bool
     ) -> ProducerBatch | None:
-        """The batch for the next record of a queue whose last one known takes no more; None to choose again."""
+        """Return the batch for the next record of a queue whose batch ``full`` is full; None to choose again."""
         batch = queue.open
         if batch is not None and batch is not full and batch.builder is not None:
-            return batch  # somebody else has begun it
+            return batch  # another task has opened it
         queue.close_open()
         partition = queue.topic_partition.partition
         if not is_given and partition == self._known.sticky and partition != self._known.switch_if_due():
@@ -199,12 +229,12 @@ class _Sending:
         return queue.open
 
     async def _next_queue(self, full: PartitionQueue, known: TopicState | None) -> PartitionQueue:
-        """The queue for the next record, for which that batch has no room: as `Intake.next_queue`, but waits."""
+        """Do as `BatchOpener.next_queue` for the next record, but wait if need be."""
         columns, position = self._columns, self.position
         key = None if columns.keys is None else columns.keys[position]
         value = columns.values[position]
         if columns.headers is None and type(key) in _UNCHANGING and type(value) in _UNCHANGING:
-            next_one = self._intake.next_queue(full, known, key, value, columns.same_headers)
+            next_one = self._opener.next_queue(full, known, key, value, columns.same_headers)
             if next_one is not None:
                 return next_one
         full.close_open()
@@ -214,32 +244,32 @@ class _Sending:
         return queue
 
     async def _open_batch(self, queue: PartitionQueue) -> None:
-        """Begin a batch for the next record."""
-        intake, columns, position = self._intake, self._columns, self.position
+        """Open a batch for the next record."""
+        columns, position = self._columns, self.position
         key = None if columns.keys is None else columns.keys[position]
         value = columns.values[position]
         headers: Any = columns.same_headers
         if columns.headers is not None or type(key) not in _UNCHANGING or type(value) not in _UNCHANGING:
-            record = intake.prepared(columns.record(self._topic, position))
-            _, key, value = intake.serialize(record)
+            record = self._serializer.prepared(columns.record(self._topic, position))
+            _, key, value = self._serializer.serialize(record)
             headers = record.headers
-        await intake.open_batch(queue, intake.record_bytes(queue, key, value, headers))
+        await self._opener.open_batch(queue, self._opener.record_bytes(queue, key, value, headers))
 
     async def _send_alone(self, given: int = -1) -> int:
-        """Send the next record, on which the kernel failed, as `Producer.send` does, or say as that does what is wrong.
+        """Send the next record, on which the kernel failed, as `Producer.send` does; raise the same errors.
 
         Returns its partition.
         """
-        intake, known = self._intake, self._known
-        give_up_at = intake.give_up_at()
+        known = self._known
+        give_up_at = self._opener.give_up_at()
         record = self._columns.record(self._topic, self.position)
         if given >= len(known.queues):
-            known = await intake.learn(self._topic, given, give_up_at)
-        record = intake.prepared(record)
-        timestamp, key, value = intake.serialize(record)
+            known = await self._topics.learn(self._topic, given, give_up_at)
+        record = self._serializer.prepared(record)
+        timestamp, key, value = self._serializer.serialize(record)
         partition = record.partition
         while True:
-            queue = intake.choose(known, partition, key, value)
+            queue = known.queue_for(partition, key, value)
             batch = queue.open
             if batch is not None:
                 index = batch.append(timestamp, key, value, record.headers)
@@ -250,23 +280,23 @@ class _Sending:
                     self._note(batch, index, 1, timestamp)
                     return queue.topic_partition.partition
                 queue.close_open()
-                queue = intake.choose(known, partition, key, value)
+                queue = known.queue_for(partition, key, value)
                 if queue.open is not None:
                     continue
-            size = intake.record_bytes(queue, key, value, record.headers)
-            await intake.open_batch(queue, size, give_up_at)
+            size = self._opener.record_bytes(queue, key, value, record.headers)
+            await self._opener.open_batch(queue, size, give_up_at)
 
     def _timestamp(self) -> int:
         return self._wall_ms() if self._columns.timestamp is None else self._columns.timestamp
 
     def _note(self, batch: ProducerBatch, first: int, added: int, timestamp: int) -> None:
-        # What begins a batch came to it when it was made.
+        # The record that opened a batch is as old as the batch.
         self.deliveries.add(batch, first, added, timestamp, self._now() - batch.created_at if first else 0.0)
         self.position += added
 
 
 def _with_number(error: Exception, position: int, count: int) -> Exception:
-    """The error with the number of the record that it is about, and what became of those before."""
+    """Return the error with the number of its record, and a note on how many records were accepted."""
     if type(error) in _OF_ONE_RECORD:
         again = type(error)(f"record {position} of {count}: {error}")
         again.__traceback__ = error.__traceback__

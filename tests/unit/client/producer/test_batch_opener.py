@@ -13,7 +13,7 @@ from tests.support.scripted_producing import memory_is_whole, scripted
 from tests.support.simulated import current_simulation, simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka.client.config import ProducerOptions
-from triokafka.client.producer.intake import Intake
+from triokafka.client.producer.batch_opener import BatchOpener
 from triokafka.errors import ClosedError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from triokafka.structs import TopicPartition
 
@@ -21,7 +21,7 @@ RECORD = 100
 
 
 class Setup:
-    """An intake over a bench whose memory is two batches, and a partition's queue."""
+    """A batch opener over a bench whose memory is two batches, and a partition's queue."""
 
     def __init__(self, **options: Any) -> None:
         self.bench = Bench(**{"memory": 400, **options})
@@ -29,14 +29,13 @@ class Setup:
         self.wakes = 0
         self.alarms: list[float] = []
         metadata = SimpleNamespace(add_listener=lambda listener: None, use_topic=lambda *args: False)
-        self.intake = Intake(
+        self.opener = BatchOpener(
             ProducerOptions(),
             self.bench.accumulator,
             SimpleNamespace(metadata=metadata, cluster=self.bench.cluster),  # type: ignore[arg-type]
+            SimpleNamespace(wake=self.wake, wake_by=lambda at, now: self.alarms.append(at)),  # type: ignore[arg-type]
             world=SimpleNamespace(now=trio.current_time),  # type: ignore[arg-type]
             check_usable=self.check_usable,
-            wake=self.wake,
-            wake_by=lambda at, now: self.alarms.append(at),
         )
         self.queue = self.bench.accumulator.queue(TopicPartition("t", 0))
 
@@ -48,10 +47,10 @@ class Setup:
         self.wakes += 1
 
     def next_queue(self, value: bytes = bytes(RECORD)) -> Any:
-        return self.intake.next_queue(self.queue, None, None, value, ())
+        return self.opener.next_queue(self.queue, None, None, value, ())
 
     async def open_batch(self, patience: float = 60) -> None:
-        await self.intake.open_batch(self.queue, RECORD, trio.current_time() + patience)
+        await self.opener.open_batch(self.queue, RECORD, trio.current_time() + patience)
 
 
 async def test_memory_that_came_too_late_goes_back(autojump_clock: trio.testing.MockClock) -> None:
@@ -87,13 +86,13 @@ async def test_new_batch_among_others_wakes_the_sender_when_its_linger_ends(
     setup = Setup(linger=5.0)
     await setup.open_batch()
     other = setup.bench.accumulator.queue(TopicPartition("t", 1))
-    assert setup.intake.next_queue(other, None, None, b"v", ()) is other
+    assert setup.opener.next_queue(other, None, None, b"v", ()) is other
     assert setup.wakes == 1
     assert setup.alarms == [trio.current_time() + 5.0]
     other.close_open()
     setup.bench.accumulator.flushes += 1
     setup.bench.accumulator.pool.release(None, 200)
-    assert setup.intake.open_batch_nowait(setup.bench.accumulator.queue(TopicPartition("t", 2)), RECORD)
+    assert setup.opener.open_batch_nowait(setup.bench.accumulator.queue(TopicPartition("t", 2)), RECORD)
     assert setup.wakes == 2, "nothing lingers while somebody waits for it"
 
 
@@ -102,11 +101,11 @@ async def test_full_batch_wakes_the_sender(autojump_clock: trio.testing.MockCloc
     other = setup.bench.accumulator.queue(TopicPartition("t", 1))
     await setup.open_batch()
     known: Any = SimpleNamespace(queues=[setup.queue, other], switch_if_due=lambda: 1)
-    assert setup.intake.next_queue(setup.queue, known, None, b"v", ()) is other
+    assert setup.opener.next_queue(setup.queue, known, None, b"v", ()) is other
     assert setup.wakes == 2
-    setup.intake.open_batch_nowait(other, RECORD)
+    setup.opener.open_batch_nowait(other, RECORD)
     assert setup.wakes == 3
-    await setup.intake.open_batch(other, RECORD * 3, trio.current_time() + 60)
+    await setup.opener.open_batch(other, RECORD * 3, trio.current_time() + 60)
     assert setup.wakes == 4
 
 
@@ -145,7 +144,7 @@ async def test_no_more_batches_are_filled_between_two_turns_than_may_be_in_fligh
         await setup.open_batch()
     for partition in range(1, 20):
         queue = setup.bench.accumulator.queue(TopicPartition("t", partition))
-        assert setup.intake.next_queue(queue, None, None, b"v", ()) is queue, "no other one was filled for it"
+        assert setup.opener.next_queue(queue, None, None, b"v", ()) is queue, "no other one was filled for it"
 
 
 async def test_batch_for_which_there_is_no_memory_is_not_begun_without_waiting(
@@ -177,10 +176,10 @@ async def test_record_without_key_goes_on_in_the_sticky_partition_of_the_moment(
     await setup.open_batch()
     assert setup.queue.open is not None
     known: Any = SimpleNamespace(queues=[setup.queue, other], switch_if_due=lambda: 1)
-    assert setup.intake.next_queue(setup.queue, known, None, b"v", ()) is other
+    assert setup.opener.next_queue(setup.queue, known, None, b"v", ()) is other
     assert setup.queue.open is None
     assert other.open is not None
-    assert setup.intake.next_queue(setup.queue, known, None, b"v", ()) is other
+    assert setup.opener.next_queue(setup.queue, known, None, b"v", ()) is other
     assert len(other.batches) == 1, "it has room"
 
 
@@ -309,7 +308,7 @@ async def test_sender_far_ahead_goes_on_when_few_batches_are_left(autojump_clock
     setup = Setup(memory=20_000, idempotent=False)
     queue = setup.queue
     for _ in range(6):
-        setup.intake.open_batch_nowait(queue, RECORD)
+        setup.opener.open_batch_nowait(queue, RECORD)
         assert queue.open is not None
         queue.open.append(0, None, b"v")
     queue.close_open()

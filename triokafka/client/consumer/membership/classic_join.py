@@ -1,0 +1,270 @@
+"""Joining a group under the classic protocol: the task that sends JoinGroup and SyncGroup."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+import trio
+
+from triokafka.assignors import Assignment
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.group_offsets import COORDINATOR
+from triokafka.client.consumer.membership.classic_member import NO_GENERATION, ClassicMember, ClassicState, JoinStep
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.held_request import HeldRequest
+from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
+from triokafka.client.consumer.membership.membership_status import MembershipStatus
+from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    RebalanceInProgressError,
+    for_code,
+)
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.backoff import Backoff
+from triokafka.network.network_client import NetworkClient
+from triokafka.protocol.api.join_group import JoinGroupRequest
+from triokafka.protocol.api.sync_group import SyncGroupRequest
+from triokafka.protocol.message import Request, Response
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=Response)
+
+_NEVER: Final = float("inf")
+_JOIN_GRACE_MS: Final = 5_000
+"""The coordinator may hold a join for the whole rebalance timeout; its answer needs a little more. Kafka's own consumer
+adds as much (``JOIN_GROUP_TIMEOUT_LAPSE``)."""
+_LAST_INFLEXIBLE_JOIN: Final = 5
+_LAST_INFLEXIBLE_SYNC: Final = 3
+_MOST_BROKEN: Final = 2
+_REBALANCE: Final = "rebalance"
+"""The purpose of the connection for requests that the coordinator holds: brokers read nothing behind a join that they
+hold. Commits of kept partitions, heartbeats and a goodbye would wait for the slowest member of the group."""
+
+
+class ClassicJoin:
+    """Joins in the background. The assignment that a join brought waits until the user's task takes it."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        network: NetworkClient,
+        subscription: SubscriptionState,
+        member: ClassicMember,
+        leader: LeaderAssignment,
+        clock: HeartbeatClock,
+        status: MembershipStatus,
+        tasks: BackgroundTasks,
+        failures: FailureTracker,
+    ) -> None:
+        self._options = options
+        self._network = network
+        self._world = network.world
+        self._subscription = subscription
+        self._member = member
+        self._leader = leader
+        self._clock = clock
+        self._status = status
+        self._tasks = tasks
+        self._failures = failures
+        self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
+        self._scope: trio.CancelScope | None = None
+        self._one_join = trio.Lock()
+        self._assignment: Assignment | None = None
+        self._broken = 0
+        limit_ms = options.connections_max_silence_ms
+        self._patience = limit_ms / 1000 if limit_ms > 0 else _NEVER
+
+    @property
+    def needs_old_versions(self) -> bool:
+        """Whether the coordinator gets the versions from before flexible encoding, which every broker understands.
+
+        librdkafka's mock cluster offers newer versions of group requests, but cannot read them, and hangs up: this
+        becomes true after two broken connections.
+        """
+        return self._broken >= _MOST_BROKEN
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the task runs."""
+        return self._scope is not None
+
+    @property
+    def has_assignment(self) -> bool:
+        """Whether `take_assignment` has something to give."""
+        return self._assignment is not None
+
+    def take_assignment(self) -> Assignment | None:
+        """Return the assignment that the last join brought, once."""
+        assignment, self._assignment = self._assignment, None
+        # Between the join and now the group may have gone on without this member.
+        return assignment if self._member.state is ClassicState.STABLE else None
+
+    def start(self) -> None:
+        """Begin to join, unless that is under way."""
+        if self._scope is None:
+            self._scope = trio.CancelScope()
+            self._assignment = None
+            self._tasks.start(self._join, self._scope, name=f"kafka join of group {self._status.group_id}")
+
+    def cancel(self) -> None:
+        """The membership ends."""
+        if self._scope is not None:
+            self._scope.cancel()
+            self._scope = None
+        self._assignment = None
+        self._failures.succeeded(self._status.join_activity)
+        self._leader.abandon()
+
+    async def _join(self, scope: trio.CancelScope) -> None:
+        try:
+            with scope:
+                async with self._one_join:
+                    # A cancelled join may have left a thread, which nothing stops, running this assignor.
+                    await self._leader.wait_for_thread()
+                    await self._join_until_done()
+        except KafkaError as error:
+            self._status.error = error
+        finally:
+            if self._scope is scope:
+                self._scope = None
+        self._status.notify()
+
+    async def _join_until_done(self) -> None:
+        member = self._member
+        failures = 0
+        step = JoinStep.JOIN_AGAIN
+        while True:
+            if step is JoinStep.FIND_COORDINATOR:
+                self._network.forget_coordinator(self._status.group_id)
+            if step in (JoinStep.FIND_COORDINATOR, JoinStep.BACK_OFF):
+                failures += 1
+                await trio.sleep(self._backoff.delay(failures, self._world.random.random()))
+            try:
+                step = await self._join_once()
+            except KafkaError as error:
+                member.interrupted()
+                if not (error.retriable or isinstance(error, NodeNotReadyError)):
+                    raise
+                logger.debug("%s failed, trying again: %s", self._status.join_activity, error)
+                self._failures.failed(self._status.join_activity, error, self._world.now())
+                self._network.request_metadata_update()
+                step = JoinStep.FIND_COORDINATOR
+                continue
+            if member.lost and self._subscription.assignment:
+                # Put out while it rejoined with partitions in hand: they are to be given up as lost before it becomes
+                # a member anew, or it would commit positions that others have passed meanwhile.
+                return
+            if step is JoinStep.DONE:
+                now = self._world.now()
+                self._failures.succeeded(self._status.join_activity)
+                self._clock.reset(now)
+                self._status.joined_at = now
+                self._status.rebalances += 1
+                self._assignment = member.assignment
+                return
+
+    async def _join_once(self) -> JoinStep:
+        member = self._member
+        node = await self._network.find_coordinator(self._status.group_id)
+        timeout_ms = max(self._options.request_timeout_ms, self._options.max_poll_interval_ms + _JOIN_GRACE_MS)
+        request = member.join(self._subscription.topics, self._subscription.assignment)
+        logger.info("joining group %r: %s", self._status.group_id, request.reason)
+        joined = await self._send_held(node.node_id, request, timeout_ms, _LAST_INFLEXIBLE_JOIN)
+        step = member.joined(joined)
+        if step is not JoinStep.SYNC:
+            return step
+        self._clock.reset(self._world.now())
+        self._status.changed.set()
+        self._leader.dealt = None
+        dealt: Mapping[str, Assignment] = {}
+        if member.deals:
+            dealt = await self._leader.compute()
+        sync: SyncGroupRequest = member.sync(dealt)
+        synced = await self._send_held(node.node_id, sync, timeout_ms, _LAST_INFLEXIBLE_SYNC)
+        return member.synced(synced)
+
+    async def _send_held(self, node_id: int, request: Request[R], timeout_ms: float, inflexible: int) -> R:
+        """Send a request that waits for all members of the group, again while its answer seems to be lost."""
+        now = self._world.now()
+        is_join = isinstance(request, JoinGroupRequest)
+        asks = is_join and self._member.generation != NO_GENERATION  # the coordinator refuses all other heartbeats
+        wait = HeldRequest(now, self._patience, self._options.max_poll_interval_ms / 1000, asks=asks)
+        while True:
+            version = inflexible if self.needs_old_versions else None
+            scope = trio.CancelScope()
+            self._tasks.start(
+                self._watch_held,
+                scope,
+                wait,
+                node_id,
+                is_join,
+                name=f"kafka rebalance request of group {self._status.group_id}",
+            )
+            try:
+                return await self._network.send(
+                    node_id, request, timeout_ms=timeout_ms, purpose=_REBALANCE, max_version=version
+                )
+            except KafkaConnectionError:
+                if not wait.sends_again:
+                    self._broken += 1
+                    raise
+                if is_join and self._member.state is not ClassicState.JOINING:
+                    raise
+                if not is_join and self._member.state is not ClassicState.SYNCING:
+                    raise
+            finally:
+                scope.cancel()
+            wait.sent_again(self._world.now())
+
+    async def _watch_held(self, scope: trio.CancelScope, wait: HeldRequest, node_id: int, is_join: bool) -> None:
+        """Look after a request that waits for all members: close its connection when its answer seems to be lost."""
+        with scope:
+            has_name = bool(self._member.member_id)  # sent again without one, a join would make a second member
+            first_look = min(wait.first_look_at - self._world.now(), self._clock.session_timeout / 3)
+            await trio.sleep(max(0.0, first_look))
+            while True:
+                # While the member waits for its assignment, the task that sends heartbeats asks.
+                if wait.asks:
+                    answer = await self._ask_about_member(node_id)
+                else:
+                    answer = NodeNotReadyError if is_join else RebalanceInProgressError
+                now = self._world.now()
+                gone = not is_join and self._member.state is not ClassicState.SYNCING
+                if gone or (wait.is_lost(now, answer) and has_name):
+                    break
+                self._note_long_wait(wait, now)
+                await trio.sleep(self._clock.interval)
+            wait.sends_again = True
+            reason = "the answer that all members of the group get seems to be lost"
+            self._network.disconnect(node_id, reason, purpose=_REBALANCE)
+
+    async def _ask_about_member(self, node_id: int) -> type[KafkaError] | None:
+        """Send a heartbeat of the present identity, and return the class of its error; `NodeNotReadyError` when the
+        coordinator does not answer."""
+        try:
+            with trio.fail_after(self._clock.session_timeout):
+                response = await self._network.send(node_id, self._member.heartbeat(), purpose=COORDINATOR)
+        except (trio.TooSlowError, KafkaError):
+            return NodeNotReadyError
+        return for_code(response.error_code) if response.error_code else None
+
+    def _note_long_wait(self, wait: HeldRequest, now: float) -> None:
+        """Report a wait for the group that takes longer than calls should; one that is in order is no error."""
+        if now - wait.began_at >= self._options.default_api_timeout_ms / 1000:
+            why = "waits for other members of the group" if wait.confirmed else "has not answered yet"
+            quietly = wait.confirmed or not wait.asks  # a first join may be held up by others, too
+            self._failures.failed(
+                self._status.join_activity,
+                KafkaError(f"the coordinator {why}"),
+                now,
+                quietly=quietly,
+                since=wait.began_at,
+            )
+            self._status.on_change()

@@ -1,0 +1,53 @@
+"""Leaving a group: one request, in the background if the user does not wait for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import trio
+
+from triokafka.client.consumer.membership.membership_status import MembershipStatus
+from triokafka.errors import KafkaError
+from triokafka.network.background_tasks import BackgroundTasks
+
+logger = logging.getLogger(__name__)
+
+LEAVE_TIMEOUT: Final = 5.0
+"""Seconds for the one request that ends a membership; if it is lost, the session expires instead."""
+
+Goodbye: TypeAlias = Callable[[], Awaitable[None]]
+"""Sends the request that ends a membership."""
+
+
+class Departure:
+    """Says goodbye to the coordinator. ``under_way`` counts goodbyes in the background."""
+
+    def __init__(self, status: MembershipStatus, tasks: BackgroundTasks) -> None:
+        self.under_way = 0
+        self._status = status
+        self._tasks = tasks
+
+    async def send(self, goodbye: Goodbye | None) -> None:
+        """Send a goodbye, if there is one: no retries."""
+        if goodbye is None:
+            return
+        try:
+            with trio.move_on_after(LEAVE_TIMEOUT):
+                await goodbye()
+        except KafkaError as error:
+            logger.info("leaving group %r failed, its session will expire instead: %s", self._status.group_id, error)
+
+    def start(self, goodbye: Goodbye | None, first: Callable[[], Awaitable[None]]) -> None:
+        """Send a goodbye in the background, after ``first``. A join that is asked for meanwhile begins afterwards."""
+        self.under_way += 1
+        self._tasks.start(self._send_later, goodbye, first, name=f"kafka leave of {self._status.group_id}")
+
+    async def _send_later(self, goodbye: Goodbye | None, first: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await first()
+            await self.send(goodbye)
+        finally:
+            self.under_way -= 1
+        self._status.notify()

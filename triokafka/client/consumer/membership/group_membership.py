@@ -1,0 +1,93 @@
+"""Membership of one consumer in one group, whatever the protocol.
+
+Members are watched from two sides: the coordinator hears heartbeats, and the user must go on asking for records. The
+tasks run on their own, so that a cancelled `poll` loses nothing. The listener's calls and the commits of a rebalance
+run in the user's own task, see `Rebalancer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from triokafka.client.consumer.group_offsets import GroupIdentity
+from triokafka.client.consumer.membership.departure import Departure, Goodbye
+from triokafka.client.consumer.membership.heartbeat import HeartbeatProtocol, HeartbeatSender
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.membership_status import MembershipStatus
+from triokafka.errors import CommitFailedError
+from triokafka.structs import TopicPartition
+
+
+class GroupProtocol(HeartbeatProtocol, Protocol):
+    """One of the two group protocols, classic and consumer."""
+
+    @property
+    def identity(self) -> GroupIdentity:
+        """The member that commits; the generation (or epoch) is -1 while it is not in the group."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether no rebalance is under way; preparing one commits everything anyway."""
+
+    @property
+    def state(self) -> str:
+        """What the member is doing, in words."""
+
+    def commit_failed(self, error: CommitFailedError) -> None:
+        """A commit found out that the group has gone on."""
+
+    async def renew(self, identity: GroupIdentity, partitions: Iterable[TopicPartition]) -> bool:
+        """A commit as ``identity`` was refused because the epoch is another one by now. Waits for the next heartbeat.
+
+        Returns whether the commit may be tried again: it is the same membership, and it has all those partitions.
+        """
+
+    def end(self, reason: str) -> Goodbye | None:
+        """End the membership now. Returns the goodbye, None if the coordinator need not hear of it."""
+
+
+class GroupMembership:
+    """The membership as engine, committer and health see it."""
+
+    def __init__(
+        self,
+        protocol: GroupProtocol,
+        clock: HeartbeatClock,
+        status: MembershipStatus,
+        sender: HeartbeatSender,
+        departure: Departure,
+    ) -> None:
+        self.group_id = status.group_id
+        self.clock = clock
+        self.status = status
+        self.sender = sender
+        self.take_error = status.take_error
+        self.enter_call, self.leave_call = sender.enter_call, sender.leave_call
+        self.run_heartbeats = sender.run
+        self.commit_failed, self.renew = protocol.commit_failed, protocol.renew
+        self._protocol = protocol
+        self._departure = departure
+
+    @property
+    def identity(self) -> GroupIdentity:
+        """The member that commits; the generation (or epoch) is -1 while it is not in the group."""
+        return self._protocol.identity
+
+    @property
+    def settled(self) -> bool:
+        """Whether no rebalance is under way; preparing one commits everything anyway."""
+        return self._protocol.settled
+
+    @property
+    def state(self) -> str:
+        """What the member is doing, in words."""
+        return self._protocol.state
+
+    async def leave(self, reason: str) -> None:
+        """End the membership on purpose: one request, no retries."""
+        await self._departure.send(self._protocol.end(reason))
+
+    def start_leaving(self, reason: str, first: Callable[[], Awaitable[None]]) -> None:
+        """End the membership now, and tell the coordinator in the background, after ``first``."""
+        self._departure.start(self._protocol.end(reason), first)

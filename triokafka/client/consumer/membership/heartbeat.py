@@ -1,0 +1,135 @@
+"""The task that sends a member's heartbeats, and watches that its user goes on asking for records."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.membership_status import MembershipStatus
+from triokafka.errors import MaxPollIntervalExceededError
+from triokafka.hooks import HookChain
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+
+class HeartbeatProtocol(Protocol):
+    """What the two group protocols do differently about heartbeats."""
+
+    @property
+    def heartbeats(self) -> bool:
+        """Whether the coordinator expects heartbeats now."""
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the member would leave the group if its user were too slow."""
+
+    def due_at(self, now: float) -> float:
+        """When the next heartbeat is due, on the world's clock."""
+
+    async def beat(self) -> None:
+        """Send one heartbeat, and take the answer."""
+
+    async def leave_for_slow_user(self) -> None:
+        """Leave, and remember that the partitions were lost, not given up."""
+
+
+class HeartbeatSender:
+    """Sends heartbeats while the member is in the group.
+
+    ``progress`` counts what the user has asked for so far: as long as it changes, the user is alive (KIP-62).
+    """
+
+    def __init__(
+        self,
+        protocol: HeartbeatProtocol,
+        clock: HeartbeatClock,
+        status: MembershipStatus,
+        world: World,
+        hooks: HookChain,
+        failures: FailureTracker,
+        progress: Callable[[], int],
+    ) -> None:
+        self._protocol = protocol
+        self._clock = clock
+        self._status = status
+        self._world = world
+        self._hooks = hooks
+        self._failures = failures
+        self._progress = progress
+        self._seen_progress = -1
+        self._calls = 0
+
+    def enter_call(self) -> None:
+        """The user waits for records: however long it takes, it is not the user who is slow."""
+        self._calls += 1
+        self._clock.polled(self._world.now())
+
+    def leave_call(self) -> None:
+        """The user has the records, or the wait is over."""
+        self._calls -= 1
+        self._clock.polled(self._world.now())
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled."""
+        protocol, clock, status = self._protocol, self._clock, self._status
+        while True:
+            status.changed = trio.Event()
+            if not protocol.heartbeats:
+                self._failures.succeeded(status.heartbeat_activity)
+                await status.changed.wait()
+                continue
+            now = self._world.now()
+            self._note_progress(now)
+            if clock.poll_expired(now) and protocol.is_member:
+                await self._leave_for_slow_user(now)
+                continue
+            until = protocol.due_at(now)
+            if protocol.is_member:
+                until = min(until, clock.poll_expires_at)
+            if until > now:
+                await self._wait_until(until)
+            else:
+                await protocol.beat()
+
+    def _note_progress(self, now: float) -> None:
+        progress = self._progress()
+        if self._calls or progress != self._seen_progress:
+            self._seen_progress = progress
+            self._clock.polled(now)
+
+    async def _leave_for_slow_user(self, now: float) -> None:
+        """The user's loop is stuck: give the partitions to members that work (KIP-62)."""
+        silent, limit = now - self._clock.last_poll, self._clock.max_poll_interval
+        error = MaxPollIntervalExceededError(
+            f"no records were asked for in {silent:.0f} s, more than max_poll_interval_ms={limit * 1000:.0f}, so this"
+            f" member left group {self._status.group_id!r} and its partitions went to others. The next call joins"
+            " again. Raise max_poll_interval_ms, or lower max_poll_records"
+        )
+        self._status.error = error
+        logger.warning("%s", error)
+        await self._protocol.leave_for_slow_user()
+        self._status.on_change()
+
+    async def _wait_until(self, until: float) -> None:
+        """Wait for news, at most until then."""
+        with trio.move_on_after(max(0.0, until - self._world.now())):
+            await self._status.changed.wait()
+        late = self._world.now() - until
+        if late > self._clock.interval:
+            # Nothing ran for so long that heartbeats were late: code that blocks, in some task of the program.
+            logger.warning(
+                "group %r: a heartbeat is %.1f s late because the Trio loop was blocked; the group may have given this"
+                " member's partitions away. Run code that blocks in a thread (trio.to_thread.run_sync)",
+                self._status.group_id,
+                late,
+            )
+            if self._hooks:
+                self._hooks.on_heartbeat_late(self._status.group_id, late)
+            # The coordinator's silence in the meantime says nothing about the coordinator.
+            self._clock.reset(self._world.now() - self._clock.interval)

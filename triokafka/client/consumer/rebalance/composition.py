@@ -1,0 +1,100 @@
+"""Puts the parts together that decide what a consumer reads: a group under one of two protocols, or no group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from triokafka.assignors import resolve_assignors
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.commits import Committer
+from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.membership.classic_join import ClassicJoin
+from triokafka.client.consumer.membership.classic_member import ClassicMember, GroupConfig
+from triokafka.client.consumer.membership.classic_membership import ClassicMembership
+from triokafka.client.consumer.membership.consumer_protocol_member import ConsumerGroupConfig, ConsumerProtocolMember
+from triokafka.client.consumer.membership.consumer_protocol_membership import ConsumerProtocolMembership
+from triokafka.client.consumer.membership.departure import Departure
+from triokafka.client.consumer.membership.group_membership import GroupMembership, GroupProtocol
+from triokafka.client.consumer.membership.heartbeat import HeartbeatSender
+from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
+from triokafka.client.consumer.membership.membership_status import MembershipStatus
+from triokafka.client.consumer.membership.rebalance_timing import RebalanceTiming
+from triokafka.client.consumer.membership.topic_names import TopicNames
+from triokafka.client.consumer.rebalance.classic_rebalance import ClassicRebalance
+from triokafka.client.consumer.rebalance.consumer_protocol_rebalance import ConsumerProtocolRebalance
+from triokafka.client.consumer.rebalance.groupless_assignment import GrouplessAssignment
+from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
+from triokafka.client.consumer.rebalance.rebalancer import AssignmentSource, Rebalancer
+from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.hooks import NO_HOOKS
+from triokafka.network.background_tasks import BackgroundTasks
+from triokafka.network.backoff import Backoff
+from triokafka.network.network_client import NetworkClient
+
+_FIRST_INTERVAL: Final = 5.0
+"""Seconds between heartbeats until the coordinator has named an interval (``group.consumer.heartbeat.interval.ms``)."""
+
+
+def compose_group(
+    options: ConsumerOptions,
+    network: NetworkClient,
+    subscription: SubscriptionState,
+    committer: Committer,
+    tasks: BackgroundTasks,
+    failures: FailureTracker,
+    *,
+    progress: Callable[[], int],
+    on_change: Callable[[], None],
+    on_assignment: Callable[[], None],
+) -> tuple[GroupMembership | None, Rebalancer]:
+    """The membership that the options ask for, None without a ``group_id``, and the rebalancer that goes with it."""
+    if options.group_id is None:
+        handover = PartitionHandover(subscription, RebalanceTiming("", network.world, NO_HOOKS), on_assignment)
+        source: AssignmentSource = GrouplessAssignment(network, subscription, handover)
+        return None, Rebalancer(network, subscription, source, handover)
+    status = MembershipStatus(options.group_id, network, on_change)
+    departure = Departure(status, tasks)
+    handover = PartitionHandover(subscription, status.timing, on_assignment)
+    protocol: GroupProtocol
+    if options.group_protocol == "classic":
+        clock = HeartbeatClock(
+            interval=options.heartbeat_interval_ms / 1000,
+            session_timeout=options.session_timeout_ms / 1000,
+            max_poll_interval=options.max_poll_interval_ms / 1000,
+        )
+        classic_config = GroupConfig(
+            group_id=options.group_id,
+            session_timeout_ms=options.session_timeout_ms,
+            rebalance_timeout_ms=options.max_poll_interval_ms,
+            group_instance_id=options.group_instance_id,
+            rack_id=options.client_rack or None,
+        )
+        member = ClassicMember(classic_config, resolve_assignors(options.partition_assignment_strategy))
+        leader = LeaderAssignment(member, network, tasks, failures)
+        join = ClassicJoin(options, network, subscription, member, leader, clock, status, tasks, failures)
+        protocol = ClassicMembership(options, network, member, join, clock, status, departure, failures)
+        source = ClassicRebalance(subscription, member, protocol, join, leader, committer, handover)
+    else:
+        clock = HeartbeatClock(
+            interval=_FIRST_INTERVAL,
+            session_timeout=float("inf"),  # only the broker knows
+            max_poll_interval=options.max_poll_interval_ms / 1000,
+        )
+        config = ConsumerGroupConfig(
+            group_id=options.group_id,
+            rebalance_timeout_ms=options.max_poll_interval_ms,
+            group_instance_id=options.group_instance_id,
+            rack_id=options.client_rack or None,
+            server_assignor=options.group_remote_assignor,
+        )
+        backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
+        driven = ConsumerProtocolMember(config, str(network.world.uuid()), clock, backoff)
+        protocol = ConsumerProtocolMembership(options, network, subscription, driven, status, departure, failures)
+        names = TopicNames(network, backoff, tasks, failures, on_change)
+        pin_topics = network.metadata.set_topics
+        source = ConsumerProtocolRebalance(subscription, protocol, names, committer, handover, pin_topics)
+    sender = HeartbeatSender(protocol, clock, status, network.world, network.hooks, failures, progress)
+    membership = GroupMembership(protocol, clock, status, sender, departure)
+    return membership, Rebalancer(network, subscription, source, handover)
