@@ -27,7 +27,7 @@ class AclOperation(IntEnum):
 
     @classmethod
     def of_bits(cls, bits: int) -> frozenset[AclOperation] | None:
-        """Return the operations whose bit is set in the ``authorized_operations`` of a response (KIP-430).
+        """Return the operations whose bit is set in the ``authorized_operations`` of a response.
 
         None when the client did not ask for them or the broker does not report them.
         """
@@ -49,7 +49,7 @@ class ResourceType(IntEnum):
 
 
 class AclPatternType(IntEnum):
-    """How the name in an entry matches the name of a resource (KIP-290)."""
+    """How the name in an entry matches the name of a resource."""
 
     UNKNOWN = 0
     ANY = 1
