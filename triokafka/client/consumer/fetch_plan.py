@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.fetch_buffer import FetchBuffer
+from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.client.consumer.preferred_replicas import PreferredReplicas
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.network.cluster import Cluster
@@ -28,22 +27,31 @@ class FetchRound(NamedTuple):
 
 
 class FetchPlanner:
-    """Chooses the partitions to fetch from each broker, in fair order.
+    """Chooses the partitions to fetch from each broker, in fair order. Times are seconds on the world's clock.
 
-    ``cluster`` gives the metadata of now. Times are seconds on the world's clock.
+    Args:
+        enough: bytes of one partition in the buffer from which on no more are fetched (``max_partition_fetch_bytes``).
+        subscription: the assigned partitions and their positions.
+        preferred: the followers to read from instead of leaders.
+        cluster: returns the present metadata.
+        fetch_offset: returns the offset behind a partition's buffered data, None while an error is buffered.
+        buffered_bytes: returns how many bytes of a partition are buffered.
     """
 
     def __init__(
         self,
-        options: ConsumerOptions,
+        enough: int,
         subscription: SubscriptionState,
-        buffer: FetchBuffer,
         preferred: PreferredReplicas,
         cluster: Callable[[], Cluster],
+        *,
+        fetch_offset: Callable[[TopicPartition, PartitionState], int | None],
+        buffered_bytes: Callable[[TopicPartition], int],
     ) -> None:
-        self._enough = options.max_partition_fetch_bytes
+        self._enough = enough
         self._subscription = subscription
-        self._buffer = buffer
+        self._fetch_offset = fetch_offset
+        self._buffered_bytes = buffered_bytes
         self._preferred = preferred
         self._cluster = cluster
         self._order: dict[TopicPartition, None] = {}
@@ -96,8 +104,8 @@ class FetchPlanner:
             if not_before > now:
                 retry_at = min(retry_at, not_before)
                 continue
-            offset = self._buffer.fetch_offset(partition, state)
-            if offset is None or self._buffer.bytes_of(partition) >= self._enough:
+            offset = self._fetch_offset(partition, state)
+            if offset is None or self._buffered_bytes(partition) >= self._enough:
                 crowded = True
                 continue
             if state.stop_at is not None and offset >= state.stop_at:
