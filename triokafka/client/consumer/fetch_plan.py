@@ -1,4 +1,4 @@
-"""What to ask which broker for next. A plain object: no I/O, no clock."""
+"""Chooses the partitions of the next fetch from each broker. A plain object: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEVER: Final = float("inf")
 
 
 class FetchRound(NamedTuple):
-    """What to ask one broker for now."""
+    """The next fetch from one broker."""
 
     targets: dict[TopicPartition, FetchTarget]
     versions: dict[TopicPartition, int]
@@ -58,7 +58,7 @@ class FetchPlanner:
         self._retry_at: dict[TopicPartition, float] = {}
 
     def node_for(self, partition: TopicPartition) -> int:
-        """The replica nearby that the leader named (KIP-392), else the leader; -1 when there is none."""
+        """Return the preferred read replica (KIP-392), else the leader; -1 if there is none."""
         return self._node_in(self._cluster(), partition)
 
     def _node_in(self, cluster: Cluster, partition: TopicPartition) -> int:
@@ -66,15 +66,15 @@ class FetchPlanner:
         return cluster.leader_for(partition) if node_id is None else node_id
 
     def served(self, partition: TopicPartition) -> None:
-        """It got something: it comes last in the next round."""
+        """Note that the partition brought data: it comes last in the next round."""
         self._order[partition] = self._order.pop(partition, None)
 
     def back_off(self, partition: TopicPartition, until: float) -> None:
-        """Do not ask for it before then."""
+        """Leave the partition out until then."""
         self._retry_at[partition] = until
 
     def take_gone(self) -> list[TopicPartition]:
-        """Partitions that backed off, and are not assigned any more; each is told once."""
+        """Return partitions that were backing off and are no longer assigned; each is returned once."""
         gone = [partition for partition in self._retry_at if partition not in self._subscription]
         for partition in gone:
             del self._retry_at[partition]

@@ -14,7 +14,7 @@ class FinishedPrefix:
         self._begun: deque[tuple[int, int]] = deque()
         self._finished: set[int] = set()
         self.next_offset: int | None = None
-        """What may be committed: everything below is finished. None before the first record."""
+        """The offset that may be committed: every record below it is finished. None before the first record."""
         self._epoch = -1
 
     @property
@@ -28,13 +28,13 @@ class FinishedPrefix:
         return not self._begun
 
     def begin(self, offset: int, leader_epoch: int = -1) -> None:
-        """A record was handed out; offsets rise."""
+        """Note a record that was handed out. Offsets must rise."""
         self._begun.append((offset, leader_epoch))
         if self.next_offset is None:
             self.next_offset = offset
 
     def finish(self, offset: int) -> None:
-        """A record is finished, in whatever order."""
+        """Note that a record is finished. The order does not matter."""
         self._finished.add(offset)
         while self._begun and self._begun[0][0] in self._finished:
             done, self._epoch = self._begun.popleft()
