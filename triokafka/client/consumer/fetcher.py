@@ -94,7 +94,14 @@ class Fetcher:
         self._wake = trio.Event()
         self._served: dict[int, FetchSessionHandler] = {}
         self._preferred = PreferredReplicas()
-        self._planner = FetchPlanner(options, subscription, self.buffer, self._preferred, lambda: network.cluster)
+        self._planner = FetchPlanner(
+            options.max_partition_fetch_bytes,
+            subscription,
+            self._preferred,
+            lambda: network.cluster,
+            fetch_offset=self.buffer.fetch_offset,
+            buffered_bytes=self.buffer.bytes_of,
+        )
         self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
         self._decompressor = Decompressor()

@@ -1,6 +1,6 @@
-"""A group's committed offsets: asking for them and committing, at the group's coordinator wherever it moves.
+"""Committed offsets of a group: fetching and committing them at the group's coordinator, wherever it moves.
 
-Each call retries what may succeed, and ends at its deadline (seconds on the world's clock) at the latest.
+Each call retries after errors that may go away, and ends at its deadline (seconds on the world's clock) at the latest.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 COORDINATOR: Final = "coordinator"
-"""The purpose of the connection that group requests use: never behind a long fetch."""
+"""The purpose of the connection for group requests, which must not wait behind a long fetch."""
 _LAST_WITH_TOPIC_NAMES: Final = 9
 _FIRST_OF_MANY_GROUPS: Final = 8
 _FIRST_WITH_STABLE: Final = 7
@@ -58,7 +58,7 @@ _MEMBER_HAS_CHANGED: Final = (StaleMemberEpochError, UnknownMemberIdError)
 
 
 class GroupIdentity(NamedTuple):
-    """As whom offsets are committed; the defaults are for assignment by hand.
+    """The member that commits offsets; the defaults are for assignment by hand.
 
     ``generation`` is the member epoch under the consumer protocol.
     """
@@ -67,7 +67,7 @@ class GroupIdentity(NamedTuple):
     member_id: str = ""
     group_instance_id: str | None = None
     membership: int = 0
-    """Tells memberships of one member id apart, under the consumer protocol."""
+    """Distinguishes memberships of one member id, under the consumer protocol."""
 
 
 class GroupOffsets:
@@ -206,7 +206,7 @@ class GroupOffsets:
         """Commit, with retries. Partitions that do not exist are tried again too, or put into ``missing`` if given.
 
         Raises:
-            CommitFailedError: the group has gone on without this member; its cause says how it found out.
+            CommitFailedError: the group has removed this member; the cause is the coordinator's error.
             KafkaTimeoutError: not confirmed in time; whether it happened is unknown.
             KafkaError: refused; see the class.
         """
@@ -251,7 +251,7 @@ class GroupOffsets:
 
 
 def check_commit(codes: Mapping[TopicPartition, int], group_id: str) -> None:
-    """Raise what the answer to a commit says, if anything."""
+    """Raise the error in the answer to a commit, if there is one."""
     forbidden: list[str] = []
     for partition, code in codes.items():
         if not code:

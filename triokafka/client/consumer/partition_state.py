@@ -6,14 +6,13 @@ from __future__ import annotations
 class PartitionState:
     """One assigned partition.
 
-    ``position`` is the next offset to hand out, ``finished`` the offset up to which the user is done (what auto-commit
-    may commit); both are None until resolved. ``version`` changes with every jump of the position, so that data asked
+    ``position`` is the next offset to hand out. The user has finished all records below ``finished``, so auto-commit
+    may commit it. Both are None until resolved. ``version`` changes with every jump of the position, so that data asked
     for before the jump is known to be stale. ``reset_to`` is set while the position must be looked up by timestamp.
-    ``going`` says that it is about to be given up.
-    ``fetched_epoch`` is the leader epoch under which the last data came that may wait still, -1 without any.
-    ``position_epoch`` is that of the record before the position, or came with the position. In the first case
-    ``epoch_from`` is a position no record before which is of that epoch, and ``epoch_before`` was its epoch then.
-    ``stop_at`` ends a bounded read: nothing is fetched from there on.
+    ``going`` says that it is about to be given up. ``fetched_epoch`` is the leader epoch of the data in the buffer that
+    came last, -1 without any. ``position_epoch`` is the leader epoch of the record before the position, or came with
+    the position. In the first case, no record before the position ``epoch_from`` has that epoch, and ``epoch_before``
+    was the epoch there. ``stop_at`` ends a bounded read: nothing is fetched from there on.
     """
 
     __slots__ = (
