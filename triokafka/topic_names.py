@@ -1,4 +1,4 @@
-"""Which names a topic may have."""
+"""The names that a topic may have, and the names of the internal topics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import re
 from typing import Any, Final
 
 from triokafka.errors import InvalidTopicError
+
+GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+"""The topics in which brokers keep their coordinators' state."""
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MOST_SHOWN: Final = 60

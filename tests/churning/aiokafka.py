@@ -60,7 +60,7 @@ async def _take_part(terms: Terms, journal: Journal) -> None:
             return
         journal.committed(positions)
 
-    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    class Listener(ConsumerRebalanceListener):  # aiokafka has no types
         async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
             async with in_hand:
                 await commit()

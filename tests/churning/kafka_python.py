@@ -60,7 +60,7 @@ def take_part(terms: Terms, journal: Journal) -> None:
             return
         journal.committed(positions)
 
-    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    class Listener(ConsumerRebalanceListener):  # kafka-python has no types
         # Called while this program waits in `poll`, before which it has committed, or tried. It must not wait itself.
         def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
             journal.forget(one.partition for one in revoked)

@@ -118,7 +118,7 @@ def _refusals() -> Iterator[None]:
 def _check(answer: Any) -> None:
     """Some calls give the class of an error, or its text, as their result."""
     if isinstance(answer, type) and answer is not errors.NoError:
-        raise Refused(answer.errno, answer.__name__)
+        raise Refused(answer.errno, answer.__name__)  # type: ignore[attr-defined]
     if isinstance(answer, str) and answer != "OK":
         name = answer.partition("] ")[2].partition(":")[0] or answer
         raise Refused(_CODES.get(name), answer)

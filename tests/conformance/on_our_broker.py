@@ -19,7 +19,7 @@ def outcomes_on_our_broker(
 ) -> Iterator[dict[str, Outcome]]:
     """What became of the scenarios that this session asks for, through the module's ``DRIVER``."""
     driver = request.module.DRIVER
-    asked = {item.callspec.params["name"] for item in request.session.items if item.path == request.path}
+    asked = {item.callspec.params["name"] for item in request.session.items if item.path == request.path}  # type: ignore[attr-defined]
     with broker_process(tmp_path_factory.mktemp("broker") / "data", settings=SETTINGS) as bootstrap:
         yield run_all([one for one in scenarios() if one.name in asked], lambda: driver(bootstrap, PATIENCE), PATIENCE)
 

@@ -22,8 +22,8 @@ from tests.crashing.opened import EXPIRATION_MS, Expected, check_opened
 from tests.crashing.plan import Step, plan, shrink
 from tests.crashing.steps import BrokerSteps
 from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
-from triokafka.broker_stub.log.cleaner import LogCleaner
-from triokafka.broker_stub.log.log_manager import LogManagerConfig
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
+from triokafka.broker_stub.log.log_manager_config import LogManagerConfig
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.structs import TopicPartition
@@ -137,11 +137,9 @@ class Machine(BrokerSteps):
             self.directories,
             self.config,
             LogManagerConfig(initial_task_delay_ms=0, producer_expiration_ms=EXPIRATION_MS),
-            high_watermark_of=lambda tp: self.partitions[tp].high_watermark if tp in self.partitions else None,
+            listener=self,
         )
-        self.logs.watcher = self.cleaner = LogCleaner(self.world, self.logs)
-        self.logs.on_moved = self.moved
-        self.logs.on_flushed = self.flushed
+        self.cleaner = LogCleaner(self.world, self.logs)
         self.logs.start(topic_id_of=self.topic_ids.get)
 
     def compare(self, *, lossless: bool) -> None:

@@ -7,7 +7,7 @@ be there then.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from tests.crashing.batches import IDEMPOTENT, encode, new_batch, new_marker
 from tests.crashing.model import Batch, Kept, PartitionModel
 from tests.crashing.opened import Expected, adopt_cleaned, check_content, check_look_up
 from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
-from triokafka.broker_stub.log.cleaner import LogCleaner
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.errors import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceNumberError
 from triokafka.records import decode_records
@@ -275,14 +275,22 @@ class BrokerSteps:
             self.check_bounds()
             self.expected = expected
 
-    def flushed(self, tp: TopicPartition) -> None:
-        """More of a log is on the disk."""
-        self.partitions[tp].advance_high_watermark()
+    # -- as the listener of the logs
 
-    def moved(self, tp: TopicPartition, log: PartitionLog) -> None:
-        """What was begun on the log where it was is nobody's any more."""
-        self.partitions[tp].log = log
-        self.jobs = [job for job in self.jobs if job[0] != tp]
+    def high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+        partition = self.partitions.get(topic_partition)
+        return None if partition is None else partition.high_watermark
+
+    def log_flushed(self, topic_partition: TopicPartition) -> None:
+        self.partitions[topic_partition].advance_high_watermark()
+
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        pass
+
+    def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        """Flushes that were begun in the old directory never end."""
+        self.partitions[topic_partition].log = log
+        self.jobs = [job for job in self.jobs if job[0] != topic_partition]
 
     async def run_until_it_rests(self, work: Callable[[], Awaitable[object]]) -> None:
         async with trio.open_nursery() as nursery:

@@ -53,8 +53,8 @@ def answers_commits_before_they_are_appended(broker: Broker) -> None:
 
 def joins_at_load_are_never_answered(broker: Broker) -> None:
     """A join that comes while the shard is read is parked, and nobody comes back to it."""
-    coordinator = broker.group_coordinator
-    write = coordinator.ask
+    shards = broker.group_coordinator._shards
+    write = shards.ask
 
     async def parked(group_id: str, operation: Any, reply: Any) -> Any:
         try:
@@ -64,7 +64,7 @@ def joins_at_load_are_never_answered(broker: Broker) -> None:
                 raise
             await trio.sleep_forever()
 
-    coordinator.ask = parked  # type: ignore[method-assign]
+    shards.ask = parked  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def _forgets_offsets() -> Iterator[None]:
 @contextmanager
 def _forgets_generations() -> Iterator[None]:
     """A group that is read starts to count from the beginning."""
-    restore = shards.restore_group
+    restore = shards.restore_group  # type: ignore[attr-defined]
 
     def forgetful(group_id: str, value: Any) -> ClassicGroup:
         group = restore(group_id, value)
@@ -129,7 +129,7 @@ def _shares_in_consumer_groups() -> Iterator[None]:
     step = reconcile._next
 
     def hasty(*given: Any) -> Any:
-        return step(*given[:-1], lambda topic_id, number: False)
+        return step(*given[:-1], lambda topic_id, number: False)  # type: ignore[call-arg]
 
     with patch.object(reconcile, "_next", hasty):
         yield

@@ -173,7 +173,7 @@ def kafka_python(desk: Desk) -> None:
         reconnect_backoff_max_ms=500,
     )
 
-    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    class Listener(ConsumerRebalanceListener):  # kafka-python has no types
         def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
             desk.forget(one.partition for one in revoked)
 
@@ -234,7 +234,7 @@ async def _aiokafka(desk: Desk) -> None:
     )
     in_hand = asyncio.Lock()  # rebalances go on in a task of aiokafka's: they wait for the batch in hand
 
-    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    class Listener(ConsumerRebalanceListener):  # aiokafka has no types
         async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
             async with in_hand:
                 desk.forget(one.partition for one in revoked)

@@ -14,7 +14,7 @@ import trio
 from tests.group_kills.history import History
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.coordinator import GroupCoordinator
+from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.testing import SimulatedWorld, Simulation
 from triokafka.world.memory import DiskFault
@@ -117,9 +117,11 @@ class Machine:
             self._mutate(broker)
         coordinator = broker.group_coordinator
         if self._simulation.random.random() < 0.4:
-            coordinator.load = partial(self._load_slowly, coordinator, coordinator.load)  # type: ignore[method-assign]
-        for name in REQUESTS:
-            setattr(coordinator, name, partial(self._request, name, getattr(coordinator, name)))
+            coordinator.runtime.load = partial(self._load_slowly, coordinator, coordinator.runtime.load)  # type: ignore[method-assign]
+        for component in (coordinator.membership, coordinator.offsets):
+            for name in REQUESTS:
+                if hasattr(component, name):
+                    setattr(component, name, partial(self._request, name, getattr(component, name)))
         async with broker:
             self.broker = broker
             self.ready.set()
@@ -147,7 +149,7 @@ class Machine:
         self._history.note("loads for", f"{seconds:.1f} s")
         await trio.sleep(seconds)
         runtime._loads.append(load)
-        runtime._wake.set()
+        runtime._wake()
 
     # ---------------------------------------------------------------- dying
 

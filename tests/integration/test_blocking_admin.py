@@ -298,7 +298,7 @@ def test_a_closed_or_misconfigured_admin_client_refuses(bootstrap: str) -> None:
         (lambda admin: admin.alter_configs([5]), r"config_resources\[0\] must be ConfigResource, not int"),
         (lambda admin: admin.create_topics(5), r"new_topics must be an iterable of NewTopic or str or a mapping"),
         (lambda admin: admin.create_topics([5]), r"new_topics\[0\] must be NewTopic or str, not int"),
-        (lambda admin: admin.create_topics([NewTopic("t", "3", 1)]), r"num_partitions must be int, not str '3'"),
+        (lambda admin: admin.create_topics([NewTopic("t", "3", 1)]), r"num_partitions must be int, not str '3'"),  # type: ignore[arg-type]
         (lambda admin: admin.delete_topics("orders"), r"topics must be an iterable of str or UUID, not str"),
         (lambda admin: admin.create_partitions({"t": "3"}), r"partitions\['t'\] must be int or NewPartitions"),
         (lambda admin: admin.delete_records({"t": 3}), r"a key of records_to_delete must be TopicPartition"),

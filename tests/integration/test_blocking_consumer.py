@@ -120,7 +120,7 @@ def test_wrong_use_raises_what_kafka_python_raises(consumer: KafkaConsumer, fill
             call()
     consumer.close()
     consumer.close()
-    for call in (consumer.poll, consumer.assignment, consumer.topics):
+    for call in (consumer.poll, consumer.assignment, consumer.topics):  # type: ignore[assignment]
         with pytest.raises(IllegalStateError):
             call()
     assert list(consumer) == []
@@ -246,12 +246,12 @@ def test_listeners_run_in_the_polling_thread_and_may_use_the_consumer(
         def on_partitions_revoked(self, revoked: Any) -> None:
             told.append(("revoked", threading.get_ident(), set(revoked)))
             if revoked:
-                consumer.commit()
+                consumer.commit()  # type: ignore[attr-defined]
 
         def on_partitions_assigned(self, assigned: Any) -> None:
             told.append(("assigned", threading.get_ident(), set(assigned)))
             for partition in assigned:
-                consumer.seek(partition, 2_000)
+                consumer.seek(partition, 2_000)  # type: ignore[attr-defined]
 
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
     consumer.subscribe([filled.topic], listener=Listener())
@@ -397,3 +397,18 @@ def test_waiting_without_a_subscription_ends_in_time_as_in_kafka_python(
         assert [record.levelname for record in said] == ["WARNING"]
         consumer.assign([])
         assert consumer.poll(timeout_ms=20) == {}
+
+
+def test_poll_raises_for_a_batch_that_decompresses_to_more_than_the_limit(bootstrap: str, topic: str) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap, compression_type="gzip") as producer:
+        producer.send(topic, bytes(200_000))
+    partition = TopicPartition(topic, 0)
+    with KafkaConsumer(bootstrap_servers=bootstrap, max_decompressed_batch_bytes=100_000) as made:
+        made.assign([partition])
+        made.seek(partition, 0)
+        with pytest.raises(KafkaError, match="max_decompressed_batch_bytes"):
+            made.poll(10_000)
+    with KafkaConsumer(bootstrap_servers=bootstrap, max_poll_bytes=1) as made:
+        made.assign([partition])
+        made.seek(partition, 0)
+        assert offsets_of(made.poll(10_000)) == [0]

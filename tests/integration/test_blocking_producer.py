@@ -76,11 +76,11 @@ def test_callbacks_run_before_get_and_flush_return_and_may_use_the_producer(boot
                 producer.send(topic, b"from the callback").get(timeout=20)
                 producer.partitions_for(topic)
 
-        future = producer.send(topic, b"1").add_callback(note, "first").add_errback(seen.append)
+        future = producer.send(topic, b"1").add_callback(note, "first").add_errback(seen.append)  # type: ignore[arg-type]
         future.get(timeout=20)
         assert seen == [("first", 0)]
         for _ in range(100):
-            producer.send(topic, b"n").add_callback(note, "later")
+            producer.send(topic, b"n").add_callback(note, "later")  # type: ignore[arg-type]
         producer.flush()
         assert seen[1:] == [("later", offset) for offset in range(2, 102)]
         future.add_callback(seen.append)
@@ -102,7 +102,7 @@ def test_every_record_of_many_is_told_of_once_with_its_place_in_the_order_of_its
                 headers=[("h", b"value")] if headed else None,
             )
             if index % 4:
-                future.add_callback(lambda metadata, index=index: told.append((index, metadata)))
+                future.add_callback(lambda metadata, index=index: told.append((index, metadata)))  # type: ignore[misc]
     assert sorted(index for index, _ in told) == [index for index in range(3_000) if index % 4]
     for partition in {metadata.partition for _, metadata in told}:
         offsets = [metadata.offset for _, metadata in told if metadata.partition == partition]
@@ -118,7 +118,7 @@ def test_every_record_of_many_is_told_of_once_with_its_place_in_the_order_of_its
     ) as c:
         places = {(metadata.partition, metadata.offset): index for index, metadata in told}
         for record in c:
-            index = places.get((record.partition, record.offset))
+            index = places.get((record.partition, record.offset))  # type: ignore[assignment]
             assert index is None or len(record.value) == index % 90
 
 
@@ -206,7 +206,7 @@ def test_serializers_and_partitioners_of_the_user_are_called_by_the_thread_that_
             self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any, cluster: Any
         ) -> int:
             asked.append((threading.get_ident(), key, serialized_key, value, serialized_value))
-            return min(cluster.partitions_for_topic(topic))
+            return min(cluster.partitions_for_topic(topic))  # type: ignore[no-any-return]
 
     with KafkaProducer(
         bootstrap_servers=bootstrap,
@@ -325,7 +325,7 @@ def test_a_record_that_is_refused_among_others_with_keys_spoils_none_of_them(boo
                 wrong = producer.send(topic, b"x" * 800_000, key=b"wrong", headers=[("h" * 100_000, b"")])
                 wrong.add_errback(lambda error: told.append((-1, error)))
             future = producer.send(topic, b"%d" % number, key=b"key %d" % (number % 9))
-            future.add_callback(lambda metadata, number=number: told.append((number, metadata)))
+            future.add_callback(lambda metadata, number=number: told.append((number, metadata)))  # type: ignore[misc]
         producer.flush()
     assert sorted(number for number, _ in told) == list(range(-1, 100))
     assert isinstance(wrong.exception, MessageSizeTooLargeError)

@@ -11,7 +11,7 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -125,6 +125,13 @@ class Running(NamedTuple):
         raise AssertionError(f"there is no metric {name}")
 
 
+async def _until(condition: Callable[[], bool]) -> None:
+    """Ask another process again and again, for at most 30 s."""
+    with trio.fail_after(30):
+        while not await trio.to_thread.run_sync(condition):
+            await trio.sleep(0.05)
+
+
 @contextmanager
 def logged_broker(directory: Path, settings: dict[str, str]) -> Iterator[Running]:
     """A broker in a process of its own whose log goes to a file."""
@@ -223,11 +230,11 @@ async def _abuse_in_turns(
         target, seconds = ((other, alone), (broker, among))[turn % 2]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(misbehave, target, turn)
-            await trio.sleep(2)  # until it has begun
+            await _until(lambda target=target: target.metric("triokafka_tasks") > idle_tasks)  # type: ignore[misc]
             for _ in range(15):
                 await seconds.one_more(broker)
                 most = max(most, resident_bytes(broker.pid))
-    await trio.sleep(8)
+    await _until(lambda: broker.metric("triokafka_tasks") == idle_tasks)
     done["connections"] += alone.connections + among.connections
     print(f"abuse: memory {before >> 20} MiB before, {most >> 20} at most, {resident_bytes(broker.pid) >> 20} after")
     assert broker.metric("triokafka_tasks") == idle_tasks

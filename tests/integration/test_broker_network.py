@@ -286,7 +286,7 @@ def test_address_with_a_quota_of_connections_is_refused_when_it_is_too_fast() ->
                 entity=[EntityData(entity_type="ip", entity_name="client")],
                 ops=[OpData(key="connection_creation_rate", value=1.0)],
             )
-            await broker.controller.alter_client_quotas(AlterClientQuotasRequest(entries=[entry]))
+            await broker.gateway.alter_client_quotas(AlterClientQuotasRequest(entries=[entry]))
             for _ in range(10):
                 await (await connect(world)).metadata()
             start = trio.current_time()
@@ -336,7 +336,7 @@ async def set_option(broker: Broker, name: str, value: str) -> None:
             )
         ]
     )
-    response = await broker.controller.incremental_alter_configs(request)
+    response = await broker.gateway.incremental_alter_configs(request)
     assert [result.error_message for result in response.responses if result.error_code] == []
 
 

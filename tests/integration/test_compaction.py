@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -49,7 +49,7 @@ def alter(bootstrap: str, topic: str, **values: str) -> None:
         future.result(PATIENCE)
 
 
-def produce(bootstrap: str, topic: str, items: list[tuple[bytes, bytes | None]], **options: str | int) -> None:
+def produce(bootstrap: str, topic: str, items: Sequence[tuple[bytes, bytes | None]], **options: str | int) -> None:
     producer = Producer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "batch.num.messages": 3, **options}
     )

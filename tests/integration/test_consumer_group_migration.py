@@ -29,7 +29,7 @@ QUICK = {
     "offsets.topic.num.partitions": "4",
 }
 CLASSIC = {"group.protocol": "classic", "heartbeat.interval.ms": 100, "session.timeout.ms": 6_000}
-CONSUMER = {"group.protocol": "consumer"}
+CONSUMER: dict[str, Any] = {"group.protocol": "consumer"}
 
 
 class Member(threading.Thread):

@@ -101,8 +101,8 @@ async def test_a_dead_members_partitions_go_to_the_others_after_its_session(
         async def nothing(*_: object) -> None:
             """What a dead process sends when it leaves."""
 
-        member._send_leave = nothing
-        dead.consumer._engine.committer.commit_finished = nothing  # type: ignore[method-assign]
+        member._send_leave = nothing  # type: ignore[attr-defined]
+        dead.consumer._engine.committer.commit_finished = nothing  # type: ignore[assignment, method-assign]
         await dead.leave()
         assert sizes(first) == [3]
         await until(lambda: sizes(first) == [PARTITIONS])

@@ -34,7 +34,7 @@ from triokafka.protocol.api.offset_fetch import OffsetFetchRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
-from triokafka.testing import running_broker
+from triokafka.testing import RunningBroker, running_broker
 
 R = TypeVar("R", bound=Response)
 
@@ -80,7 +80,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def connection(broker: Broker) -> AsyncIterator[Connection]:
+async def connection(broker: Broker | RunningBroker) -> AsyncIterator[Connection]:
     """A connection to the broker."""
     async with await trio.open_tcp_stream(*broker.sockets.address("PLAINTEXT")) as stream:
         yield Connection(stream)
@@ -138,14 +138,14 @@ class Steady:
             await trio.sleep(0.02)
 
 
-def members(broker: Broker) -> int:
+def members(broker: Broker | RunningBroker) -> int:
     """Members, promised and present, of all groups."""
     runtime = broker.group_coordinator.runtime
     shards = [runtime.read(partition, lambda shard: shard) for partition in runtime.active_partitions()]
     return sum(len(group.members) + len(group.pending_members) for shard in shards for group in shard.groups.values())
 
 
-def timers(broker: Broker) -> int:
+def timers(broker: Broker | RunningBroker) -> int:
     """Deadlines of all shards."""
     runtime = broker.group_coordinator.runtime
     return sum(runtime.read(partition, lambda shard: len(shard.timers)) for partition in runtime.active_partitions())
@@ -249,7 +249,7 @@ async def test_nonsense_is_answered_with_the_right_error_on_a_connection_that_st
             await mine.call(HeartbeatRequest(**{**who, "member_id": "\N{PILE OF POO}" * 8_000}), 4),
             await mine.call(HeartbeatRequest(**who), 4),
         ]
-        assert [answer.error_code for answer in answers] == [
+        assert [answer.error_code for answer in answers] == [  # type: ignore[attr-defined]
             IllegalGenerationError.code,
             FencedInstanceIdError.code,
             UnknownMemberIdError.code,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_async_test_of_the_readme_runs_after_installing_the_extra(environments: 
 @pytest.mark.timeout(7_200)
 def test_every_published_block_runs_in_a_fresh_environment(tmp_path: Path) -> None:
     environments = Environments(tmp_path)
-    outcomes = []
+    outcomes: list[Any] = []
     for number, page in enumerate(pages()):
         outcomes += read(page, environments, tmp_path / f"page-{number}")
     for number, path in enumerate(EXAMPLES):

@@ -106,7 +106,7 @@ async def test_lengths_that_differ_are_refused(bootstrap: str, topic: str) -> No
 
 async def test_broker_stamps_records_of_a_log_append_time_topic(bootstrap: str, topic: str) -> None:
     with trio.fail_after(60):
-        await _create(bootstrap, topic, **{"message.timestamp.type": "LogAppendTime"})
+        await _create(bootstrap, topic, **{"message.timestamp.type": "LogAppendTime"})  # type: ignore[arg-type]
         async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
             metadata = await (await producer.send(topic, b"v", timestamp_ms=1))
     assert metadata.timestamp > 1_600_000_000_000
@@ -127,7 +127,8 @@ async def test_unreachable_broker_gives_a_sentence() -> None:
 
 
 def test_wrong_option_names_the_nearest_right_one() -> None:
+    dotted: dict[str, Any] = {"linger.ms": 5}
     with pytest.raises(
         ConfigurationError, match=r"'linger\.ms' is not an option of the producer: did you mean 'linger_ms'"
     ):
-        triokafka.Producer(**{"linger.ms": 5})
+        triokafka.Producer(**dotted)

@@ -51,7 +51,7 @@ def _inject(broker: Broker, topic: str, chance: random.Random) -> None:
         error = chance.choice(_REFUSALS)
         broker.faults.arm(Fault(error, api_key=0, topic=topic, times=2, skip=chance.randrange(5)))
     for _ in range(chance.randrange(4)):
-        error = chance.choice(_AFTER_APPEND)
+        error = chance.choice(_AFTER_APPEND)  # type: ignore[assignment]
         broker.faults.arm(Fault(error, api_key=0, topic=topic, skip=chance.randrange(5), after_append=True))
 
 
@@ -105,7 +105,7 @@ async def _run(name: str, seeds: range) -> int:
         async with limit:
             try:
                 with trio.fail_after(60):
-                    repeats += await _schedule(broker, promise, given, seed)
+                    repeats += await _schedule(broker, promise, given, seed)  # type: ignore[arg-type]
             except BaseException as error:
                 error.add_note(f"{name}, seed {seed}")
                 raise

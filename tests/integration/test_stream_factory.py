@@ -112,7 +112,7 @@ async def test_producer_and_consumer_work_through_a_proxy_that_resolves_the_name
             async with triokafka.Producer(**options, batch_size=500_000) as producer:
                 await (await producer.send_many("orders", values, partition=0))
             async with triokafka.Consumer("orders", **options, auto_offset_reset="earliest") as consumer:
-                received = []
+                received: list[Any] = []
                 while len(received) < len(values):
                     for records in (await consumer.poll(timeout_ms=1000)).values():
                         received += [record.value for record in records]

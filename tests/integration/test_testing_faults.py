@@ -54,7 +54,7 @@ def test_the_page_shows_what_was_seen() -> None:
 def produced(client: FaultClient, cluster: BlockingCluster, row: Row) -> str:
     """What becomes of a record that is sent when it happens."""
     topic = _new_topic(cluster)
-    error = client.produce(cluster.bootstrap_servers, topic, lambda: row.happens(cluster, topic, ""))
+    error = client.produce(cluster.bootstrap_servers, topic, lambda: row.happens(cluster, topic, ""))  # type: ignore[arg-type]
     cluster.reset()
     copies = trio.run(_values, cluster.bootstrap_servers, topic).count(b"after")
     there = {0: "not there", 1: "there once", 2: "there twice"}[copies]

@@ -65,7 +65,7 @@ def consume_and_commit(bootstrap: str, topic: str, count: int) -> None:
     )
     try:
         consumer.subscribe([topic])
-        messages = []
+        messages: list[Any] = []
         while len(messages) < count:
             found = consumer.consume(count - len(messages), TIMEOUT)
             assert found, f"only {len(messages)} of {count} records came"

@@ -127,7 +127,7 @@ def read(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> lis
             "auto.offset.reset": "earliest",
         }
     )
-    found = []
+    found: list[Any] = []
     try:
         low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT)
         consumer.assign([TopicPartition(topic, 0, low)])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -19,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess
 from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
-from triokafka.broker_stub.log.cleaner import LogCleaner
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition as Partition
 from triokafka.world.system import RealWorld
@@ -253,7 +254,7 @@ def read(bootstrap: str, topic: str) -> list[tuple[str, str, str]]:
     """Offset, key and value of every record."""
     options = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
     consumer = Consumer({**options, "enable.partition.eof": True})
-    found = []
+    found: list[Any] = []
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         while True:

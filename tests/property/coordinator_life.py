@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from tests.property.lives import Draw, Life
-from tests.unit.coordinator.rig import PARTITION, Rig
+from tests.unit.coordinator.rig import PARTITION, Rig, ScriptedLog
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import (
@@ -22,7 +22,7 @@ from triokafka.coordinator.group.records import (
     OffsetKey,
     decode,
 )
-from triokafka.coordinator.runtime.coordinator_runtime import coordinator_log as log
+from triokafka.coordinator.runtime import replay
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import (
@@ -83,19 +83,19 @@ DEFECTS = _Defects()
 @contextmanager
 def watched() -> Iterator[None]:
     """Listen for defects; load in small steps, so that something can come in between; and log nothing else."""
-    logger, steps = logging.getLogger("triokafka.coordinator"), log._RECORDS_PER_STEP
+    logger, steps = logging.getLogger("triokafka.coordinator"), replay._RECORDS_PER_STEP
     level, propagates = logger.level, logger.propagate
     logger.addHandler(DEFECTS)
     logger.setLevel(logging.ERROR)
     logger.propagate = False
-    log._RECORDS_PER_STEP = 5  # type: ignore[misc]
+    replay._RECORDS_PER_STEP = 5  # type: ignore[misc]
     try:
         yield
     finally:
         logger.removeHandler(DEFECTS)
         logger.setLevel(level)
         logger.propagate = propagates
-        log._RECORDS_PER_STEP = steps  # type: ignore[misc]
+        replay._RECORDS_PER_STEP = steps  # type: ignore[misc]
 
 
 def code(reply: Reply[Any]) -> int:
@@ -122,10 +122,12 @@ class CoordinatorLife(Life):
     LONGEST_WAIT: ClassVar[float] = 60.0
     """Seconds after which no request may be without an answer while the shard is here."""
 
+    NEW_LOG: ClassVar[type[ScriptedLog]] = ScriptedLog
+
     def begin(self, **config: int) -> None:
         """Make the shard. To be called first."""
         DEFECTS.found.clear()
-        self.rig = Rig(**config)
+        self.rig = Rig(self.NEW_LOG(), **config)
         self.rig.new_reply = self._new_reply
         self.waiting: deque[CountedReply] = deque()
         self.answered: list[CountedReply] = []
@@ -310,7 +312,7 @@ class CoordinatorLife(Life):
 
     def check_shard(self, shard: GroupShard) -> None:
         """The log replays into the state. Machines add what holds for theirs."""
-        found = {}
+        found: dict[Any, Any] = {}
         for group_id in shard.offsets.groups():
             found.update(shard.offsets.newest(group_id))
         assert found == self.offsets

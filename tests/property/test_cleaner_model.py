@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from triokafka.broker_stub.log import LogConfig, PartitionLog
-from triokafka.broker_stub.log.cleaner import cleanable_range
+from triokafka.broker_stub.log.cleaner.cleanable_range import cleanable_range
 from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerLimits, CleanerPass, CleaningStats, Replacement
 from triokafka.broker_stub.log.producer_snapshots import SNAPSHOT_SUFFIX
 from triokafka.records import decode_records, encode_batch, iter_batches

@@ -249,6 +249,7 @@ class ConsumerGroupLife(CoordinatorLife):
             return
         client, written = draw.of(self.clients), len(self.rig.log.records[PARTITION])
         beat, which = client.beat(), draw.below(6)
+        told: Any
         if which == 0:
             told = self.rig.beat(beat._replace(member_id="nobody", member_epoch=3, instance_id=None))
         elif which == 1:

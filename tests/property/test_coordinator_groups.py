@@ -18,7 +18,7 @@ import pytest
 from tests.property.coordinator_life import CoordinatorLife, CountedReply, code, watched
 from tests.property.lives import Draw, survive
 from tests.unit.coordinator.rig import PARTITION, subscription
-from triokafka.coordinator.classic_group import rebalance as rounds
+from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.classic_group.stored_group import restore_group
@@ -441,8 +441,10 @@ class GroupLife(CoordinatorLife):
                 self.check_stored(group, stored)
             self.check_group(group)
             self.check_sessions(group)
-        wanted = {rounds.session_timer(g, m) for g in shard.groups.values() for m in (*g.members, *g.pending_members)}
-        there = {key for key in shard.timers._deadlines if key.kind == rounds.SESSION}
+        wanted = {
+            rebalance.session_timer(g, m) for g in shard.groups.values() for m in (*g.members, *g.pending_members)
+        }
+        there = {key for key in shard.timers._deadlines if key.kind == rebalance.SESSION}
         assert there == wanted, f"sessions of nobody: {there - wanted}, members without: {wanted - there}"
 
     def check_stored(self, group: ClassicGroup, stored: GroupMetadataValue) -> None:

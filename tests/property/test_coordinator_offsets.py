@@ -29,7 +29,6 @@ from triokafka.coordinator.group.records import (
     OffsetChange,
     OffsetKey,
 )
-from triokafka.coordinator.offsets import deleted_topics
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 
 SIMPLE, CONSUMERS, WORKERS, MODERN = GROUPS = ("simple", "consumers", "workers", "modern")
@@ -94,9 +93,9 @@ class OffsetLife(CoordinatorLife):
             end = append(partition, records, timestamp_ms)
             del self.times[end - len(records) :]
             self.times.extend([timestamp_ms] * len(records))
-            return end
+            return end  # type: ignore[no-any-return]
 
-        self.rig.log.append = timed  # type: ignore[method-assign]
+        self.rig.log.append = timed
 
     def begin(self, **config: int) -> None:
         self.times: list[int] = []
@@ -235,9 +234,7 @@ class OffsetLife(CoordinatorLife):
         self.deleted[topic_id] = name
         self.expected = [OffsetChange(key, None) for key, value in self.offsets.items() if self._is_gone(key, value)]
         self.rig.topics.delete(name)
-        self.rig.runtime.write_everywhere(
-            lambda shard, turn: deleted_topics.topics_deleted(shard, {topic_id: name}, turn)
-        )
+        self.rig.runtime.topics_deleted({topic_id: name})
         if len(self.rig.log.records.get(PARTITION, ())) == self.folded:
             self.expected = None  # it is done later, or never here
 

@@ -20,8 +20,8 @@ import trio.testing
 
 from tests.crashing.machine import DiskWorld
 from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
-from triokafka.broker_stub.log.cleaner import LogCleaner
-from triokafka.broker_stub.log.log_manager import LogManagerConfig
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
+from triokafka.broker_stub.log.log_manager_config import LogManagerConfig
 from triokafka.errors import BrokerResponseError, ConfigurationError, KafkaStorageError
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.structs import TopicPartition

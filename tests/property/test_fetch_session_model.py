@@ -216,7 +216,7 @@ def test_client_with_a_session_knows_what_full_fetches_would_tell_it(
 ) -> None:
     """After every answer; sessions are never more than there are slots."""
     rng = Random(seed)
-    sessions = FetchSessionCache(slots, RealWorld())
+    sessions = FetchSessionCache(slots, RealWorld())  # type: ignore[var-annotated]
     broker = Broker(sessions, room)
     client = Client(broker)
     for _ in range(steps):

@@ -343,7 +343,7 @@ class MixedGroupLife(ConsumerGroupLife):
         super().fold(change, offset)
         stored, group = self.stored.get(GROUP), self.consumer_groups.get(GROUP)
         if not (stored.members if stored is not None else group.profiles if group is not None else ()):
-            self.seen_members = set()
+            self.seen_members: set[Any] = set()
 
     def check_shard(self, shard: GroupShard) -> None:
         super().check_shard(shard)
@@ -356,7 +356,7 @@ class MixedGroupLife(ConsumerGroupLife):
         assert not goes_on or number == 0 or number >= self.seen_number, "the generation or epoch only grows"
         self.seen_number, self.seen_members = number, there
         for key in shard.timers._deadlines:
-            if key.group_id == GROUP and key.kind in ("join", "sync", "session"):
+            if key.entity_id == GROUP and key.kind in ("join", "sync", "session"):
                 assert group is None, f"{key} is of a classic group, which it is not"
 
     def _fold_afresh(self) -> None:
@@ -390,7 +390,7 @@ class MixedGroupLife(ConsumerGroupLife):
         group = self.rig.shard.consumer_groups.get(GROUP)
         topics = self.rig.topics
         names = {name for client in alive for name in client.topics if name in topics.ids}
-        ids = {client.member_id for client in (*self.clients, *alive)}
+        ids = {client.member_id for client in (*self.clients, *alive)}  # type: ignore[attr-defined]
         if group is None:
             classic = self.rig.shard.groups.get(GROUP)
             if self.clients or classic is None or classic.state is not GroupState.STABLE:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.waiting import allocate
 from triokafka.errors import BufferTimeoutError
 from triokafka.testing import Simulation, run_simulation
 
@@ -83,7 +84,7 @@ async def _borrow(world: World, number: int, borrower: Borrower) -> None:
         patience = FOREVER if borrower.patience is None else borrower.patience
         try:
             with trio.move_on_after(patience if borrower.cancelled else FOREVER):
-                buffer = await pool.allocate(borrower.size, FOREVER if borrower.cancelled else patience)
+                buffer = await allocate(pool, borrower.size, FOREVER if borrower.cancelled else patience)
                 # Several may be served at once, and wake in any order; who still waits came later than they.
                 assert len(world.line) - world.line.index(number) > pool.waiting, "served out of turn"
         except BufferTimeoutError:
@@ -146,7 +147,7 @@ async def _allocate_cancelled_anywhere(size: int, lent: list[int], behind: list[
 
     async def others() -> None:
         for wanted in behind:
-            buffer = await pool.allocate(wanted, FOREVER)
+            buffer = await allocate(pool, wanted, FOREVER)
             pool.release(buffer, wanted)
 
     async def give_back() -> None:
@@ -155,7 +156,7 @@ async def _allocate_cancelled_anywhere(size: int, lent: list[int], behind: list[
             pool.release(*given_out.pop())
 
     async def operation() -> bytearray:
-        buffer = await pool.allocate(size, FOREVER)
+        buffer = await allocate(pool, size, FOREVER)
         held.append((buffer, size))
         return buffer
 

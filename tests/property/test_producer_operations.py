@@ -44,12 +44,12 @@ def check_memory(producer: triokafka.Producer, *, idle: bool = False) -> None:
     accumulator = producer._accumulator
     pool = accumulator.pool
     reserved = sum(waiter.reserved for waiter in pool._waiters)
-    held = sum(batch.reserved for batch in accumulator.unreleased)
+    held = sum(batch.reserved for batch in accumulator.batches.unreleased)
     assert pool.in_use == held + reserved
     assert pool.available >= 0
     if idle:
         assert (pool.in_use, pool.waiting, accumulator.flushes) == (0, 0, 0)
-        assert not accumulator.has_incomplete
+        assert not accumulator.batches.unsettled
 
 
 async def _work(

@@ -122,7 +122,7 @@ def test_operations_that_complete_each_other_complete_once(edges: list[tuple[int
     operations = []
     for number, (key, then) in enumerate(edges):
         operation = Recorded(number, 100, lambda _: opened)
-        operation.on_completed = lambda then=then: purgatory.check_and_complete(then)  # type: ignore[misc]
+        operation.on_completed = lambda then=then: purgatory.check_and_complete(then)  # type: ignore[assignment, misc]
         operations.append((key, operation))
         purgatory.try_complete_else_watch(operation, [key], 0)
     opened = True

@@ -27,9 +27,12 @@ from triokafka.client.deliveries import Delivery
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.sequences import ProducerIdentity, add_sequence
+from triokafka.client.producer.waiting import SettledEvent
+from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import KafkaConnectionError
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
@@ -121,7 +124,7 @@ class FakeClient:
 
     def submit(self, request: ProduceRequest | FilledRequest, version: int, on_done: Any, **_: Any) -> None:
         if isinstance(request, FilledRequest):
-            _, read = decode_request(b"".join(request.template.frame(1, request.records))[4:])
+            _, read = decode_request(b"".join(request.template.frame(1, request.records))[4:])  # type: ignore[assignment]
             assert isinstance(read, ProduceRequest)
             request = read
         # What was written to the wire does not change any more, whatever becomes of the batch.
@@ -153,13 +156,15 @@ class SenderMachine(RuleBasedStateMachine):
             one_in_flight=in_flight == 1,
         )
         self.failed: list[ProducerBatch] = []
-        self.accumulator = Accumulator(limits, BufferPool(MEMORY, BATCH), self.failed.append)
+        batches = IncompleteBatches(limits, BufferPool(MEMORY, BATCH), self.failed.append)
+        self.accumulator = Accumulator(batches, new_event=SettledEvent)
         world = SimpleNamespace(now=lambda: self.now, random=SimpleNamespace(random=lambda: 0.5))
         self.fatal: list[Exception] = []
         self.sender = Sender(
             self.accumulator,
             self.client,  # type: ignore[arg-type]
             world=world,  # type: ignore[arg-type]
+            wakeup=Wakeup(world),  # type: ignore[arg-type]
             acks=-1,
             retries=1_000_000,
             idempotence_required=True,
@@ -334,10 +339,10 @@ class SenderMachine(RuleBasedStateMachine):
         """What is lent is what unsettled batches, and those still on the wire, hold."""
         if not hasattr(self, "logs"):
             return
-        held = list(self.accumulator.unreleased)
+        held = list(self.accumulator.batches.unreleased)
         assert sum(batch.reserved for batch in held) == self.accumulator.pool.in_use
-        assert set(self.accumulator.incomplete()) <= set(held)
-        assert all(batch.done and batch.on_wire for batch in set(held) - set(self.accumulator.incomplete()))
+        assert set(self.accumulator.batches.all()) <= set(held)
+        assert all(batch.done and batch.on_wire for batch in set(held) - set(self.accumulator.batches.all()))
 
     @invariant()
     def requests_are_as_they_should_be(self) -> None:
@@ -355,7 +360,7 @@ class SenderMachine(RuleBasedStateMachine):
         """The numbers in use have no gap between them."""
         if not hasattr(self, "logs"):
             return
-        for queue in {id(queue): queue for queue in self.accumulator.unreleased.values()}.values():
+        for queue in {id(queue): queue for queue in self.accumulator.batches.unreleased.values()}.values():
             numbers = [batch.number for batch in queue.batches]
             assert numbers == sorted(numbers)
             assert queue.on_wire >= 0
@@ -377,12 +382,12 @@ class SenderMachine(RuleBasedStateMachine):
             while self.client.wire:
                 self.answer()
             self.now += 1.0
-            if not self.accumulator.has_incomplete:
+            if not self.accumulator.batches.unsettled:
                 break
         self._step()
-        assert not self.accumulator.has_incomplete
+        assert not self.accumulator.batches.unsettled
         assert self.accumulator.pool.in_use == 0
-        assert not self.accumulator.unreleased
+        assert not self.accumulator.batches.unreleased
         written = {int(value[:6]) for log in self.logs for value in log.values}
         assert set(self.told) == set(self.sent)
         assert set(self.acknowledged) <= written

@@ -101,10 +101,11 @@ class TransactionLife(CoordinatorLife):
             offsets_retention_check_interval_ms=round(CHECK * 1000),
         )
 
+    NEW_LOG = ForgetfulLog
+
     def begin(self, **config: int) -> None:
         super().begin(**config)
-        self.log = ForgetfulLog()
-        self.rig.runtime._log = self.rig.log = self.log
+        self.log = self.rig.log
         self.calm_since = self.now
 
     @property
@@ -136,7 +137,7 @@ class TransactionLife(CoordinatorLife):
         return CommittedOffset(self.number, -1, "", self.rig.world.wall_ms())
 
     def _write(self, record: CoordinatorRecord) -> int:
-        return self.log.append(PARTITION, [record], 0) - 1
+        return self.log.append(PARTITION, [record], 0) - 1  # type: ignore[no-any-return]
 
     def _end(self, producer: int, *, commits: bool) -> None:
         at = self._write(CoordinatorRecord(b"", None))
@@ -225,8 +226,8 @@ class TransactionLife(CoordinatorLife):
             assert self._stable(name, None) == {key: one_by_one[key] for key in keys if key in newest}
 
     def _stable(self, group_id: str, keys: list[OffsetKey] | None) -> dict[OffsetKey, tuple[int, int]]:
-        topics = keys and [OffsetFetchRequestTopics(name=k.topic, partition_indexes=[k.partition]) for k in keys]
-        asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+        topics = keys and [OffsetFetchRequestTopics(name=k.topic, partition_indexes=[k.partition]) for k in keys]  # type: ignore[misc]
+        asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics)  # type: ignore[arg-type]
 
         def fetch(shard: GroupShard, effects: GroupEffects, reply: Reply[OffsetFetchResponseGroup]) -> None:
             effects.answer(reply, done(fetches.fetch_group(shard, asked, 8, self.rig.topics, stable=True)))

@@ -174,7 +174,7 @@ def run_with_kills(recipe: Recipe, at: int, done: Callable[[dict[int, int], Hand
             kills = [at, random.Random(at).randrange(1, at + 1), None]
             was_killed = False
             for kill_at in kills:
-                host.start(lambda world, kill_at=kill_at: work(world, kill_at))
+                host.start(lambda world, kill_at=kill_at: work(world, kill_at))  # type: ignore[misc]
                 with trio.fail_after(120):
                     while not host.world.is_halted:
                         found = await watcher.committed(PARTITIONS)
@@ -252,7 +252,7 @@ def test_results_and_offsets_in_one_transaction_are_exactly_once(tmp_path: Path)
     module = example("consume_exactly_once")
 
     async def exactly_once(path: str, world: SimulatedWorld, handled: Handled) -> None:
-        class Steady(module.Results):  # type: ignore[name-defined,misc]
+        class Steady(module.Results):  # type: ignore[name-defined]
             def store(self, partition: TopicPartition, records: Any) -> bool:
                 assert handled.steps is not None
                 handled.steps.between()

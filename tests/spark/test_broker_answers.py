@@ -3,7 +3,7 @@ doubles none, what may not is told at once (`fetchOffset.numRetries`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ Harm = Callable[[BlockingBroker, str], object]
 def refused(api: str, *errors: str) -> dict[str, Harm]:
     """Each of the errors twice, for the test's topic."""
     return {
-        f"{api}: {error}": lambda broker, topic, error=error: broker.fail_next(api, error, topic=topic, times=2)
+        f"{api}: {error}": lambda broker, topic, error=error: broker.fail_next(api, error, topic=topic, times=2)  # type: ignore[misc]
         for error in errors
     }
 
@@ -49,7 +49,7 @@ PASSES: dict[str, Harm] = {
         "UNKNOWN_SERVER_ERROR", "OFFSET_OUT_OF_RANGE",
     ),
     **{
-        f"{api}: {name}": lambda broker, topic, api=api, act=act: act(broker, api)
+        f"{api}: {name}": lambda broker, topic, api=api, act=act: act(broker, api)  # type: ignore[misc]
         for api in ("Metadata", "ListOffsets", "Fetch")
         for name, act in {
             "no answer": lambda broker, api: broker.drop_replies(api, times=1),
@@ -81,7 +81,7 @@ def options(topic: Topic, **more: str) -> dict[str, str]:
     return {**own, **QUICK, **more}
 
 
-def read(made: TopicReader, plan: list[object]) -> list[int]:
+def read(made: TopicReader, plan: Sequence[object]) -> list[int]:
     return sorted(int(value) for task in plan for batch in made.read(task) for value in batch["value"].to_pylist())
 
 
@@ -100,7 +100,7 @@ def test_what_passes_costs_a_batch_no_row(broker: BlockingBroker, topic: Topic, 
 def test_what_passes_costs_a_query_no_row(broker: BlockingBroker, topic: Topic, tmp_path: Path, name: str) -> None:
     """Also in mid-query, when everything is known."""
     asked = StandInQuery(tmp_path, options(topic, maxOffsetsPerTrigger="100"))
-    asked.in_batch = lambda number: PASSES[name](broker, topic.name)
+    asked.in_batch = lambda number: PASSES[name](broker, topic.name)  # type: ignore[assignment]
     PASSES[name](broker, topic.name)
     asked.start()
     asked.process_all()

@@ -146,7 +146,7 @@ def test_from_specific_timestamps(query: Start, bootstrap: str, kind: str, fails
 def write_at_two_times(topic: Topic) -> None:
     """What the suite writes: in partition 4 there is nothing at the later time."""
     earlier = ([-20], [-10], [0, 1], [10, 11], [20, 21, 22])
-    later = ([-21, -22], [-11, -12], [2], [12], [])
+    later = ([-21, -22], [-11, -12], [2], [12], [])  # type: ignore[var-annotated]
     for time_ms, written in ((EARLY, earlier), (LATE, later)):
         topic.write(
             Record(b"%d" % value, partition=partition, timestamp_ms=time_ms)
@@ -459,7 +459,7 @@ def test_a_topic_that_is_recreated_between_batches(query: Start, bootstrap: str)
     topic.create()
     topic.add([3])
     with pytest.raises(Exception, match="was changed from 2 to 1"):
-        asked.start(**{"fetchOffset.retryIntervalMs": "10"})
+        asked.start(**{"fetchOffset.retryIntervalMs": "10"})  # type: ignore[arg-type]
         asked.process_all()
 
 

@@ -101,7 +101,7 @@ def test_a_batch_whose_workers_are_killed_fails_and_is_whole_the_next_time(
 ) -> None:
     """executor's Python worker killed, in a batch: never a short result. (In local mode Spark tries no task again.)"""
     reading = HeldRead(spark, large_topic(bootstrap), tmp_path / "held")
-    killing = reading.in_the_middle(lambda: [os.kill(pid, signal.SIGKILL) for pid in workers_of(spark)].clear())
+    killing = reading.in_the_middle(lambda: [os.kill(pid, signal.SIGKILL) for pid in workers_of(spark)].clear())  # type: ignore[func-returns-value]
     with pytest.raises(Exception, match="Python worker"):
         reading.offsets()
     killing.join()

@@ -146,7 +146,7 @@ def test_windows_and_watermark_on_the_timestamp(spark: Any, bootstrap: str, tmp_
         .count()
         .select(functions.unix_millis("window.start").alias("start"), "count")
     )
-    found = set()
+    found: set[Any] = set()
 
     def keep(frame: Any, number: int) -> None:
         found.update((row["start"], row["count"]) for row in frame.collect())

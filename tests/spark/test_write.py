@@ -39,12 +39,12 @@ def rows(*found: dict[str, Any]) -> pa.RecordBatch:
 
 def write(found: WriteOptions, batches: Iterable[pa.RecordBatch], schema: types.StructType = ALL) -> TaskWritten:
     writer = TopicWriter(found, schema, False)
-    return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(iter(batches))))
+    return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(iter(batches))))  # type: ignore[no-any-return]
 
 
 def read(bootstrap: str, topic: str, *columns: str) -> list[dict[str, Any]]:
     reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, columns=columns or ["key", "value"])
-    return reader.read_all().to_pylist()
+    return reader.read_all().to_pylist()  # type: ignore[no-any-return]
 
 
 def test_every_column_arrives_as_it_was_given(bootstrap: str) -> None:
@@ -56,7 +56,7 @@ def test_every_column_arrives_as_it_was_given(bootstrap: str) -> None:
         {"key": b"", "value": b"", "headers": None},
         {"key": b"t", "value": None, "headers": [{"key": "n", "value": None}]},
     ]
-    found = write(options(bootstrap, topic), [rows(*written[:2]), rows(*written[2:])])
+    found = write(options(bootstrap, topic), [rows(*written[:2]), rows(*written[2:])])  # type: ignore[arg-type]
     assert read(bootstrap, topic, "key", "value", "headers") == written
     assert found.written.ranges == {TopicPartition(topic, 0): WrittenRange(4, 0, 3)}
 

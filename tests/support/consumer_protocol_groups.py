@@ -22,7 +22,7 @@ PARTITIONS = 6
 RECORDS = 300
 TIMEOUT = 60.0
 CLASSIC = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 200}
-CONSUMER = {"group_protocol": "consumer"}
+CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
 
 
 class Group:

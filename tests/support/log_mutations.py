@@ -216,8 +216,8 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a log that moves takes its high watermark along",
-        _LOG + "hosted_logs.py",
-        "            self._written(target, partial(target.note_high_watermark, topic_partition, committed))\n",
+        _LOG + "future_log_promotion.py",
+        "            directories.write(target, partial(target.note_high_watermark, topic_partition, committed))\n",
         "            pass\n",
         _T_MOVES + "test_what_is_committed_of_a_log_is_known_where_it_has_moved_to",
     ),
@@ -237,7 +237,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "moves that were found begin again whatever disk fails",
-        _LOG + "log_manager.py",
+        _LOG + "log_loader.py",
         "                    self._moves_again,\n",
         "                    [],\n",
         _T_MOVES + "test_moves_begin_again_whatever_other_disk_fails_at_the_start",
@@ -251,7 +251,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "of two logs the one of a former topic goes",
-        _LOG + "log_loading.py",
+        _LOG + "log_discovery.py",
         "if known not in (None, topic_id)]\n",
         "if known is None]\n",
         _T_MANAGER + "test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_log",

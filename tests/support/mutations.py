@@ -30,18 +30,18 @@ _ACCUMULATOR = _PRODUCER + "accumulator.py"
 _ANSWERS = _PRODUCER + "response_handler.py"
 _LEDGER = _PRODUCER + "incomplete_batches.py"
 _BATCH = _PRODUCER + "batch.py"
-_INTAKE = _PRODUCER + "intake.py"
+_OPENER = _PRODUCER + "batch_opener.py"
 _POOL = _PRODUCER + "buffer_pool.py"
 _QUEUE = _PRODUCER + "partition_queue.py"
 _SENDER = _PRODUCER + "sender.py"
 _SEQUENCES = _PRODUCER + "sequences.py"
 _SPLITTING = _PRODUCER + "splitting.py"
-_TOPIC = _PRODUCER + "topic_state.py"
+_PARTITIONER = _PRODUCER + "partitioner.py"
 _CONNECTION = "triokafka/network/connection.py"
 
 _T_ACCUMULATOR = _UNIT + "test_accumulator.py::"
 _T_CANCELLATION = _UNIT + "test_cancellation.py::"
-_T_INTAKE = _UNIT + "test_intake.py::"
+_T_OPENER = _UNIT + "test_batch_opener.py::"
 _T_POOL = _UNIT + "test_buffer_pool.py::"
 _T_PRODUCER = _UNIT + "test_producer.py::"
 _T_QUEUE = _UNIT + "test_partition_queue.py::"
@@ -55,25 +55,25 @@ MUTATIONS: tuple[Mutation, ...] = (
     # ---------------------------------------------------------------- appending
     Mutation(
         "large record that waited for memory does not wait again behind small ones",
-        _INTAKE,
+        _OPENER,
         "if queue.open is not None and queue.open.room >= record_bytes:\n                self._pool",
         "if queue.open is not None:\n                self._pool",
         _T_PRODUCER + "test_large_record_that_waited_for_memory_does_not_wait_again_behind_small_ones",
     ),
     Mutation(
         "memory that came too late goes back",
-        _INTAKE,
+        _OPENER,
         "            try:\n                self._check_usable()\n            except BaseException:\n"
         "                self._pool.release(buffer, size)\n                raise\n",
         "",
-        _T_INTAKE + "test_memory_that_came_too_late_goes_back",
+        _T_OPENER + "test_memory_that_came_too_late_goes_back",
     ),
     Mutation(
         "a pause is only as long as the network needs",
         _ACCUMULATOR,
         "len(left) <= _FEW_BATCHES",
         "not left",
-        _T_INTAKE + "test_sender_far_ahead_goes_on_when_few_batches_are_left",
+        _T_OPENER + "test_sender_far_ahead_goes_on_when_few_batches_are_left",
     ),
     Mutation(
         "a template reads only the usual answer",
@@ -92,14 +92,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "record that fits the open batch waits for nobody",
         _PRODUCER + "producer.py",
-        'outside of the producer\'s block.\n        """\n        delivery = self._append(',
+        'outside of the producer\'s block.\n        """\n        delivery = self._fast_path.append(',
         'outside of the producer\'s block.\n        """\n        while self._accumulator.pool.waiting:\n'
-        "            await trio.sleep(0.01)\n        delivery = self._append(",
-        _T_INTAKE + "test_record_that_fits_the_open_batch_waits_for_nobody",
+        "            await trio.sleep(0.01)\n        delivery = self._fast_path.append(",
+        _T_OPENER + "test_record_that_fits_the_open_batch_waits_for_nobody",
     ),
     Mutation(
         "two tasks that wait for memory share one batch and give back the rest",
-        _INTAKE,
+        _OPENER,
         "            if queue.open is not None and queue.open.room >= record_bytes:\n"
         "                self._pool.release(buffer, size)\n                return\n",
         "",
@@ -107,14 +107,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "two tasks that wait for memory share one batch and give back the rest",
-        _INTAKE,
+        _OPENER,
         "queue.open.room >= record_bytes:\n                self._pool.release(buffer, size)\n",
         "queue.open.room >= record_bytes:\n",
         _T_PRODUCER + "test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_rest",
     ),
     Mutation(
         "two tasks that find the batch full share the next one",
-        _INTAKE,
+        _OPENER,
         "        self._check_usable()\n        if queue.open is not None and queue.open.room >= record_bytes:\n"
         "            return\n",
         "        self._check_usable()\n",
@@ -130,17 +130,16 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "small record does not slip into a batch that refused a larger one",
         _PRODUCER + "slow_path.py",
-        "            queue.close_open()\n"
-        "            queue = self._intake.choose(known, record.partition, key, value)\n",
+        "            queue.close_open()\n            queue = known.queue_for(record.partition, key, value)\n",
         "            return queue, None\n",
-        _T_INTAKE + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
+        _T_OPENER + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
     ),
     Mutation(
         "small record does not slip into a batch that refused a larger one",
-        _INTAKE,
+        _OPENER,
         "            full.close_open()\n            self._note_filled()\n",
         "            self._note_filled()\n",
-        _T_INTAKE + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
+        _T_OPENER + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
     ),
     Mutation(
         "closed batch and a second batch make the partition ready",
@@ -306,28 +305,28 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "waiters are served in order and small ones do not overtake",
         _POOL,
-        "            self._waiters.popleft()\n            trio.lowlevel.reschedule(head.task)",
-        "            self._waiters.popleft()\n            trio.lowlevel.reschedule(head.task)\n            return",
+        "            self._waiters.popleft()\n            head.wake()",
+        "            self._waiters.popleft()\n            head.wake()\n            return",
         _T_POOL + "test_waiters_are_served_in_order_and_small_ones_do_not_overtake",
     ),
     Mutation(
         "cancelled waiter gives back what it had and the next is served",
         _POOL,
-        "            self.available += waiter.reserved\n            self._serve()\n",
-        "            self._serve()\n",
+        "        self.available += waiter.reserved\n        self._serve()\n",
+        "        self._serve()\n",
         _T_POOL + "test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served",
     ),
     Mutation(
         "cancelled waiter gives back what it had and the next is served",
         _POOL,
-        "            self.available += waiter.reserved\n            self._serve()\n",
-        "            self.available += waiter.reserved\n",
+        "        self.available += waiter.reserved\n        self._serve()\n",
+        "        self.available += waiter.reserved\n",
         _T_POOL + "test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served",
     ),
     Mutation(
         "allocation cancelled at any checkpoint leaves the pool whole",
         _POOL,
-        "            self._waiters.remove(waiter)\n",
+        "        self._waiters.remove(waiter)\n",
         "",
         _T_POOL + "test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_whole",
     ),
@@ -355,31 +354,31 @@ MUTATIONS: tuple[Mutation, ...] = (
     # ---------------------------------------------------------------- sender
     Mutation(
         "new batch wakes the sender for its linger",
-        _INTAKE,
+        _OPENER,
         "        if is_only_one or accumulator.in_hurry:\n            self._wake()\n",
         "        if is_only_one or accumulator.in_hurry:\n            pass\n",
-        _T_INTAKE + "test_new_batch_wakes_the_sender_for_its_linger",
+        _T_OPENER + "test_new_batch_wakes_the_sender_for_its_linger",
     ),
     Mutation(
         "one among others",
-        _INTAKE,
+        _OPENER,
         "            self._wake_by(now + accumulator.settings.linger, now)",
         "            pass",
         _UNIT + "test_send_path.py::test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer",
     ),
     Mutation(
         "full batch wakes the sender",
-        _INTAKE,
+        _OPENER,
         "            full.close_open()\n            self._note_filled()\n",
         "            full.close_open()\n",
-        _T_INTAKE + "test_full_batch_wakes_the_sender",
+        _T_OPENER + "test_full_batch_wakes_the_sender",
     ),
     Mutation(
         "no more than can be sent",
-        _INTAKE,
-        "            or self._filled >= self._options.max_in_flight_requests_per_connection\n",
+        _OPENER,
+        "            or self._filled >= self._max_in_flight\n",
         "",
-        _T_INTAKE + "test_no_more_batches_are_filled_between_two_turns_than_may_be_in_flight",
+        _T_OPENER + "test_no_more_batches_are_filled_between_two_turns_than_may_be_in_flight",
     ),
     Mutation(
         "right behind another",
@@ -425,10 +424,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "others get their turn",
-        _INTAKE,
+        _OPENER,
         "            self._begun_bytes >= _BYTES_BETWEEN_YIELDS\n            or self._filled",
         "            self._filled",
-        _T_INTAKE + "test_full_batch_is_followed_by_another_without_yielding_until_others_must_have_their_turn",
+        _T_OPENER + "test_full_batch_is_followed_by_another_without_yielding_until_others_must_have_their_turn",
     ),
     Mutation(
         "muted partition does not ride along",
@@ -618,21 +617,21 @@ MUTATIONS: tuple[Mutation, ...] = (
     # ---------------------------------------------------------------- partitions
     Mutation(
         "by bytes, not by batches",
-        _TOPIC,
+        _PARTITIONER,
         "        if produced > limit // 2:\n",
         "        if produced:\n",
         _T_TOPIC + "test_linger_that_ends_batches_early_does_not_end_the_turn",
     ),
     Mutation(
         "what was too much or too little counts in the next turn",
-        _TOPIC,
-        "            self._surplus[self.sticky] = min(produced - limit, limit // 2)\n",
+        _PARTITIONER,
+        "            self._surplus[self.current] = min(produced - limit, limit // 2)\n",
         "",
         _T_TOPIC + "test_each_partition_gets_the_same_bytes_although_some_brokers_are_slow",
     ),
     Mutation(
         "node that takes nothing for long is avoided until it does",
-        _TOPIC,
+        _PARTITIONER,
         "        if accumulator.slow_nodes:\n",
         "        if False:\n",
         _T_TOPIC + "test_node_that_takes_nothing_for_long_is_avoided_until_it_does",

@@ -70,7 +70,7 @@ def _parts(struct: Any, label: str, topic_ids: Mapping[UUID, str]) -> Iterator[s
     own = [str(values[name]) for name in _NAMES if name in values and values[name] != ""]
     topic_id = values.get("topic_id")
     if topic_id in topic_ids and not own:
-        own = [topic_ids[topic_id]]
+        own = [topic_ids[topic_id]]  # type: ignore[index]
     label = "/".join([label, *own] if label else own)
     found = [f"{name}={values[name]}" for name in _VALUES if values.get(name) not in (None, -1, "")]
     if values.get("records"):

@@ -129,9 +129,9 @@ class Ledger:
                     unseen += not (all_are_told or call.expects_callback or number in call.awaited)
             if call.expects_callback and call.first not in self.filtered:
                 assert len(call.called_back) == 1, f"{len(call.called_back)} callbacks for record {call.first}"
-                metadata, error = call.called_back[0]
+                metadata, reported = call.called_back[0]
                 assert metadata == self.acknowledged.get(call.first)
-                assert repr(error) == repr(self.failed.get(call.first))
+                assert repr(reported) == repr(self.failed.get(call.first))
         accepted, unknown = self._count("accepted") - len(self.filtered), self._count("cut off")
         assert len(self.acknowledged) + len(self.failed) == accepted
         settled = metrics["record_send_total"] + metrics["record_error_total"]

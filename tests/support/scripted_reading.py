@@ -63,7 +63,7 @@ class ReadableCluster(ScriptedCluster):
         """Append one batch; ``gap`` offsets before it hold nothing."""
         tp = TopicPartition(topic, partition)
         base = self.ends[tp] + gap
-        records = [(1_000 + base + i, b"k", value, []) for i, value in enumerate(values)]
+        records: list[Any] = [(1_000 + base + i, b"k", value, []) for i, value in enumerate(values)]
         batch.setdefault("leader_epoch", self.leader_epochs[tp])
         self.batches[tp].append(bytes(encode_batch(records, base_offset=base, **batch)))
         self.ends[tp] = base + len(values)

@@ -20,9 +20,11 @@ _OUTSIDE_ANY_WORLD = {
     "kernels.py": "runs at import, before there is any world: looks whether compiled modules are up to date",
     "cli/": "reads what its user names and writes reports, in its own process; the broker it runs has a world",
     "client/producer/plain_lz4_worker.py": "rings the world's doorbell from a thread, as its compiled twin does",
+    "formats/registry.py": "asks a schema registry over HTTP, blocking, in the caller's thread or in a Spark worker",
     "spark/": "runs inside Spark's Python workers, and keeps nothing",
 }
 _FILE_MODULES = {"fcntl", "fileinput", "glob", "io", "mmap", "pathlib", "shelve", "shutil", "sqlite3", "tempfile"}
+_NETWORK_MODULES = {"ftplib", "http", "urllib"}
 _HARMLESS = {
     "os": {
         *("environ", "fspath", "getenv", "getpid", "cpu_count", "sched_getaffinity", "strerror", "path", "PathLike"),
@@ -45,11 +47,11 @@ def file_accesses(source: str) -> Iterator[str]:
                 yield f"line {node.lineno}: open"
             case ast.Import(names=names):
                 for alias in names:
-                    if alias.name.partition(".")[0] in _FILE_MODULES - {"io"}:
+                    if alias.name.partition(".")[0] in (_FILE_MODULES | _NETWORK_MODULES) - {"io"}:
                         yield f"line {node.lineno}: import {alias.name}"
             case ast.ImportFrom(module=str(module), names=names, level=0):
                 harmless = _HARMLESS.get(module, set())
-                if module in _HARMLESS or module.partition(".")[0] in _FILE_MODULES:
+                if module in _HARMLESS or module.partition(".")[0] in _FILE_MODULES | _NETWORK_MODULES:
                     for alias in names:
                         if alias.name not in harmless:
                             yield f"line {node.lineno}: from {module} import {alias.name}"
@@ -92,6 +94,9 @@ def test_only_the_world_opens_files() -> None:
         "from os.path import getsize",
         "from pathlib import Path",
         "import shutil",
+        "import urllib.request",
+        "from urllib.request import urlopen",
+        "from http import client",
         "import io\nio.FileIO('f')",
         "def f():\n    import tempfile",
     ],

@@ -1,21 +1,17 @@
 """The assignor interface: the strategy with which a group's leader assigns partitions to members.
 
-Also here: its value types, the order of members, and the resolution of ``partition_assignment_strategy`` into
-assignors. An assignor does not talk to brokers and does not read a clock.
+Also here: its value types and the order of members. An assignor does not talk to brokers and does not read a clock.
 """
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
-from triokafka.errors import ConfigurationError, IllegalStateError
+from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition
-
-ENTRY_POINT_GROUP = "triokafka.assignors"
 
 
 class MemberSubscription(NamedTuple):
@@ -118,9 +114,6 @@ def check_dealt(assignor: PartitionAssignor, members: Members, dealt: Mapping[st
                 )
 
 
-Strategy = PartitionAssignor | type[PartitionAssignor] | str
-
-
 def java_order(text: str) -> bytes:
     """Return a sort key with Java's string order (by UTF-16 code unit), so that Java leaders get the same result."""
     return text.encode("utf-16-be", "surrogatepass")
@@ -144,73 +137,3 @@ def subscribers(members: Members, partitions: Mapping[str, int]) -> dict[str, li
             if partitions.get(topic, 0) > 0:
                 found.setdefault(topic, []).append(member_id)
     return {topic: found[topic] for topic in sorted(found, key=java_order)}
-
-
-def resolve_assignors(
-    strategies: PartitionAssignor
-    | type[PartitionAssignor]
-    | str
-    | Iterable[PartitionAssignor | type[PartitionAssignor] | str],
-) -> list[PartitionAssignor]:
-    """Resolve the option ``partition_assignment_strategy`` into assignors, in order of preference.
-
-    Each strategy is a `PartitionAssignor`, a subclass of it, a built-in name, the Java class name of a built-in, or the
-    name of an entry point in the group ``triokafka.assignors``. A string may name several, separated by commas.
-
-    Raises:
-        ConfigurationError: a name is unknown, two strategies have the same name, or none is given.
-    """
-    if isinstance(strategies, str):
-        wanted: list[Strategy] = [part.strip() for part in strategies.split(",") if part.strip()]
-    elif isinstance(strategies, (PartitionAssignor, type)):
-        wanted = [strategies]
-    else:
-        wanted = list(strategies)
-    found = [_resolve(strategy) for strategy in wanted]
-    names = [assignor.name for assignor in found]
-    if not found:
-        raise ConfigurationError("partition_assignment_strategy is empty: give at least one assignor")
-    if len(set(names)) != len(names):
-        raise ConfigurationError(f"partition_assignment_strategy: two assignors have the same name in {names}")
-    return found
-
-
-def _resolve(strategy: Strategy) -> PartitionAssignor:
-    if isinstance(strategy, PartitionAssignor):
-        return strategy
-    if isinstance(strategy, type) and issubclass(strategy, PartitionAssignor):
-        return strategy()
-    if not isinstance(strategy, str):
-        raise ConfigurationError(f"partition_assignment_strategy: {strategy!r} is neither a name nor an assignor")
-    from triokafka.assignors import BUILT_IN, JAVA_NAMES
-
-    built_in = BUILT_IN.get(JAVA_NAMES.get(strategy, strategy))
-    if built_in is not None:
-        return built_in()
-    from importlib.metadata import entry_points
-
-    plugged_in = entry_points(group=ENTRY_POINT_GROUP)
-    for entry_point in plugged_in.select(name=strategy):
-        try:
-            plugged: object = entry_point.load()
-        except (ImportError, AttributeError) as error:
-            raise ConfigurationError(
-                f"entry point {strategy!r} in {ENTRY_POINT_GROUP} cannot be loaded from {entry_point.value!r}: {error}"
-            ) from error
-        if isinstance(plugged, PartitionAssignor):
-            try:
-                return copy.deepcopy(plugged)  # an assignor may remember its assignment, so each consumer has its own
-            except Exception as error:
-                raise ConfigurationError(
-                    f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is an object that cannot be copied for each"
-                    f" consumer: {error}. Make the entry point name the class instead"
-                ) from error
-        if isinstance(plugged, type) and issubclass(plugged, PartitionAssignor):
-            return plugged()
-        raise ConfigurationError(f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is {plugged!r}, not an assignor")
-    import difflib
-
-    known = list(dict.fromkeys((*BUILT_IN, *plugged_in.names)))
-    near = difflib.get_close_matches(strategy, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-    raise ConfigurationError(f"partition_assignment_strategy: there is no assignor {strategy!r}; {hint}")

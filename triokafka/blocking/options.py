@@ -16,6 +16,7 @@ are negotiated with each broker."""
 
 NETWORK: Final[Mapping[str, Any]] = {
     "connections_max_idle_ms": 9 * 60 * 1000,
+    "connections_max_silence_ms": 9_000,
     "metadata_max_age_ms": 300_000,
     "client_dns_lookup": "use_all_dns_ips",
     "retry_backoff_ms": 100,
@@ -52,12 +53,14 @@ NETWORK: Final[Mapping[str, Any]] = {
     "socks5_proxy": None,
     "kafka_client": None,
 }
-"""What all three clients take, with kafka-python's defaults; ``selector`` and ``kafka_client`` are None here."""
+"""Configuration of all three clients with kafka-python's defaults, except that ``selector`` and ``kafka_client`` are
+None. kafka-python has no ``connections_max_silence_ms``."""
 
 _TAKEN_AS_THEY_ARE: Final = (
     "bootstrap_servers",
     "client_id",
     "connections_max_idle_ms",
+    "connections_max_silence_ms",
     "metadata_max_age_ms",
     "client_dns_lookup",
     "retry_backoff_ms",

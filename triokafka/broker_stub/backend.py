@@ -8,7 +8,7 @@ here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -17,9 +17,10 @@ import trio
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.metadata_log import PARTITION as METADATA_PARTITION
-from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
+from triokafka.broker_stub.log.cleaner.log_cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
+from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log.log_manager_config import LogManagerConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.errors import ConfigurationError, KafkaError
@@ -53,17 +54,15 @@ class Backend:
         self.config = config
         self.shared = shared
         self.controller = Controller(world, config)
-        self.logs = LogManager(world, config.data_directories, config.topic_defaults, log_manager_config(config))
+        self.logs = LogManager(
+            world, config.data_directories, config.topic_defaults, log_manager_config(config), listener=self
+        )
         self.cleaner = LogCleaner(world, self.logs, cleaner_config(config))
         self._world = world
         self._brokers: list[Broker] = []
         self._hosting = False
         self._behind = trio.Event()
         self.controller.follower = self
-        self.logs.high_watermark_of = self._high_watermark_of
-        self.logs.on_flushed = self._flushed
-        self.logs.on_offline = self._logs_offline
-        self.logs.on_moved = self._log_moved
 
     async def start(self) -> None:
         """Lock the directories, open the metadata log and then every log.
@@ -134,7 +133,7 @@ class Backend:
             nursery.start_soon(guard, self.cleaner.run)
         nursery.start_soon(guard, self._checkpoint_high_watermarks)
         if self.shared:
-            self.controller.subscribe(self._followed)
+            self.controller.publisher.subscribe(self._followed)
             nursery.start_soon(guard, self._keep_in_sync)
 
     def join(self, broker: Broker) -> None:
@@ -221,19 +220,23 @@ class Backend:
         """See `LogManager.settle`."""
         await self.logs.settle()
 
-    def _flushed(self, topic_partition: TopicPartition) -> None:
+    def log_flushed(self, topic_partition: TopicPartition) -> None:
+        """See `LogListener`."""
         for broker in self._brokers:
             broker.replicas.flushed(topic_partition)
 
-    def _logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        """See `LogListener`."""
         for broker in self._brokers:
             broker.follower.logs_offline(topic_partitions, reason)
 
-    def _log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+    def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        """See `LogListener`."""
         for broker in self._brokers:
             broker.replicas.log_moved(topic_partition, log)
 
-    def _high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+    def high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+        """See `LogListener`."""
         hosted = (broker.replicas.find(*topic_partition) for broker in self._brokers)
         return max((partition.high_watermark for partition in hosted if partition is not None), default=None)
 

@@ -35,8 +35,7 @@ from triokafka.client.option_names import unknown_option
 from triokafka.client.serializers import Deserializer, Serializer
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
-from triokafka.network.config import NetworkConfig
-from triokafka.network.transport import StreamFactory
+from triokafka.network.config import NetworkConfig, StreamFactory
 
 
 @dataclass(frozen=True, kw_only=True)

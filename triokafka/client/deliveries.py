@@ -5,19 +5,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
 from triokafka.client.producer.kernel import Delivery
 from triokafka.errors import raisable_copy
 from triokafka.structs import RecordMetadata, TopicPartition
 
-if TYPE_CHECKING:
-    from triokafka.client.producer.batch import ProducerBatch
-
 _CREATE_TIME: Final = -1
-
-DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], None]
-"""Called with the metadata and None, or None and the error."""
 
 
 class FilteredDelivery(Delivery):

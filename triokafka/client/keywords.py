@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from triokafka.client.producer.partitioner import Partitioner
     from triokafka.client.serializers import Deserializer, Serializer
     from triokafka.hooks import Hooks
-    from triokafka.network.transport import StreamFactory
+    from triokafka.network.config import StreamFactory
     from triokafka.structs import Buffer
 
 

@@ -1,16 +1,23 @@
-"""What a `NetworkClient` can be told. Validation and defaults of users' options are the client package's business."""
+"""The configuration of a `NetworkClient`. The client package validates users' options and supplies their defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import trio
+
 from triokafka.hooks import NO_HOOKS, HookChain
-from triokafka.network.transport import StreamFactory
+from triokafka.world import Stream
+
+StreamFactory = Callable[[str, int], Awaitable["Stream | trio.abc.Stream"]]
+"""Connects to a host and a port, for instance through a proxy. The host is the name that brokers advertise, unresolved.
+Any exception that it raises counts as a failure to connect."""
 
 CANONICAL_BOOTSTRAP: Final = "resolve_canonical_bootstrap_servers_only"
-"""A value of ``client_dns_lookup``: bootstrap servers must prove to be what their addresses are called (KIP-235)."""
+"""A value of ``client_dns_lookup``: TLS and Kerberos check a bootstrap server against the canonical name of its address
+(KIP-235)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,20 +19,22 @@ import trio
 
 from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
 from triokafka.hooks import NO_HOOKS, HookChain
-from triokafka.network.dead_peer import LEAST_PROGRESS_BYTES, DeadPeerDetector, Verdict, allowed_wait, share_of_limit
+from triokafka.network.dead_peer import Verdict, allowed_wait, share_of_limit
 from triokafka.network.in_flight import (
     API_VERSIONS_KEY,
     UNSUPPORTED_VERSION,
     Completion,
     InFlightRequest,
-    ResponseWaiter,
 )
+from triokafka.network.liveness import Liveness
 from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.request_writer import RequestWriter
 from triokafka.network.response_reader import ResponseReader
+from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
-from triokafka.protocol.frames import decode_response, encode_request
-from triokafka.protocol.message import Request, Response
+from triokafka.protocol.frames import encode_request
+from triokafka.protocol.message import Request
 from triokafka.protocol.templates import AnswerTemplate, FilledRequest
 from triokafka.structs import Buffer, Node
 from triokafka.world import Stream, World
@@ -94,8 +96,7 @@ class Connection:
         self.error: Exception | None = None
         self.in_flight = 0
         self.throttled_until = throttled_until
-        self.last_used_at = self.heard_at = world.now()
-        self.bytes_sent = 0
+        self.last_used_at = now = world.now()
         self._stream = stream
         self._world = world
         self._node = node
@@ -111,33 +112,29 @@ class Connection:
         self._on_version_refused = on_version_refused
         self._on_silent = on_silent
         self._on_dead = on_dead
-        self._patience = {} if patience is None else patience
         self._has_others = has_others
-        self._silence = DeadPeerDetector(silence_limit if on_silent is not None else _NEVER)
-        self._ping_after = self._first_look = self._silence.limit / 2
-        self._progressed_at = self.heard_at
-        self._progress = 0
-        self._progress_since = self.heard_at
-        self._is_dying = False
-        self._suspected_since = _NEVER
+        limit = silence_limit if on_silent is not None else None
+        self._liveness = Liveness(limit, now, {} if patience is None else patience)
         self._next_correlation_id = 0
-        # Requests that expect an answer, oldest first; bytes that are not written yet, with the request that is done
-        # once they are; and such requests whose bytes are written.
-        self._in_flight: deque[InFlightRequest] = deque()
-        self._outgoing: deque[tuple[list[Buffer], InFlightRequest | None]] = deque()
-        self._written: deque[InFlightRequest] = deque()
-        self._held: list[Buffer] | None = None
+        self._in_flight: deque[InFlightRequest] = deque()  # those that expect a response, oldest first
+        self._writer = RequestWriter(stream, on_written=self._note_written, on_room=self._tell_of_room)
+        self._unwritten = self._writer.unwritten
+        self.hold, self.let_go = self._writer.hold, self._writer.let_go
         self._afterwards: Callable[[float], None] | None = None
         self._has_answers = False
-        self._writer: trio.lowlevel.Task | None = None
         self._owner_may_wait = False
         self._slot_waiters: deque[_SlotWaiter] = deque()
         self._watch = trio.CancelScope()
         self._watched_until = _NEVER
 
     @property
+    def bytes_sent(self) -> int:
+        """The number of bytes sent."""
+        return self._writer.bytes_sent
+
+    @property
     def bytes_received(self) -> int:
-        """Bytes that came so far."""
+        """The number of bytes received."""
         return self._reader.bytes_received
 
     # ---------------------------------------------------------------- room for one more request
@@ -150,14 +147,14 @@ class Connection:
         """
         return (
             self.in_flight < self._max_in_flight
-            and not self._outgoing
+            and not self._unwritten
             and self.error is None
             and not self._slot_waiters
         )
 
     @property
     def _has_room(self) -> bool:
-        return self.in_flight < self._max_in_flight and not self._outgoing and self.error is None
+        return self.in_flight < self._max_in_flight and not self._unwritten and self.error is None
 
     async def wait_for_slot(self) -> None:
         """Wait until a request may be handed over, or the connection has ended: who came first goes first.
@@ -222,7 +219,7 @@ class Connection:
             raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
         if now is None:
             now = self._world.now()
-        if now - self.heard_at > self._ping_after and not self._in_flight:
+        if now - self._liveness.heard_at > self._liveness.first_look and not self._in_flight:
             self._ping(_ignore, now)
         correlation_id = self._next_correlation_id
         kind: type[Request[Any]]
@@ -245,23 +242,24 @@ class Connection:
             self._in_flight.append(entry)
         if self._hooks:
             self._hooks.on_request(self._node, entry.api, version, sum(map(len, parts)))
-        self._write_now(parts, None if expect_response else entry)
+        self._writer.write(parts, None if expect_response else entry)
         if not self._has_room:
             self._owner_may_wait = True
         due = deadline
         if expect_response and len(self._in_flight) == 1:
-            due = min(deadline, now + self._first_look * share_of_limit(kind))
+            due = min(deadline, now + self._liveness.first_look * share_of_limit(kind))
         if due < self._watched_until:
             self._watched_until = due
             self._watch.deadline = self._world.deadline(due)
 
     def _ping(self, on_done: Completion, now: float) -> None:
         """Send an ApiVersions request, which a broker answers at once: silence after it shows a dead connection."""
-        heard_at, self.heard_at = self.heard_at, now  # no ping ahead of the ping
+        liveness = self._liveness
+        heard_at, liveness.heard_at = liveness.heard_at, now  # no ping ahead of the ping
         try:
             self.submit(ApiVersionsRequest(), 0, on_done, now=now)
         finally:
-            self.heard_at = heard_at
+            liveness.heard_at = heard_at
 
     async def check(self) -> None:
         """Make sure that the connection works: ping the broker, unless it has answered just now.
@@ -271,7 +269,7 @@ class Connection:
         Raises:
             KafkaConnectionError: the connection is dead, or has ended otherwise.
         """
-        if self._on_silent is None or self._world.now() - self.heard_at < self._silence.recent:
+        if self._liveness.is_proven(self._world.now()):
             return
         await self.wait_for_slot()
         if self.error is None:
@@ -285,42 +283,6 @@ class Connection:
         """From within an ``on_done``: call ``callback``, the last one given, with the time once all answers that came
         together are dealt with, before others have their turn."""
         self._afterwards = callback
-
-    def hold(self) -> None:
-        """Keep what is submitted from now on, to write it in one go: `let_go` must follow before the next checkpoint.
-
-        Requests without an answer are not kept.
-        """
-        self._held = []
-
-    def let_go(self) -> None:
-        """Write what was held."""
-        held, self._held = self._held, None
-        if held and self.error is None:
-            self._write_now(held, None)
-
-    def _write_now(self, parts: list[Buffer], unanswered: InFlightRequest | None) -> None:
-        if self._held is not None:
-            if unanswered is None:
-                self._held += parts
-                return
-            self.let_go()
-        if not self._outgoing:
-            try:
-                sent = self._stream.try_send(*parts)
-            except (OSError, trio.ClosedResourceError):
-                sent = 0  # the writer meets the same, and ends the connection
-            self.bytes_sent += sent
-            parts = _without(parts, sent) if sent != sum(map(len, parts)) else []
-        if parts:
-            self._outgoing.append((parts, unanswered))
-        elif unanswered is not None:
-            self._written.append(unanswered)
-        else:
-            return
-        if self._writer is not None:
-            task, self._writer = self._writer, None
-            trio.lowlevel.reschedule(task)
 
     async def call(self, request: Request[Any], version: int, *, timeout: float | None = None) -> Any:
         """Send one request and wait for its response. Cancelling leaves the connection in order."""
@@ -351,12 +313,11 @@ class Connection:
             return
         self.error = error
         self._stream.close()
-        written = list(self._written)
-        self._written.clear()
+        written = self._writer.close()
         failed = self._unanswered()
         self.in_flight = 0
         self._in_flight.clear()
-        self._outgoing.clear()
+        self._unwritten.clear()
         now = self._world.now()
         for entry in written:  # no answer was due to them: they are done, whatever ends the connection
             entry.complete(None, None)
@@ -369,8 +330,7 @@ class Connection:
 
     def _unanswered(self) -> list[InFlightRequest]:
         """All requests in flight, oldest first."""
-        waiting = [*self._in_flight, *self._written]
-        waiting += [entry for _, entry in self._outgoing if entry is not None]
+        waiting = [*self._in_flight, *self._writer.unanswered()]
         if len(waiting) > len(self._in_flight):
             waiting.sort(key=lambda entry: (entry.started_at, entry.correlation_id))
         return waiting
@@ -410,109 +370,62 @@ class Connection:
     @property
     def probe_timeout(self) -> float:
         """How many seconds a probe of this connection's broker may take."""
-        return self._silence.probe_timeout
+        return self._liveness.probe_timeout
+
+    @property
+    def _oldest(self) -> InFlightRequest | None:
+        return self._in_flight[0] if self._in_flight else None
 
     def _look_for_silence(self, now: float) -> float:
-        """Do what the silence of the oldest request asks for, and return when to look again."""
-        if not self._in_flight or self._on_silent is None:
+        """Check the oldest request in flight, and return when to look again."""
+        oldest = self._oldest
+        if oldest is None or self._on_silent is None:
             return _NEVER
-        oldest = self._in_flight[0]
         progress = self._reader.bytes_received + self._stream.bytes_drained()
-        # Bytes of answers before the silence began are no progress within it, however late the first look comes.
-        quiet_since = max(oldest.started_at, self.heard_at)
-        if quiet_since == self._progress_since and progress - self._progress >= LEAST_PROGRESS_BYTES:
-            self._progressed_at = now
-        self._progress, self._progress_since = progress, quiet_since
-        since = self._silent_since(oldest)
-        step, look_at = self._silence.look(
-            since,
-            now,
-            share=share_of_limit(oldest.request_type) / (2 if self._suspected_since == self.heard_at else 1),
-            patience=self._patience.get(oldest.request_type, 1.0),
-            has_others=self._has_others(),
-        )
-        if step is Verdict.PROBE:
+        verdict, look_at = self._liveness.look(oldest, progress, now, has_others=self._has_others())
+        if verdict is Verdict.PROBE:
             self._on_silent()
-        elif step is Verdict.CLOSE:
-            self._end_silent(oldest, now)
-        return min(look_at, now + self._first_look)
-
-    def _silent_since(self, oldest: InFlightRequest) -> float:
-        # Of a request that the broker may hold back, the wait counts from when its turn came.
-        return max(max(oldest.started_at, self.heard_at) + oldest.may_wait, self._progressed_at)
+        elif verdict is Verdict.CLOSE:
+            silent = now - max(oldest.started_at, self._liveness.heard_at)
+            self.close_as_dead(
+                f"{self.name} has not answered a {oldest.request_type.__name__} for {silent:.1f} s: the connection is"
+                " dead, or the broker is; connection closed (connections_max_silence_ms)"
+            )
+        return look_at
 
     def suspect(self, since: float) -> None:
-        """Take the news that another connection of this client has died, silent since that time.
+        """Handle the death of another connection of this client, which has been silent since ``since``.
 
-        A connection that has hardly been heard since may have died with it. It is closed if no request is in flight, or
-        if one is overdue by half the limit; otherwise the request gets only half the limit from now on.
+        A connection that has hardly been heard since may have died with it, see `Liveness.suspect`.
         """
-        if self._is_dying or self._on_silent is None or self.heard_at > since + self._silence.recent:
-            return
-        if self._in_flight and self._world.now() - self._silent_since(self._in_flight[0]) < self._first_look:
-            self._suspected_since = self.heard_at
+        verdict = self._liveness.suspect(since, self._oldest, self._world.now())
+        if verdict is Verdict.PROBE:
             self._watch.cancel()  # look again now
-        else:
+        elif verdict is Verdict.CLOSE:
             self.close(KafkaConnectionError(f"{self.name}: silent while another connection died; closed"))
-
-    def _end_silent(self, oldest: InFlightRequest, now: float) -> None:
-        silent = now - max(oldest.started_at, self.heard_at)
-        self._patience[oldest.request_type] = self._patience.get(oldest.request_type, 1.0) * 2
-        self.close_as_dead(
-            f"{self.name} has not answered a {oldest.request_type.__name__} for {silent:.1f} s: the connection is dead,"
-            " or the broker is; connection closed (connections_max_silence_ms)"
-        )
 
     def close_as_dead(self, why: str) -> None:
         """End the connection because answers that were due did not come."""
         if self.error is None:
-            since = self.heard_at
-            if self._in_flight:
-                since = max(since, self._in_flight[0].started_at)
-            self._is_dying = True
-            self._on_dead(since)
+            self._on_dead(self._liveness.die(self._oldest))
             self._end(KafkaConnectionError(why))
 
     def probed(self, *, alive: bool) -> None:
         """Take the outcome of a probe: whether the broker answers over a fresh connection."""
-        self._silence.probed(self._world.now(), alive=alive)
+        self._liveness.probed(self._world.now(), alive=alive)
         self._watch.cancel()  # look again now
-
-    def _note_prompt_answer(self, entry: InFlightRequest, now: float) -> None:
-        """Give a kind of request no more than the usual patience once the broker answers it in time again."""
-        if now - entry.started_at < self._silence.limit / 2:
-            self._patience.pop(entry.request_type, None)
 
     # ---------------------------------------------------------------- writing
 
     async def _write(self) -> None:
-        outgoing, written = self._outgoing, self._written
         try:
-            while True:
-                if outgoing and not written:
-                    parts, unanswered = outgoing[0]
-                    await self._stream.send(*parts)
-                    self.bytes_sent += sum(map(len, parts))
-                    if self.error is not None:
-                        return
-                    outgoing.popleft()
-                    if unanswered is not None:
-                        written.append(unanswered)
-                    self._tell_of_room()
-                while written:
-                    entry = written.popleft()
-                    self.in_flight -= 1
-                    entry.complete(None, None)
-                    self._tell_of_room()
-                if not outgoing:
-                    self._writer = trio.lowlevel.current_task()
-                    await trio.lowlevel.wait_task_rescheduled(self._abort_write)
+            await self._writer.run()
         except (OSError, trio.ClosedResourceError) as error:
             self._end(KafkaConnectionError(f"the connection to {self.name} broke while sending: {error}"))
 
-    def _abort_write(self, _: Callable[[], None]) -> trio.lowlevel.Abort:
-        self._writer = None
-        return trio.lowlevel.Abort.SUCCEEDED
+    def _note_written(self, entry: InFlightRequest) -> None:
+        self.in_flight -= 1
+        entry.complete(None, None)
 
     # ---------------------------------------------------------------- reading
 
@@ -539,12 +452,12 @@ class Connection:
                 f"{self.name} answered with correlation id {correlation_id}, {entry.correlation_id} was due"
             )
         numbers = entry.answer.read(frame) if entry.answer is not None else None
-        response = self._decode(entry, frame) if numbers is None else None
+        response = entry.decode(frame, self.name) if numbers is None else None
         self._in_flight.popleft()
         self.in_flight -= 1
-        now = self.last_used_at = self.heard_at = self._world.now()
-        if self._patience:
-            self._note_prompt_answer(entry, now)
+        now = self.last_used_at = self._liveness.heard_at = self._world.now()
+        if self._liveness.patience:
+            self._liveness.note_prompt_answer(entry, now)
         if self._hooks:
             self._hooks.on_response(self._node, entry.api, len(frame) + 4, now - entry.started_at, None)
         if numbers is not None:
@@ -565,18 +478,6 @@ class Connection:
             afterwards(self.last_used_at)
         self._tell_of_room()
 
-    def _decode(self, entry: InFlightRequest, frame: Buffer) -> Response:
-        version = entry.version_of(frame)
-        try:
-            response: Response
-            _, response = decode_response(entry.request_type.response_type, frame, version=version)
-        except ProtocolError as error:
-            kind = entry.request_type.response_type.__name__
-            raise ProtocolError(
-                f"{self.name} sent a {kind} that cannot be read as version {version}: {error}"
-            ) from error
-        return response
-
     def _note_answer(self, entry: InFlightRequest, response: object, now: float) -> None:
         """What an answer says to the connection itself."""
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
@@ -586,12 +487,3 @@ class Connection:
                 self._hooks.on_throttle(self._node, throttle_ms / 1000)
         if getattr(response, "error_code", 0) == UNSUPPORTED_VERSION and entry.request_type.api_key != API_VERSIONS_KEY:
             self._on_version_refused()
-
-
-def _without(parts: list[Buffer], sent: int) -> list[Buffer]:
-    """``parts`` from byte ``sent`` on."""
-    for position, part in enumerate(parts):
-        if sent < len(part):
-            return [memoryview(part)[sent:], *parts[position + 1 :]] if sent else parts[position:]
-        sent -= len(part)
-    return []

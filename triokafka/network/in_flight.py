@@ -1,4 +1,4 @@
-"""A request on its way, and one task's wait for its answer."""
+"""A request that was sent and not answered yet."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-import outcome
-import trio
-
-from triokafka.protocol.message import Request
+from triokafka.errors import ProtocolError
+from triokafka.protocol.frames import decode_response
+from triokafka.protocol.message import Request, Response
 from triokafka.protocol.templates import AnswerTemplate
 from triokafka.structs import Buffer
 
@@ -59,9 +58,25 @@ class InFlightRequest:
         """The name of the API, as in ``Produce``."""
         return self.request_type.__name__.removesuffix("Request")
 
-    def version_of(self, frame: Buffer) -> int:
-        """The version of the answer: a broker that does not know this version of ApiVersions says so in version 0
-        (KIP-511)."""
+    def decode(self, frame: Buffer, broker: str) -> Response:
+        """Decode the response; ``broker`` names its sender in the error.
+
+        Raises:
+            ProtocolError: the frame is not a response to this request.
+        """
+        version = self._version_of(frame)
+        response_type = self.request_type.response_type
+        try:
+            response: Response
+            _, response = decode_response(response_type, frame, version=version)
+        except ProtocolError as error:
+            raise ProtocolError(
+                f"{broker} sent a {response_type.__name__} that cannot be read as version {version}: {error}"
+            ) from error
+        return response
+
+    def _version_of(self, frame: Buffer) -> int:
+        # A broker that does not know this version of ApiVersions answers in version 0 (KIP-511).
         if self.request_type.api_key == API_VERSIONS_KEY and len(frame) >= 6:
             (code,) = _CODE.unpack_from(frame, 4)
             if code == UNSUPPORTED_VERSION:
@@ -74,35 +89,3 @@ class InFlightRequest:
             self.on_done(response, error)
         except Exception:
             logger.exception("the completion of a %s request failed", self.request_type.__name__)
-
-
-class ResponseWaiter:
-    """One task that waits for one answer. Cancelling the wait drops the answer when it comes, and harms nobody else."""
-
-    __slots__ = ("_outcome", "_task")
-
-    def __init__(self) -> None:
-        self._task: trio.lowlevel.Task | None = None
-        self._outcome: outcome.Outcome[Any] | None = None
-
-    def done(self, response: object, error: Exception | None) -> None:
-        """The `Completion` to hand over with the request."""
-        result: outcome.Outcome[Any] = outcome.Value(response) if error is None else outcome.Error(error)
-        if self._task is not None:
-            task, self._task = self._task, None
-            trio.lowlevel.reschedule(task, result)
-        else:
-            self._outcome = result
-
-    async def wait(self) -> Any:
-        """The response, or the error raised."""
-        if self._outcome is not None:
-            await trio.lowlevel.checkpoint()
-            return self._outcome.unwrap()
-        self._task = trio.lowlevel.current_task()
-
-        def abort(_: Callable[[], None]) -> trio.lowlevel.Abort:
-            self._task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        return await trio.lowlevel.wait_task_rescheduled(abort)

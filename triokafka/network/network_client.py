@@ -27,9 +27,10 @@ from triokafka.network.connection import Connection
 from triokafka.network.connector import Connector
 from triokafka.network.coordinators import Coordinators
 from triokafka.network.dead_peer import needs_checked_connection
-from triokafka.network.in_flight import Completion, ResponseWaiter
+from triokafka.network.in_flight import Completion
 from triokafka.network.known_brokers import KnownBrokers
 from triokafka.network.metadata_updater import MetadataUpdater
+from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.network.transport import check_security
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse

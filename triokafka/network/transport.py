@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import trio
 
 from triokafka.errors import ConfigurationError
+from triokafka.network.config import NetworkConfig, StreamFactory
 from triokafka.structs import Buffer
 from triokafka.world import Stream, World
-
-if TYPE_CHECKING:
-    from triokafka.network.config import NetworkConfig
-
-StreamFactory = Callable[[str, int], Awaitable["Stream | trio.abc.Stream"]]
-"""Connects to host and port by a way of its own, a proxy for instance. The name is given as brokers advertise it,
-unresolved. Whatever it raises counts as a failure to connect."""
 
 T = TypeVar("T")
 

@@ -1,16 +1,18 @@
-"""`running_broker` and `running_cluster` for code without Trio: plain context managers, in a thread of their own.
+"""`running_broker` and `running_cluster` for code without Trio: plain context managers, each with its own thread.
 
-Their handles have the methods of `RunningBroker` and `RunningCluster`, which here may be called from any thread, also
-from one with an event loop: a call takes milliseconds at most, but for a clean stop of a broker with work in progress.
-Once the block is left, no thread, connection, port or file of theirs is left.
+Their handles have the methods of `RunningBroker` and `RunningCluster`. Any thread may call them, also one with an event
+loop: a call takes milliseconds, except a clean stop of a broker with work in progress. After the block no thread,
+connection, port or file is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from triokafka.delegation import delegated
 from triokafka.testing.brokers import running_broker as _running_broker
 from triokafka.testing.brokers import running_cluster as _running_cluster
 from triokafka.testing.cluster import RunningCluster
@@ -18,10 +20,10 @@ from triokafka.testing.fault_calls import FaultCalls
 from triokafka.testing.portal import Portal
 from triokafka.testing.running import RunningBroker
 
-if TYPE_CHECKING:
-    from triokafka.coordinator.group.members import KnownMember
-
 __all__ = ["BlockingBroker", "BlockingCluster", "running_broker", "running_cluster"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @contextmanager
@@ -46,113 +48,81 @@ def running_cluster(nodes: int = 3, **options: Any) -> Iterator[BlockingCluster]
         portal.stop()
 
 
-class _Handle(FaultCalls):
-    """What a broker and a cluster have in common."""
+def _called(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method of a handle that calls ``method`` of its target in the target's thread."""
+    name = method.__name__
 
-    def __init__(self, portal: Portal[Any], target: RunningBroker | RunningCluster) -> None:
-        self.faults = target.faults  # armed and disarmed from any thread: one step each
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        result: T = self._portal.call(getattr(self._target, name), *arguments, **options)
+        return result
+
+    return call
+
+
+def _awaited(method: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method of a handle that waits for ``method`` of its target in the target's thread."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        result: T = self._portal.wait(getattr(self._target, name), *arguments, **options)
+        return result
+
+    return call
+
+
+class BlockingBroker:
+    """A `RunningBroker` for any thread: the same calls, which wait instead of being awaited."""
+
+    def __init__(self, portal: Portal[Any], broker: RunningBroker) -> None:
+        self.faults = broker.faults  # each call is one step, so any thread may make it
+        self._fault_calls = FaultCalls(broker.faults)
         self._portal = portal
-        self._target = target
+        self._target = broker
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect: HOST:PORT, several separated by commas; the same before and after a restart."""
+        """The broker's address, HOST:PORT; the same before and after a restart."""
         return self._target.bootstrap_servers
-
-    def cut_connections(self) -> int:
-        """See `RunningBroker.cut_connections`."""
-        return self._portal.call(self._target.cut_connections)
-
-    def fill_disk(self, *, free_bytes: int = 0) -> None:
-        """See `RunningBroker.fill_disk`."""
-        self._portal.call(self._target.fill_disk, free_bytes=free_bytes)
-
-    def free_disk(self) -> None:
-        """See `RunningBroker.free_disk`."""
-        self._portal.call(self._target.free_disk)
-
-    def advance_clock(self, ms: int) -> None:
-        """See `RunningBroker.advance_clock`."""
-        self._portal.call(self._target.advance_clock, ms)
-
-    def members(self, group: str) -> list[KnownMember]:
-        """See `RunningBroker.members`."""
-        return self._portal.call(self._target.members, group)
-
-    def expire_member(self, group: str, member: str | None = None) -> str:
-        """See `RunningBroker.expire_member`."""
-        return self._portal.call(self._target.expire_member, group, member)
-
-    def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
-        """See `RunningBroker.move_leader`."""
-        return self._portal.wait(self._target.move_leader, topic, partition, to=to)
-
-    def move_coordinator(self, group: str, *, to: int | None = None) -> int:
-        """See `RunningBroker.move_coordinator`."""
-        return self._portal.wait(self._target.move_coordinator, group, to=to)
-
-    def reset(self) -> None:
-        """See `RunningBroker.reset`."""
-        self._portal.call(self._target.reset)
-
-    def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = -1,
-        replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
-    ) -> None:
-        """See `RunningBroker.create_topic`."""
-        self._portal.wait(
-            self._target.create_topic,
-            name,
-            partitions=partitions,
-            replication_factor=replication_factor,
-            configs=configs,
-        )
-
-    def delete_topic(self, name: str) -> None:
-        """See `RunningBroker.delete_topic`."""
-        self._portal.wait(self._target.delete_topic, name)
-
-
-class BlockingBroker(_Handle):
-    """A `RunningBroker`, for any thread."""
-
-    def __init__(self, portal: Portal[Any], broker: RunningBroker) -> None:
-        super().__init__(portal, broker)
-        self._broker = broker
 
     @property
     def node_id(self) -> int:
-        """Its id in the cluster."""
-        return self._broker.node_id
+        """The broker's id in the cluster."""
+        return self._target.node_id
 
     @property
     def is_running(self) -> bool:
-        """Whether it is up."""
-        return self._broker.is_running
+        """Whether the broker runs."""
+        return self._target.is_running
 
-    def start(self) -> None:
-        """See `RunningBroker.start`."""
-        self._portal.wait(self._broker.start)
+    fail_next = delegated("_fault_calls", FaultCalls.fail_next)
+    drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
+    delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
+    delay_requests = delegated("_fault_calls", FaultCalls.delay_requests)
+    throttle = delegated("_fault_calls", FaultCalls.throttle)
+    close_on = delegated("_fault_calls", FaultCalls.close_on)
 
-    def stop(self, *, clean: bool = True) -> None:
-        """See `RunningBroker.stop`."""
-        self._portal.wait(self._broker.stop, clean=clean)
-
-    def restart(self, *, clean: bool = True) -> None:
-        """See `RunningBroker.restart`."""
-        self._portal.wait(self._broker.restart, clean=clean)
-
-    def freeze(self) -> None:
-        """See `RunningBroker.freeze`."""
-        self._portal.call(self._broker.freeze)
-
-    def thaw(self) -> None:
-        """See `RunningBroker.thaw`."""
-        self._portal.call(self._broker.thaw)
+    cut_connections = _called(RunningBroker.cut_connections)
+    fill_disk = _called(RunningBroker.fill_disk)
+    free_disk = _called(RunningBroker.free_disk)
+    advance_clock = _called(RunningBroker.advance_clock)
+    members = _called(RunningBroker.members)
+    expire_member = _called(RunningBroker.expire_member)
+    reset = _called(RunningBroker.reset)
+    freeze = _called(RunningBroker.freeze)
+    thaw = _called(RunningBroker.thaw)
+    half_open = _called(RunningBroker.half_open)
+    black_hole = _called(RunningBroker.black_hole)
+    heal = _called(RunningBroker.heal)
+    drip = _called(RunningBroker.drip)
+    start = _awaited(RunningBroker.start)
+    stop = _awaited(RunningBroker.stop)
+    restart = _awaited(RunningBroker.restart)
+    move_leader = _awaited(RunningBroker.move_leader)
+    move_coordinator = _awaited(RunningBroker.move_coordinator)
+    create_topic = _awaited(RunningBroker.create_topic)
+    delete_topic = _awaited(RunningBroker.delete_topic)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -164,39 +134,51 @@ class BlockingBroker(_Handle):
             self.thaw()
 
 
-class BlockingCluster(_Handle):
-    """A `RunningCluster`, for any thread."""
+class BlockingCluster:
+    """A `RunningCluster` for any thread: the same calls, which wait instead of being awaited."""
 
     def __init__(self, portal: Portal[Any], cluster: RunningCluster) -> None:
-        super().__init__(portal, cluster)
-        self._cluster = cluster
+        self.faults = cluster.faults
+        self._fault_calls = FaultCalls(cluster.faults)
+        self._portal = portal
+        self._target = cluster
         self.brokers = [BlockingBroker(portal, broker) for broker in cluster.brokers]
         """In the order of their ids."""
 
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers, HOST:PORT, separated by commas; the same before and after restarts."""
+        return self._target.bootstrap_servers
+
     def broker(self, node_id: int) -> BlockingBroker:
-        """See `RunningCluster.broker`."""
-        return self.brokers[self._cluster.brokers.index(self._cluster.broker(node_id))]
+        """Return the broker with that id.
 
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """See `RunningCluster.leader`."""
-        return self._portal.call(self._cluster.leader, topic, partition)
+        Raises:
+            BrokerNotAvailableError: the cluster has no such broker.
+        """
+        return self.brokers[self._target.brokers.index(self._target.broker(node_id))]
 
-    def leader_epoch(self, topic: str, partition: int = 0) -> int:
-        """See `RunningCluster.leader_epoch`."""
-        return self._portal.call(self._cluster.leader_epoch, topic, partition)
+    fail_next = delegated("_fault_calls", FaultCalls.fail_next)
+    drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
+    delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
+    delay_requests = delegated("_fault_calls", FaultCalls.delay_requests)
+    throttle = delegated("_fault_calls", FaultCalls.throttle)
+    close_on = delegated("_fault_calls", FaultCalls.close_on)
 
-    def coordinator(self, group: str) -> int:
-        """See `RunningCluster.coordinator`."""
-        return self._portal.call(self._cluster.coordinator, group)
-
-    def stop(self, node_id: int, *, clean: bool = True, move: bool = False) -> None:
-        """See `RunningCluster.stop`."""
-        self._portal.wait(self._cluster.stop, node_id, clean=clean, move=move)
-
-    def start_broker(self, node_id: int) -> None:
-        """See `RunningCluster.start_broker`."""
-        self._portal.wait(self._cluster.start_broker, node_id)
-
-    def restart(self, node_id: int, *, clean: bool = True, move: bool = False) -> None:
-        """See `RunningCluster.restart`."""
-        self._portal.wait(self._cluster.restart, node_id, clean=clean, move=move)
+    cut_connections = _called(RunningCluster.cut_connections)
+    fill_disk = _called(RunningCluster.fill_disk)
+    free_disk = _called(RunningCluster.free_disk)
+    advance_clock = _called(RunningCluster.advance_clock)
+    members = _called(RunningCluster.members)
+    expire_member = _called(RunningCluster.expire_member)
+    reset = _called(RunningCluster.reset)
+    leader = _called(RunningCluster.leader)
+    leader_epoch = _called(RunningCluster.leader_epoch)
+    coordinator = _called(RunningCluster.coordinator)
+    start_broker = _awaited(RunningCluster.start_broker)
+    stop = _awaited(RunningCluster.stop)
+    restart = _awaited(RunningCluster.restart)
+    move_leader = _awaited(RunningCluster.move_leader)
+    move_coordinator = _awaited(RunningCluster.move_coordinator)
+    create_topic = _awaited(RunningCluster.create_topic)
+    delete_topic = _awaited(RunningCluster.delete_topic)

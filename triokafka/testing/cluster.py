@@ -6,12 +6,13 @@ replication, which will come behind the same calls.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
 
+from triokafka.broker_stub.faults.faults import Faults
+from triokafka.delegation import delegated
 from triokafka.errors import BrokerNotAvailableError, IllegalStateError
 from triokafka.testing.fault_calls import FaultCalls
 from triokafka.testing.faulty_world import FaultyWorld
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from triokafka.coordinator.group.members import KnownMember
 
 
-class RunningCluster(FaultCalls):
+class RunningCluster:
     """The brokers of a test; made by `running_cluster`.
 
     ``brokers`` are in the order of their ids, and `broker` finds one. Faults of requests that are armed here hold on
@@ -35,7 +36,8 @@ class RunningCluster(FaultCalls):
     def __init__(self, config: BrokerConfig, nodes: int, world: FaultyWorld, nursery: trio.Nursery) -> None:
         from triokafka.broker_stub.backend import Backend
 
-        super().__init__(world.random.random)
+        self.faults = Faults(world.random.random)
+        self._fault_calls = FaultCalls(self.faults)
         first = config.node_id
         self._nursery = nursery
         self._backend = Backend(config, world, shared=True)
@@ -154,25 +156,30 @@ class RunningCluster(FaultCalls):
 
     def coordinator(self, group: str) -> int:
         """The id of the broker that coordinates a group; -1 when none does yet."""
-        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.topic_names import GROUP_METADATA_TOPIC
 
-        return self.leader(GROUP_METADATA_TOPIC, self._any().group_coordinator.partition_for(group))
+        return self.leader(GROUP_METADATA_TOPIC, self._running.group_coordinator.runtime.partition_for(group))
 
-    async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
-        """See `RunningBroker.move_leader`."""
-        return await self._any().move_leader(topic, partition, to=to)
+    move_leader = delegated("_running", RunningBroker.move_leader)
 
-    async def move_coordinator(self, group: str, *, to: int | None = None) -> int:
-        """See `RunningBroker.move_coordinator`."""
-        return await self._any().move_coordinator(group, to=to)
+    move_coordinator = delegated("_running", RunningBroker.move_coordinator)
 
-    def _any(self) -> RunningBroker:
+    @property
+    def _running(self) -> RunningBroker:
+        """The first broker that runs."""
         for broker in self.brokers:
             if broker.is_running:
                 return broker
         raise IllegalStateError("every broker of the cluster is stopped")
 
     # Faults of all brokers
+
+    fail_next = delegated("_fault_calls", FaultCalls.fail_next)
+    drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
+    delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
+    delay_requests = delegated("_fault_calls", FaultCalls.delay_requests)
+    throttle = delegated("_fault_calls", FaultCalls.throttle)
+    close_on = delegated("_fault_calls", FaultCalls.close_on)
 
     def cut_connections(self) -> int:
         """Close every connection to every broker; returns how many there were."""
@@ -200,30 +207,17 @@ class RunningCluster(FaultCalls):
 
     def _coordinating(self, group: str) -> RunningBroker:
         node_id = self.coordinator(group)
-        return self._any() if node_id == -1 else self.broker(node_id)
+        return self._running if node_id == -1 else self.broker(node_id)
 
     def reset(self) -> None:
-        """Switch off every fault that goes on, here and at each broker."""
+        """Switch off all faults, those of the cluster and of each broker."""
         self.faults.disarm_all()
         for broker in self.brokers:
             broker.reset()
 
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = -1,
-        replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
-    ) -> None:
-        """See `RunningBroker.create_topic`."""
-        await self._any().create_topic(
-            name, partitions=partitions, replication_factor=replication_factor, configs=configs
-        )
+    create_topic = delegated("_running", RunningBroker.create_topic)
 
-    async def delete_topic(self, name: str) -> None:
-        """See `RunningBroker.delete_topic`."""
-        await self._any().delete_topic(name)
+    delete_topic = delegated("_running", RunningBroker.delete_topic)
 
 
 def _following(config: BrokerConfig, number: int) -> tuple[str, ...]:

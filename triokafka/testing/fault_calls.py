@@ -1,16 +1,13 @@
-"""What a test calls to have requests fail, late, lost or cut off; shared by every handle of a broker or a cluster.
+"""Calls with which a test has requests fail, or answers delayed, lost or cut off.
 
-Each call arms one fault (`triokafka.broker_stub.faults.faults`), which the first matching requests use up: ``times`` of
-them, after ``skip`` that pass, each with probability ``chance``; ``times=-1`` goes on until ``faults.disarm`` or
-``reset``. They may be called from any thread, and return the fault, so that it can be disarmed:
-``broker.faults.disarm(fault)``.
+Each call arms one fault (see `triokafka.broker_stub.faults.faults`) and returns it. It applies to the first ``times``
+matching requests after ``skip`` others, each with probability ``chance``; with ``times=-1`` until
+``broker.faults.disarm(fault)`` or ``reset``. Any thread may call them.
 
-``api`` is a name (``"Produce"``) or a key, None for every API. An unknown name is an error that has the nearest one.
+``api`` is a name (``"Produce"``) or a key, None for every API. The error for an unknown name suggests the nearest one.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from triokafka.broker_stub.faults.faults import Close, Fault, Faults, RequestFault
 from triokafka.broker_stub.faults.names import api_key, error_class
@@ -21,10 +18,10 @@ Error = int | str | type[BrokerResponseError]
 
 
 class FaultCalls:
-    """``faults`` holds what is armed."""
+    """Arms faults in ``faults``; a component of every handle of a broker or a cluster."""
 
-    def __init__(self, chance: Callable[[], float], *, beside: Faults | None = None) -> None:
-        self.faults = Faults(chance, beside=beside)
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
 
     def fail_next(
         self,
@@ -39,17 +36,16 @@ class FaultCalls:
         skip: int = 0,
         chance: float = 1.0,
     ) -> Fault:
-        """Answer the next ``times`` matching requests or items of requests with ``error``; they are not carried out.
+        """Answer the next ``times`` matching requests or items with ``error``, without carrying them out.
 
-        What is not named matches everything. With ``topic``, ``partition`` or ``group`` only those items of a request
-        fail, and the rest is real.
+        With ``topic``, ``partition`` or ``group`` only those items of a request fail; the others are carried out.
 
         Args:
             error: Kafka's name (``"NOT_LEADER_OR_FOLLOWER"``), its code, or a class of `triokafka.errors`.
-            after_append: of Produce: the records are appended, and only the answer says that they were not.
+            after_append: for Produce: append the records and answer with the error all the same.
 
         Raises:
-            UnknownNameError: there is no such API or error.
+            UnknownNameError: the API or the error does not exist.
         """
         fault = Fault(
             error_class(error),
@@ -62,13 +58,13 @@ class FaultCalls:
             chance=chance,
             group=group,
         )
-        self.faults.arm(fault)
+        self._faults.arm(fault)
         return fault
 
     def drop_replies(
         self, api: Api = None, *, times: int = 1, client_id: str | None = None, skip: int = 0, chance: float = 1.0
     ) -> RequestFault:
-        """Carry the next requests out and never answer; their connections go on."""
+        """Carry out the next requests and never answer them; their connections stay open."""
         return self._arm(api, RequestFault(lose_answer=True), times, client_id, skip, chance)
 
     def delay_replies(
@@ -81,7 +77,7 @@ class FaultCalls:
         skip: int = 0,
         chance: float = 1.0,
     ) -> RequestFault:
-        """Carry the next requests out at once and answer ``delay_ms`` milliseconds later."""
+        """Carry out the next requests immediately and answer them ``delay_ms`` milliseconds later."""
         return self._arm(api, RequestFault(answer_delay_ms=delay_ms), times, client_id, skip, chance)
 
     def delay_requests(
@@ -94,7 +90,7 @@ class FaultCalls:
         skip: int = 0,
         chance: float = 1.0,
     ) -> RequestFault:
-        """Carry the next requests out only after ``delay_ms`` milliseconds."""
+        """Carry out the next requests only after ``delay_ms`` milliseconds."""
         return self._arm(api, RequestFault(delay_ms=delay_ms), times, client_id, skip, chance)
 
     def throttle(
@@ -107,7 +103,7 @@ class FaultCalls:
         skip: int = 0,
         chance: float = 1.0,
     ) -> RequestFault:
-        """Answer the next requests with a throttle time of ``throttle_ms`` milliseconds, and do not read meanwhile."""
+        """Answer the next requests with a throttle time of ``throttle_ms``; read no further requests meanwhile."""
         return self._arm(api, RequestFault(throttle_ms=throttle_ms), times, client_id, skip, chance)
 
     def close_on(
@@ -120,8 +116,11 @@ class FaultCalls:
         skip: int = 0,
         chance: float = 1.0,
     ) -> RequestFault:
-        """Close the connection of the next requests: ``"before"`` they are carried out, ``"after"`` that, without an
-        answer, or ``"within"`` the answer, half of which is sent."""
+        """Close the connection of the next requests.
+
+        ``at`` is ``"before"`` they are carried out, ``"after"`` that and without an answer, or ``"within"`` the answer,
+        half of which is sent.
+        """
         return self._arm(api, RequestFault(close=at), times, client_id, skip, chance)
 
     def _arm(
@@ -134,7 +133,7 @@ class FaultCalls:
             skip,
             chance,
         )
-        self.faults.arm(fault)
+        self._faults.arm(fault)
         return fault
 
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from triokafka.broker_stub.faults.faults import Faults
+from triokafka.delegation import delegated
 from triokafka.errors import IllegalStateError, KafkaError, for_code
 from triokafka.structs import address_text
 from triokafka.testing.fault_calls import FaultCalls
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.controller import Controller
-    from triokafka.broker_stub.faults.faults import Faults
     from triokafka.broker_stub.metadata import MetadataImage
     from triokafka.broker_stub.network.socket_server import SocketServer
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_MS = 30_000
 
 
-class RunningBroker(FaultCalls):
+class RunningBroker:
     """One broker of a test; made by `running_broker` and `running_cluster`.
 
     Faults of requests are `fail_next` and its like (see `FaultCalls`), and ``faults`` is where they are armed. Those of
@@ -52,7 +53,8 @@ class RunningBroker(FaultCalls):
         backend: Backend | None = None,
         faults: Faults | None = None,
     ) -> None:
-        super().__init__(world.random.random, beside=faults)
+        self.faults = Faults(world.random.random, beside=faults)
+        self._fault_calls = FaultCalls(self.faults)
         self.config = config
         self.world = world
         self._nursery = nursery
@@ -168,8 +170,7 @@ class RunningBroker(FaultCalls):
         import_everything()
         self._leave, self._gone = trio.Event(), trio.Event()
         try:
-            broker = Broker(self.config, world=self.world, backend=self._backend)
-            broker.faults = self.faults
+            broker = Broker(self.config, world=self.world, backend=self._backend, faults=self.faults)
             self._release_ports()
             with trio.CancelScope() as scope:
                 async with broker:
@@ -251,6 +252,15 @@ class RunningBroker(FaultCalls):
         self._failed.set()
         self._failed = trio.Event()
 
+    # Faults of requests
+
+    fail_next = delegated("_fault_calls", FaultCalls.fail_next)
+    drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
+    delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
+    delay_requests = delegated("_fault_calls", FaultCalls.delay_requests)
+    throttle = delegated("_fault_calls", FaultCalls.throttle)
+    close_on = delegated("_fault_calls", FaultCalls.close_on)
+
     # Faults of the broker as a whole
 
     def cut_connections(self) -> int:
@@ -276,6 +286,29 @@ class RunningBroker(FaultCalls):
             yield
         finally:
             self.thaw()
+
+    def half_open(self) -> None:
+        """Have the present connections lose everything, in both directions and for good.
+
+        Neither end notices, as when a machine loses power or a NAT forgets a connection. New connections work.
+        """
+        self.world.half_open()
+
+    def black_hole(self) -> None:
+        """Take the present connections as `half_open` does, and leave new ones without an answer until `heal`."""
+        self.world.black_hole()
+
+    def heal(self) -> None:
+        """End `black_hole`: connections that were made meanwhile work. Connections that were lost stay lost."""
+        self.world.heal()
+
+    def drip(self, bytes_per_second: float) -> None:
+        """Slow the present connections down for good, in both directions. New connections have full speed.
+
+        Raises:
+            ValueError: the rate is not above 0.
+        """
+        self.world.drip(bytes_per_second)
 
     def fill_disk(self, *, free_bytes: int = 0) -> None:
         """Let the data directories take only ``free_bytes`` more: appends then fail with KAFKA_STORAGE_ERROR."""
@@ -306,7 +339,7 @@ class RunningBroker(FaultCalls):
         Raises:
             NotCoordinatorError: this broker does not coordinate the group.
         """
-        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.topic_names import GROUP_METADATA_TOPIC
 
         if GROUP_METADATA_TOPIC not in self.image.topics:
             return []  # the first that asks for a coordinator has it made
@@ -352,16 +385,19 @@ class RunningBroker(FaultCalls):
 
         The group's members and positions go with it. Arguments, result and errors are those of `move_leader`.
         """
-        from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
+        from triokafka.topic_names import GROUP_METADATA_TOPIC
 
         broker = self.broker
         await broker.topic_creation.ensure(GROUP_METADATA_TOPIC)
-        return await self.move_leader(GROUP_METADATA_TOPIC, broker.group_coordinator.partition_for(group), to=to)
+        return await self.move_leader(
+            GROUP_METADATA_TOPIC, broker.group_coordinator.runtime.partition_for(group), to=to
+        )
 
     def reset(self) -> None:
-        """Switch off every fault that goes on: those of requests, the freeze, the full disk. The clock stays."""
+        """Switch off all faults: those of requests, the freeze, the black hole, the full disk. The clock stays."""
         self.faults.disarm_all()
         self.thaw()
+        self.heal()
         self.free_disk()
 
     # Topics, without a client
@@ -387,7 +423,7 @@ class RunningBroker(FaultCalls):
             replication_factor=replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
         )
-        response = await self.controller.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
+        response = await self.broker.gateway.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
         _raise_for(response.topics[0].error_code, response.topics[0].error_message)
 
     async def delete_topic(self, name: str) -> None:
@@ -395,7 +431,7 @@ class RunningBroker(FaultCalls):
         from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=_TIMEOUT_MS)
-        response = await self.controller.delete_topics(request)
+        response = await self.broker.gateway.delete_topics(request)
         _raise_for(response.responses[0].error_code, response.responses[0].error_message)
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from triokafka.structs import Buffer
+from triokafka.testing.gated_listener import GatedListener
+from triokafka.testing.guarded_storage import GuardedStorage
 from triokafka.testing.network import Network
-from triokafka.world import File, Listener, Storage, Stream, World
+from triokafka.world import Listener, Stream, World
 from triokafka.world.memory import MemoryStorage
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class SimulatedWorld(World):
         self.incarnation = incarnation
         self.clock_skew = clock_skew
         self.random = random.Random(f"{simulation.seed}/{node}/{incarnation}")
-        self.storage = _ProcessStorage(self, disk)
+        self.storage = GuardedStorage(disk, check=self.check_alive)
         self._network: Network = simulation.network
         self._started = simulation.started
         self._halted = False
@@ -79,7 +81,8 @@ class SimulatedWorld(World):
         backlog: int = 1024,
     ) -> Listener:
         await self._pass()
-        return _ProcessListener(self, self._network.listen(self.node, host, port))
+        listener = self._network.listen(self.node, host, port)
+        return GatedListener(listener, gate=self.pass_door, wrap=lambda stream: _ProcessStream(self, stream))
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         # A thread takes time; a disk sync most of all.
@@ -166,69 +169,3 @@ class _ProcessStream(Stream):
     @property
     def local_address(self) -> tuple[str, int]:
         return self._stream.local_address
-
-
-class _ProcessListener(Listener):
-    def __init__(self, world: SimulatedWorld, listener: Listener) -> None:
-        self._world = world
-        self._listener = listener
-
-    async def accept(self) -> Stream:
-        stream = await self._listener.accept()
-        await self._world.pass_door()
-        return _ProcessStream(self._world, stream)
-
-    def close(self) -> None:
-        self._listener.close()
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return self._listener.address
-
-
-class _ProcessStorage(Storage):
-    """The host's disk as one process sees it; the disk itself kills the files that a dead process left open."""
-
-    def __init__(self, world: SimulatedWorld, disk: MemoryStorage) -> None:
-        self._world = world
-        self._disk = disk
-
-    def _live(self) -> MemoryStorage:
-        self._world.check_alive()
-        return self._disk
-
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        return self._live().open(path, create=create, read_only=read_only)
-
-    def exists(self, path: str) -> bool:
-        return self._live().exists(path)
-
-    def is_dir(self, path: str) -> bool:
-        return self._live().is_dir(path)
-
-    def list_dir(self, path: str) -> list[str]:
-        return self._live().list_dir(path)
-
-    def make_dirs(self, path: str) -> None:
-        self._live().make_dirs(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._live().rename(source, target)
-
-    def remove(self, path: str) -> None:
-        self._live().remove(path)
-
-    def remove_tree(self, path: str) -> None:
-        self._live().remove_tree(path)
-
-    def modified_ms(self, path: str) -> int:
-        return self._live().modified_ms(path)
-
-    def set_modified_ms(self, path: str, at_ms: int) -> None:
-        self._live().set_modified_ms(path, at_ms)
-
-    def sync_dir(self, path: str) -> None:
-        self._live().sync_dir(path)
-
-    def lock(self, path: str) -> Callable[[], None]:
-        return self._live().lock(path)

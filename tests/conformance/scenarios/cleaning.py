@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.conformance.catalogue import FIRST_TIMESTAMP, Case, scenario
@@ -15,7 +16,9 @@ _COMPACTED: dict[str, Any] = {
 }
 
 
-def _segments(case: Case, topic: str, segments: list[list[tuple[bytes, bytes | None]]], **options: object) -> None:
+def _segments(
+    case: Case, topic: str, segments: Sequence[Sequence[tuple[bytes, bytes | None]]], **options: object
+) -> None:
     """One segment for each list of keys and values: their times are ten seconds apart."""
     for number, pairs in enumerate(segments):
         at = FIRST_TIMESTAMP + 10_000 * number

@@ -41,7 +41,7 @@ def test_memory_of_workers_with_clients_of_others_is_theirs(monkeypatch: pytest.
         for more in ({}, {OTHERS: "1"})
     )
     try:
-        assert [process.stdout.readline() for process in (ours, theirs)] == [b"begun\n"] * 2
+        assert [process.stdout.readline() for process in (ours, theirs)] == [b"begun\n"] * 2  # type: ignore[union-attr]
         monkeypatch.setattr(spark_processes, "_workers", lambda: [ours.pid, theirs.pid])
         monkeypatch.setattr(spark_processes, "_peak", lambda pid: 2048.0 if pid == ours.pid else 4096.0)
         assert worker_peak_mib() == 2.0

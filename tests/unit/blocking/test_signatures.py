@@ -84,6 +84,14 @@ DIFFERENCES: Final[dict[str, str]] = {
         for kind in ("KafkaConsumer", "KafkaProducer", "KafkaAdminClient")
     },
     **{f"{kind}(kafka_client)": "one network" for kind in ("KafkaConsumer", "KafkaProducer", "KafkaAdminClient")},
+    **{
+        f"{kind}(connections_max_silence_ms)": "closes dead connections; kafka-python waits for request_timeout_ms"
+        for kind in ("KafkaConsumer", "KafkaProducer", "KafkaAdminClient")
+    },
+    **{
+        f"KafkaConsumer({name})": "bounds the memory of decompressed batches; kafka-python has no bound"
+        for name in ("max_poll_bytes", "max_decompressed_batch_bytes")
+    },
     "KafkaProducer(buffer_memory)": "bounds the memory of what is not acknowledged; kafka-python has no bound",
 }
 

@@ -15,6 +15,7 @@ from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.feature_updates import initial_records
 from triokafka.broker_stub.controller.replication import ReplicationControl
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
+from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage, ResourceType
 from triokafka.broker_stub.metadata.broker_registration import BrokerRegistration
 from triokafka.broker_stub.metadata.delta import MetadataDelta
@@ -159,11 +160,16 @@ class MemoryWorld(RealWorld):
         self.storage = self.disk
 
 
+def local(controller: Controller) -> LocalControllerGateway:
+    """The gateway of a broker in the controller's process."""
+    return LocalControllerGateway(controller)
+
+
 def lifecycle(controller: Controller, world: RealWorld, config: BrokerConfig = CONFIG) -> BrokerLifecycle:
     """The life of the node's broker, not started."""
     return BrokerLifecycle(
         world,
-        controller,
+        local(controller),
         heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
         session_timeout_ms=config.broker_session_timeout_ms,
         metadata_offset=lambda: controller.image.offset,

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.coordinator import GroupCoordinatorConfig
+from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.world.system import RealWorld
 
 CLASSES = "org.apache.kafka.coordinator.group.assignor"

@@ -94,7 +94,7 @@ async def test_a_log_whose_file_cannot_be_opened_for_reading_is_read_later() -> 
     async with running_node(world=world) as node:
         await node.create("t")
         await node.produce("t", batch(b"a"))
-        node.broker.logs._files.close_all()
+        node.broker.logs._directories.files.close_all()
         world.storage.inject(DiskFault("open", "*.log", errno.EMFILE))
         (partition,) = await node.fetch("t", 0)
         assert partition.error_code == STORAGE_ERROR

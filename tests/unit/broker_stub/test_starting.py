@@ -146,10 +146,10 @@ def test_named_tuples_that_a_start_needs_are_those_that_are_made_quickly(start: 
 async def test_groups_are_served_whenever_the_coordinator_was_made(looks: str) -> None:
     broker = Broker(BrokerConfig.for_tests(log_dirs=("/data",)), world=memory_world())
     if looks == "before":
-        assert broker.group_coordinator.partitions == 4
+        assert broker.group_coordinator.runtime.partitions == 4
     with trio.fail_after(20):
         async with broker:
             node = Node(broker)
             if looks == "after":
-                assert broker.group_coordinator.partitions == 4
+                assert broker.group_coordinator.runtime.partitions == 4
             assert (await stable(node)).error_code == 0

@@ -178,7 +178,7 @@ def test_every_producer_option_of_kafka_4_is_here_or_is_refused_with_a_reason(na
 
 
 def test_every_renamed_option_leads_to_one_that_exists() -> None:
-    known = {name for table in TABLES for name, _, _ in table.describe()}
+    known = {name for table in TABLES for name, _, _ in table.describe()}  # type: ignore[attr-defined]
     known |= {"send_buffer_bytes", "receive_buffer_bytes"}
     assert set(RENAMED.values()) <= known
     assert not {*RENAMED, *ABSENT} & known
@@ -248,8 +248,8 @@ def test_every_option_says_what_it_means_and_its_default_passes_its_own_check(ta
 @pytest.mark.parametrize("table", TABLES)
 def test_type_checkers_know_every_option_and_no_other(table: Any) -> None:
     keywords = KEYWORDS[table]
-    assert {*keywords.__optional_keys__} == {name for name, _, _ in table.describe()}
-    assert not keywords.__required_keys__
+    assert {*keywords.__optional_keys__} == {name for name, _, _ in table.describe()}  # type: ignore[attr-defined]
+    assert not keywords.__required_keys__  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("call", [triokafka.read_topic, triokafka.RangeReader.__init__, RangeSession.__init__])

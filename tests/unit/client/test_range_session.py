@@ -65,7 +65,7 @@ async def test_a_read_given_up_in_the_middle_leaves_nothing_to_the_next() -> Non
         for _ in range(3):
             async with RangeReader({T0: (0, 200)}, session=session, batch_rows=3) as reader:
                 batch = await anext(reader)
-                assert batch.column("offset").to_pylist() == [0, 1, 2]
+                assert batch.column("offset").to_pylist() == [0, 1, 2]  # type: ignore[attr-defined]
             assert await offsets(RangeReader({T1: (1, 4)}, session=session)) == [1, 2, 3]
             async with RangeReader({T0: (0, 200)}, session=session) as reader:
                 await anext(reader)

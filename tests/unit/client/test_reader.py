@@ -287,7 +287,7 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
     ms = int(at.timestamp() * 1000)
     assert await ranges(ms, "latest") == {T0: (6, 10), T1: (6, 10)}
     mixed = {0: at, 1: "latest"}
-    assert await ranges({0: 1, 1: "earliest"}, mixed) == {T0: (1, 6), T1: (4, 10)}
+    assert await ranges({0: 1, 1: "earliest"}, mixed) == {T0: (1, 6), T1: (4, 10)}  # type: ignore[arg-type]
     for bound, sentence in (
         ({2: 0}, "no partition t-2: topic 't' has 0 to 1"),
         ({TopicPartition("u", 0): 0}, "no partition of t"),

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tests.support.in_steps import done
-from triokafka.coordinator import GroupCoordinatorConfig
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.join import Joiner
 from triokafka.coordinator.classic_group.state import GroupState
@@ -20,6 +19,7 @@ from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group import membership as operations
+from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import Change, CommittedOffset, OffsetKey, decode
 from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
@@ -33,6 +33,8 @@ from triokafka.coordinator.runtime.coordinator_log import (
     TransactionEnd,
 )
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
+from triokafka.coordinator.runtime.coordinator_type import CoordinatorType
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import BrokerResponseError, KafkaError
 from triokafka.protocol.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -64,6 +66,7 @@ from triokafka.protocol.api.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from triokafka.topic_names import GROUP_METADATA_TOPIC
 from triokafka.world import Listener, Stream, World
 
 T = TypeVar("T")
@@ -96,10 +99,10 @@ class StillWorld(World):
     async def resolve(self, host: str, port: int) -> list[tuple[str, int]]:
         raise NotImplementedError
 
-    async def connect(self, host: str, port: int) -> Stream:
+    async def connect(self, host: str, port: int) -> Stream:  # type: ignore[override]
         raise NotImplementedError
 
-    async def listen(self, host: str, port: int) -> Listener:
+    async def listen(self, host: str, port: int) -> Listener:  # type: ignore[override]
         raise NotImplementedError
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
@@ -226,26 +229,33 @@ ROUND_ROBIN = ("roundrobin", subscription("orders"))
 class Rig:
     """One loaded shard under a runtime, and the requests of members and tools."""
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, log: Any = None, **config: Any) -> None:
         self.world = StillWorld()
-        self.log = ScriptedLog()
+        self.log: Any = ScriptedLog() if log is None else log
         self.topics = Topics()
         self.config = GroupCoordinatorConfig(**{"group_initial_rebalance_delay_ms": 3_000, **config})
         self.epoch = 0
         self.new_reply: Callable[[], Reply[Any]] = Reply
         self.settings: dict[str, dict[str, str]] = {}
         """Configuration overrides by group."""
-        self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
+        self.task: CoordinatorTask[GroupShard, Change] = CoordinatorTask(
             self.world,
             self.log,
-            lambda partition: GroupShard(
-                self.config,
-                lambda: str(self.world.uuid()),
-                self.topics,
-                lambda group_id: self.settings.get(group_id, {}),
+            CoordinatorType(
+                name="group",
+                topic=GROUP_METADATA_TOPIC,
+                new_shard=lambda partition: GroupShard(
+                    self.config,
+                    lambda: str(self.world.uuid()),
+                    self.topics,
+                    lambda group_id: self.settings.get(group_id, {}),
+                ),
+                commit_timeout_ms=self.config.offset_commit_timeout_ms,
+                expiry_interval_ms=self.config.offsets_retention_check_interval_ms,
             ),
-            commit_timeout_ms=self.config.offset_commit_timeout_ms,
+            partitions=self.config.offsets_topic_num_partitions,
         )
+        self.runtime: CoordinatorRuntime[GroupShard, Change] = self.task.runtime
         self.load()
 
     # --- the broker's side ---
@@ -462,7 +472,7 @@ class Rig:
 
     def delete_group(self, group_id: str = "g") -> Reply[DeletableGroupResult]:
         """Send DeleteGroups for one group."""
-        return self.ask(admin.delete, self.new_reply(), group_id=group_id)
+        return self.ask(admin.delete, self.new_reply(), group_id=group_id)  # type: ignore[arg-type]
 
     def describe(self, group_id: str = "g", version: int = 5) -> DescribedGroup:
         """Send DescribeGroups for one group."""

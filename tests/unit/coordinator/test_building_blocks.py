@@ -14,6 +14,7 @@ from triokafka.coordinator.runtime.journal import Journal
 from triokafka.coordinator.runtime.partitioning import coordinator_partition, java_string_hash
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.timer_queue import Moment, TimerKey, TimerQueue
+from triokafka.coordinator.runtime.waiting import answer_to
 from triokafka.errors import IllegalStateError, NotCoordinatorError
 from triokafka.protocol.embedded import ConsumerProtocolSubscription, OwnedTopic
 
@@ -149,15 +150,15 @@ def test_journal_indexes_changes_by_group() -> None:
     journal: Journal[tuple[str, int], int] = Journal(lambda key: key[0])
     for offset, key in enumerate([("a", 1), ("b", 1), ("a", 2), ("a", 1)]):
         journal.note(offset, key, None)
-    assert (list(journal.groups()), list(journal.keys_of("a")), list(journal.keys_of("x"))) == (
+    assert (list(journal.owners()), list(journal.keys_of("a")), list(journal.keys_of("x"))) == (
         ["a", "b"],
         [("a", 1), ("a", 2)],
         [],
     )
     journal.commit(3)
-    assert (list(journal.groups()), list(journal.keys_of("a"))) == (["a"], [("a", 1)])
+    assert (list(journal.owners()), list(journal.keys_of("a"))) == (["a"], [("a", 1)])
     journal.commit(4)
-    assert list(journal.groups()) == []
+    assert list(journal.owners()) == []
 
 
 # --- subscriptions ---
@@ -205,7 +206,7 @@ async def test_only_the_first_answer_counts() -> None:
     reply.set(1)
     reply.set(2)
     reply.fail(NotCoordinatorError("late"))
-    assert await reply.wait() == 1
+    assert await answer_to(reply) == 1
 
 
 async def test_failed_reply_raises_its_error() -> None:
@@ -213,7 +214,7 @@ async def test_failed_reply_raises_its_error() -> None:
     reply.fail(NotCoordinatorError("gone"))
     reply.set(1)
     with pytest.raises(NotCoordinatorError, match="gone"):
-        await reply.wait()
+        await answer_to(reply)
 
 
 def test_reply_without_an_answer_has_no_value() -> None:
@@ -221,11 +222,11 @@ def test_reply_without_an_answer_has_no_value() -> None:
         _ = Reply[int]().value
 
 
-# --- turns ---
+# --- effects ---
 
 
 def test_encoded_records_after_other_records_are_rejected() -> None:
-    """The effects pairs them with its first changes by position."""
+    """They are paired with the first changes by position."""
     effects: Effects[str] = Effects(Moment(0.0, 0), TimerQueue())
     effects.write_encoded(["a", "b"], [CoordinatorRecord(b"a", None), CoordinatorRecord(b"b", None)])
     effects.write_encoded(["c"], [CoordinatorRecord(b"c", None)])

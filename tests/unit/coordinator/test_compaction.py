@@ -13,8 +13,8 @@ import pytest
 
 from tests.unit.broker_stub.log.cleaner.logs import clean, compacted_log, end_transaction, put
 from tests.unit.coordinator.rig import PARTITION, Rig, code
+from triokafka.broker_stub.coordinators.replicated_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.log.cleaner.cleanable_range import cleanable_range
-from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.group.records import CommittedOffset, OffsetChange, OffsetKey, encode
@@ -29,7 +29,6 @@ class OnDisk:
     """A coordinator on a log of small segments; every append is committed at once."""
 
     def __init__(self, **config: int) -> None:
-        self.rig = Rig(**config)
         self.storage = MemoryStorage()
         self.log = compacted_log(self.storage)
         self.replicas = SimpleNamespace(
@@ -38,7 +37,7 @@ class OnDisk:
             append_internal=self._append,
         )
         log = ReplicatedCoordinatorLog("__consumer_offsets", cast("Any", self.replicas), read_bytes=500)
-        self.rig.runtime._log = log
+        self.rig = Rig(log, **config)
         self.cleaned_up_to = 0
 
     def _append(self, _: TopicPartition, batch: Any) -> int:
@@ -59,7 +58,7 @@ class OnDisk:
     def records(self) -> int:
         """Return the number of records in the log."""
         pieces = self.rig.runtime._log.read_all(PARTITION)
-        return sum(len(getattr(piece, "records", piece)) if not hasattr(piece, "commits") else 1 for piece in pieces)
+        return sum(len(getattr(piece, "records", piece)) if not hasattr(piece, "commits") else 1 for piece in pieces)  # type: ignore[arg-type, misc]
 
     def loaded(self) -> dict[str, Any]:
         """Restart the shard and return its durable state."""

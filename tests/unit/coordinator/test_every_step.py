@@ -55,9 +55,9 @@ class Story:
         def struck(partition: int, records: Sequence[CoordinatorRecord], timestamp_ms: int) -> int:
             self.step += 1
             strike(self.rig, self.step)
-            return append(partition, records, timestamp_ms)
+            return append(partition, records, timestamp_ms)  # type: ignore[no-any-return]
 
-        self.rig.log.append = struck  # type: ignore[method-assign]
+        self.rig.log.append = struck
 
     def keep(self, reply: Reply[Any]) -> Any:
         """Wait for an answer, for up to 1,000 simulated seconds; returns None for an error."""

@@ -71,7 +71,7 @@ def test_disk_error_becomes_a_storage_error() -> None:
     rig = Rig()
     rig.log.fails_with = OSError(28, "No space left on device")
     reply = rig.commit()
-    with pytest.raises(KafkaStorageError, match=r"partition 3: append failed.*No space"):
+    with pytest.raises(KafkaStorageError, match=r"__consumer_offsets-3: append failed.*No space"):
         _ = reply.value
 
 
@@ -340,11 +340,11 @@ def test_high_watermark_that_moves_during_the_append_answers_after_replay() -> N
     append = rig.log.append
 
     def append_and_tell(partition: int, records: object, timestamp_ms: int) -> int:
-        end = append(partition, records, timestamp_ms)  # type: ignore[arg-type]
+        end = append(partition, records, timestamp_ms)
         rig.runtime.high_watermark_changed(partition, end)
-        return end
+        return end  # type: ignore[no-any-return]
 
-    rig.log.append = append_and_tell  # type: ignore[method-assign]
+    rig.log.append = append_and_tell
     assert code(rig.commit()) == 0
     assert rig.offset() == 5
 

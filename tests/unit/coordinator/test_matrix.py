@@ -24,10 +24,11 @@ from tests.unit.coordinator.rig import (
     code,
     subscription,
 )
-from triokafka.coordinator import GroupCoordinator, GroupCoordinatorConfig
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.group import admin
+from triokafka.coordinator.group.config import GroupCoordinatorConfig
+from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
@@ -244,7 +245,7 @@ def test_unknown_member_is_refused_in_every_state(request_name: str, state: Grou
         "heartbeat": lambda: scene.rig.heartbeat("stranger", scene.generation),
         "commit": lambda: scene.rig.commit("stranger", scene.generation),
     }[request_name]
-    assert code(ask()) == UNKNOWN
+    assert code(ask()) == UNKNOWN  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
@@ -257,7 +258,7 @@ def test_member_of_an_older_generation_is_refused_in_every_state(request_name: s
         "heartbeat": lambda: scene.rig.heartbeat(scene.follower, old),
         "commit": lambda: scene.rig.commit(scene.follower, old),
     }[request_name]
-    assert code(ask()) == ILLEGAL
+    assert code(ask()) == ILLEGAL  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
@@ -465,22 +466,22 @@ class Broker:
     def __init__(self, shard: str) -> None:
         self.log = ScriptedLog()
         self.coordinator = GroupCoordinator(StillWorld(), self.log, Topics(), GroupCoordinatorConfig())
-        partition = self.coordinator.partition_for("g")
+        partition = self.coordinator.runtime.partition_for("g")
         if shard == "loading":
-            self.coordinator.load(partition, 1)
+            self.coordinator.runtime.load(partition, 1)
         elif shard == "unreadable":
             self.log.records[partition] = [CoordinatorRecord(None, None)]  # type: ignore[arg-type]  # an invalid key
-            self.coordinator.load(partition, 1)
+            self.coordinator.runtime.load(partition, 1)
             self.coordinator.runtime.load_all()
         elif shard == "moved away":
-            self.coordinator.load(partition, 1)
+            self.coordinator.runtime.load(partition, 1)
             self.coordinator.runtime.load_all()
-            self.coordinator.unload(partition, 2)
+            self.coordinator.runtime.unload(partition, 2)
         elif shard == "stopped":
-            self.coordinator.load(partition, 1)
+            self.coordinator.runtime.load(partition, 1)
             self.coordinator.runtime.load_all()
-            self.coordinator.stop()
-            self.coordinator.load(partition, 2)
+            self.coordinator.runtime.stop()
+            self.coordinator.runtime.load(partition, 2)
 
 
 def _commit() -> OffsetCommitRequest:
@@ -503,46 +504,50 @@ async def _join(coordinator: GroupCoordinator) -> int:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range")],
     )
-    return (await coordinator.join_group(request, version=9)).error_code
+    return (await coordinator.membership.join_group(request, version=9)).error_code
 
 
 async def _sync(coordinator: GroupCoordinator) -> int:
-    return (await coordinator.sync_group(SyncGroupRequest(group_id="g", member_id="m", generation_id=1))).error_code
+    return (
+        await coordinator.membership.sync_group(SyncGroupRequest(group_id="g", member_id="m", generation_id=1))
+    ).error_code
 
 
 async def _heartbeat(coordinator: GroupCoordinator) -> int:
-    return (await coordinator.heartbeat(HeartbeatRequest(group_id="g", member_id="m", generation_id=1))).error_code
+    return (
+        await coordinator.membership.heartbeat(HeartbeatRequest(group_id="g", member_id="m", generation_id=1))
+    ).error_code
 
 
 async def _leave(coordinator: GroupCoordinator) -> int:
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")])
-    return (await coordinator.leave_group(request, version=5)).error_code
+    return (await coordinator.membership.leave_group(request, version=5)).error_code
 
 
 async def _commit_offsets(coordinator: GroupCoordinator) -> int:
-    return (await coordinator.commit_offsets(_commit(), version=9)).topics[0].partitions[0].error_code
+    return (await coordinator.offsets.commit_offsets(_commit(), version=9)).topics[0].partitions[0].error_code
 
 
 async def _fetch(coordinator: GroupCoordinator, *, stable: bool = False) -> int:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)], require_stable=stable)
-    return (await coordinator.fetch_offsets(request, version=9)).groups[0].error_code
+    return (await coordinator.offsets.fetch_offsets(request, version=9)).groups[0].error_code
 
 
 async def _delete_offsets(coordinator: GroupCoordinator) -> int:
-    return (await coordinator.delete_offsets(_delete())).error_code
+    return (await coordinator.offsets.delete_offsets(_delete())).error_code
 
 
 async def _describe(coordinator: GroupCoordinator) -> int:
     request = DescribeGroupsRequest(groups=["g"])
-    return (await coordinator.describe_groups(request, version=6)).groups[0].error_code
+    return (await coordinator.admin.describe_groups(request, version=6)).groups[0].error_code
 
 
 async def _delete_groups(coordinator: GroupCoordinator) -> int:
-    return (await coordinator.delete_groups(DeleteGroupsRequest(groups_names=["g"]))).results[0].error_code
+    return (await coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["g"]))).results[0].error_code
 
 
 async def _list(coordinator: GroupCoordinator) -> int:
-    response = await coordinator.list_groups(ListGroupsRequest())
+    response = await coordinator.admin.list_groups(ListGroupsRequest())
     assert response.groups == []
     return response.error_code
 

@@ -220,7 +220,7 @@ def test_late_commit_of_a_static_restart_does_not_touch_a_converted_group() -> N
     rig.beat(beat("n"))
     rig.pass_time(6)
     assert code(restarting) == RequestTimedOutError.code
-    kinds = {key.kind for key in rig.shard.timers._deadlines if key.group_id == "g"}
+    kinds = {key.kind for key in rig.shard.timers._deadlines if key.entity_id == "g"}
     assert kinds == {sessions.SESSION, sessions.JOIN}
     assert consumer(rig).epoch == generation + 1
     assert old not in consumer(rig).profiles

@@ -10,7 +10,6 @@ from tests.support.in_steps import done
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code, subscription
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.group.records import GroupChange, OffsetChange
-from triokafka.coordinator.offsets import deleted_topics
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.offsets.commit import commit_failed, resolve_topics
 from triokafka.errors import (
@@ -316,8 +315,7 @@ def test_deleting_a_topic_removes_its_offsets() -> None:
 
 
 def topics_deleted(rig: Rig, name: str) -> None:
-    gone = {TOPIC_IDS[name]: name}
-    rig.runtime.write_everywhere(lambda shard, effects: deleted_topics.topics_deleted(shard, gone, effects))
+    rig.runtime.topics_deleted({TOPIC_IDS[name]: name})
 
 
 def test_loading_shard_removes_offsets_of_deleted_topics_once_loaded() -> None:
@@ -439,7 +437,7 @@ def test_empty_group_is_removed_with_its_last_offset() -> None:
     rig.leave(*members)
     rig.pass_time(WEEK + 700)
     assert rig.shard.groups == {}
-    assert rig.changes()[-2:] == [OffsetChange(("g", "orders", 0), None), GroupChange("g", None)]
+    assert rig.changes()[-2:] == [OffsetChange(("g", "orders", 0), None), GroupChange("g", None)]  # type: ignore[arg-type]
     rig.restart()
     assert rig.shard.groups == {}
 

@@ -9,6 +9,7 @@ import trio
 from tests.unit.coordinator.rig import RANGE, Rig
 from triokafka.coordinator.runtime.outbox import AT_ONCE, Outbox
 from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.waiting import answer_to
 
 MEMBERS = 4 * AT_ONCE + 1
 
@@ -66,7 +67,7 @@ async def test_other_tasks_run_between_the_answers_of_a_large_rebalance() -> Non
     answered_in: set[int] = set()
 
     async def wait(reply: Reply[Any]) -> None:
-        await reply.wait()
+        await answer_to(reply)
         answered_in.add(turns)
 
     async def bystander() -> None:
@@ -80,6 +81,6 @@ async def test_other_tasks_run_between_the_answers_of_a_large_rebalance() -> Non
             for reply in joins:
                 waiting.start_soon(wait, reply)
             nursery.start_soon(bystander)
-            nursery.start_soon(rig.runtime.run)
+            nursery.start_soon(rig.task.run)
         nursery.cancel_scope.cancel()
     assert len(answered_in) >= MEMBERS // AT_ONCE

@@ -11,7 +11,6 @@ from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, ScriptedLog, c
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import CommittedOffset, GroupEffects, OffsetChange, OffsetKey, encode
 from triokafka.coordinator.offsets import fetch as fetches
-from triokafka.coordinator.offsets.deleted_topics import topics_deleted
 from triokafka.coordinator.runtime.coordinator_log import (
     CoordinatorRecord,
     LogRecord,
@@ -53,9 +52,8 @@ class Story:
     """A log of commits and markers in order; `load` returns a rig whose shard has read all of it."""
 
     def __init__(self, **config: int) -> None:
-        self.rig = Rig(**config)
         self.log = LogWithTransactions()
-        self.rig.runtime._log = self.rig.log = self.log
+        self.rig = Rig(self.log, **config)
 
     def _add(self, record: CoordinatorRecord) -> int:
         return self.log.append(PARTITION, [record], 0) - 1
@@ -226,9 +224,7 @@ def test_deleting_offsets_groups_and_topics_removes_pending_offsets() -> None:
     removals: list[Callable[[Rig], object]] = [
         lambda rig: rig.delete_offsets(("orders", 0)),
         lambda rig: rig.delete_group(),
-        lambda rig: rig.runtime.write_everywhere(
-            lambda shard, effects: topics_deleted(shard, {TOPIC_IDS["orders"]: "orders"}, effects)
-        ),
+        lambda rig: rig.runtime.topics_deleted({TOPIC_IDS["orders"]: "orders"}),
     ]
     for remove in removals:
         story = Story()

@@ -566,7 +566,8 @@ FILLED = {
     "numbers": [1.5],
     "counts": [("a", 2**32 - 1)],
 }
-EMPTY = {"id": Decimal(0), "note": None, "data": b"", "kind": "NEW", "at": None, "maybe": None, "first": None,
+EMPTY: dict[str, Any] = {
+         "id": Decimal(0), "note": None, "data": b"", "kind": "NEW", "at": None, "maybe": None, "first": None,
          "lines": [], "numbers": [], "counts": []}  # fmt: skip
 
 
@@ -794,7 +795,7 @@ def test_no_local_variable_of_a_failure_shows_a_password(
     stub: StubRegistry, clock: Clock, given: dict[str, str]
 ) -> None:
     """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all."""
-    registry = SchemaRegistry(stub.url, **given)
+    registry = SchemaRegistry(stub.url, **given)  # type: ignore[arg-type]
     secret = next(iter(registry._credentials().values()))
     with pytest.raises(SchemaRegistryError) as failed:
         registry.by_id(1)

@@ -74,7 +74,7 @@ async def test_silence_ends_the_connection_and_fails_the_newest_first() -> None:
         broker.script(MetadataRequest, SILENCE)
         failed: list[tuple[int, Any]] = []
         for number in range(3):
-            connection.submit(ASK, 9, lambda response, error, number=number: failed.append((number, error)))
+            connection.submit(ASK, 9, lambda response, error, number=number: failed.append((number, error)))  # type: ignore[misc]
         started = trio.current_time()
         with pytest.raises(KafkaConnectionError):
             for _ in range(100):

@@ -175,7 +175,7 @@ class Stuck:
         self.sent = bytearray()
         self._inner: Any = connection._stream
         self._opened = trio.Event()
-        connection._stream = self  # type: ignore[assignment]
+        connection._stream = connection._writer._stream = self  # type: ignore[assignment]
 
     def open(self) -> None:
         self._opened.set()
@@ -233,7 +233,7 @@ async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
 @simulated
 async def test_owner_hears_once_that_there_is_room_again() -> None:
     told: list[int] = []
-    async with connected(max_in_flight=2, on_room=lambda: told.append(connection.in_flight)) as (broker, connection):
+    async with connected(max_in_flight=2, on_room=lambda: told.append(connection.in_flight)) as (broker, connection):  # type: ignore[has-type]
         for _ in range(3):
             await connection.call(ASK, 9)
         assert told == []  # there was room all the time

@@ -67,7 +67,7 @@ async def test_nonsense_costs_one_connection_and_the_client_goes_on(raw: Raw, me
         except ProtocolError as error:
             assert message in str(error)
         await trio.sleep(0.01)
-        error = client.channel_error(1)
+        error = client.channel_error(1)  # type: ignore[misc]
         assert error is not None
         assert message in str(error)
         assert isinstance(await client.send(1, ASK), MetadataResponse)

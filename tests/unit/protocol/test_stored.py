@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -110,7 +111,8 @@ POSITIONS = [
 @pytest.mark.parametrize("values", POSITIONS)
 def test_positions_by_value_are_those_of_the_object(values: tuple[object, ...], version: int) -> None:
     names = [f.name for f in OffsetCommitValue.__fields__]
-    as_object = OffsetCommitValue(**dict(zip(names, values, strict=True)))
+    fields: dict[str, Any] = dict(zip(names, values, strict=True))
+    as_object = OffsetCommitValue(**fields)
     data = as_object.encode_versioned(version)
     assert OffsetCommitValue.encode_values(values, version) == data
     read = OffsetCommitValue.decode_versioned(data)

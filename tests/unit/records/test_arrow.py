@@ -6,6 +6,7 @@ import datetime
 import os
 import random
 import struct
+from typing import Any
 
 import lz4.frame
 import pyarrow as pa
@@ -17,7 +18,7 @@ from triokafka.errors import ConfigurationError, CorruptRecordError
 from triokafka.records import ARROW_COLUMNS, encode_batch
 from triokafka.records.plain_columns import HEADERS
 
-RECORDS = [
+RECORDS: list[Any] = [
     (1_700_000_000_000 + n, b"k%d" % n if n % 3 else None, b"v" * (n % 30) if n % 5 else None, headers)
     for n, headers in enumerate([[], [("a", b"x" * 20), ("é", None)], [], [("a", b"")], []] * 20)
 ]
@@ -175,7 +176,7 @@ def test_builder_takes_as_many_as_asked_for_and_goes_on_in_the_next_batch(stack:
 @pytest.mark.parametrize("values", ["binary", "view"])
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
 def test_builder_is_full_behind_the_batch_that_reaches_its_bytes(stack: Stack, codec: str, values: str) -> None:
-    rows = [(1, b"key", bytes(97), [])] * 50
+    rows: list[Any] = [(1, b"key", bytes(97), [])] * 50
     data = b"".join(encode_batch(rows, base_offset=50 * n, compression=codec) for n in range(7))
     decoder = stack.records.RecordDecoder(data, topic="t")
     taken = []
@@ -203,7 +204,7 @@ def with_frame(frame: bytes, count: int, base_offset: int = 0, timestamp_type: i
 
 
 # Larger than a block, and partly of what cannot be made smaller, which is stored.
-PAYLOADS = [
+PAYLOADS: list[Any] = [
     [(1_700_000_000_000 + n, b"%d" % n, b"text %d " % n * 40, []) for n in range(700)],
     [(1_700_000_000_000 + n, None, os.urandom(900), []) for n in range(200)],
     [(1_700_000_000_000, b"", b"", [("h", b"v")])],

@@ -15,7 +15,7 @@ ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 
 
 def batch(base_offset: int, count: int, **settings: Any) -> bytes:
-    records = [(1000 + n, None, b"%d" % (base_offset + n), []) for n in range(count)]
+    records: list[Any] = [(1000 + n, None, b"%d" % (base_offset + n), []) for n in range(count)]
     return encode_batch(records, base_offset=base_offset, **settings)
 
 

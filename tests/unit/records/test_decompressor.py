@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from typing import Any
 
 import lz4.frame
 import pytest
@@ -157,7 +158,7 @@ def test_does_without_a_package(missing: str, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_decoders_that_share_one_take_turns_in_the_middle_of_batches(codec: str) -> None:
     decompressor = Decompressor()
-    rows = [[(n, None, b"%d of %d" % (n, log), []) for n in range(50)] for log in range(3)]
+    rows: list[Any] = [[(n, None, b"%d of %d" % (n, log), []) for n in range(50)] for log in range(3)]
     decoders = [
         RecordDecoder(encode_batch(log, compression=codec), topic=f"t{number}", decompressor=decompressor)
         for number, log in enumerate(rows)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
 from tests.unit.records.stacks import Stack
 from triokafka.errors import CorruptRecordError
 
-RECORDS = [
+RECORDS: list[Any] = [
     (1_700_000_000_000, b"k", b"v", [("name", b"x"), ("none", None), ("", b"")]),
     (1_700_000_000_005, None, b"", []),
     (1_699_999_999_000, b"", None, []),
@@ -125,7 +126,7 @@ def test_header_name_that_is_not_utf8_is_read_as_java_reads_it(stack: Stack) -> 
 class TestConsumerRecord:
     """One record, the same for both kernels."""
 
-    def make(self, stack: Stack, **changes: object) -> object:
+    def make(self, stack: Stack, **changes: object) -> Any:
         fields = {"timestamp": 5, "key": b"k", "value": b"value", "headers": (("h", b"12"),), "leader_epoch": 4}
         return stack.records.ConsumerRecord("t", 1, 9, **(fields | changes))
 

@@ -172,7 +172,7 @@ def test_the_launcher_goes_elsewhere_when_the_cache_cannot_be_written(
 ) -> None:
     packaged = make_java(tmp_path / "packaged")
     monkeypatch.setattr(java, "_packaged_java", lambda: str(packaged))
-    monkeypatch.setattr(java.tempfile, "mkdtemp", lambda prefix: str(tmp_path / "temporary"))
+    monkeypatch.setattr(java.tempfile, "mkdtemp", lambda prefix: str(tmp_path / "temporary"))  # type: ignore[attr-defined]
     (tmp_path / "file").write_text("in the way")
     home = find_java(str(tmp_path / "file")).home
     assert home == str(tmp_path / "temporary")

@@ -112,6 +112,59 @@ async def test_a_frozen_broker_answers_nobody_until_it_thaws() -> None:
             await answered.wait()
 
 
+async def test_black_hole_takes_connections_and_answers_nobody_until_it_is_healed() -> None:
+    async with running_broker() as broker, trio.open_nursery() as nursery:
+        produced: list[int] = []
+
+        async def send() -> None:
+            produced.extend(await produce(broker.bootstrap_servers, "t", b"1"))
+
+        await produce(broker.bootstrap_servers, "t", b"0")
+        broker.black_hole()
+        nursery.start_soon(send)
+        await trio.sleep(0.1)
+        assert not produced
+        broker.heal()
+        with trio.fail_after(10):
+            while not produced:
+                await trio.sleep(0.01)
+        assert produced == [1]
+
+
+async def test_half_open_connections_are_replaced_by_the_client() -> None:
+    async with running_broker() as broker:
+        options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "connections_max_silence_ms": 200}
+        async with triokafka.Producer(**options, linger_ms=0) as producer:
+            assert (await (await producer.send("t", b"0"))).offset == 0
+            broker.half_open()
+            with trio.fail_after(10):
+                assert (await (await producer.send("t", b"1"))).offset == 1
+
+
+async def test_dripping_connection_of_a_broker_is_slow() -> None:
+    async with (
+        running_broker() as broker,
+        triokafka.Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer,
+    ):
+        await (await producer.send("t", b"0"))
+        broker.drip(1_000)
+        began = trio.current_time()
+        for _ in range(2):  # the request that the broker waits for arrives at full speed
+            await (await producer.send("t", bytes(1_200)))
+        assert trio.current_time() - began >= 0.5
+
+
+def test_network_faults_of_a_blocking_broker_end_with_reset() -> None:
+    with blocking_twins.running_broker() as broker:
+        broker.black_hole()
+        broker.reset()
+        with socket.create_connection(tuple(broker.bootstrap_servers.split(":")), timeout=10):  # type: ignore[arg-type]
+            broker.half_open()
+            broker.drip(100)
+        broker.create_topic("t")
+        assert trio.run(produce, broker.bootstrap_servers, "t", b"1") == [0]
+
+
 async def test_a_full_disk_refuses_records_until_there_is_room() -> None:
     async with running_broker() as broker:
         servers = broker.bootstrap_servers
@@ -536,7 +589,7 @@ def use_and_raise(how: str) -> None:
         cluster.stop(2, clean=how != "killed")
         if how == "frozen":
             cluster.broker(1).freeze()
-        with socket.create_connection(cluster.broker(1).bootstrap_servers.split(":")):
+        with socket.create_connection(cluster.broker(1).bootstrap_servers.split(":")):  # type: ignore[arg-type]
             raise _OurError
 
 
@@ -641,7 +694,7 @@ def test_replicas_are_in_sync_again_though_the_change_failed_at_first() -> None:
                     raise errors.KafkaStorageError("no room")
                 await bring_in()
 
-            controller.everybody_in_sync = fail_twice  # type: ignore[method-assign]
+            controller.everybody_in_sync = fail_twice  # type: ignore[assignment, method-assign]
             await cluster.restart(2)
             with trio.fail_after(30):
                 while len(cluster.image.partition("t", 0).isr) < 2:  # type: ignore[union-attr]

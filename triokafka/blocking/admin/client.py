@@ -14,9 +14,9 @@ from triokafka.blocking.admin.session import AdminSession
 from triokafka.blocking.admin.topics import TopicCalls
 from triokafka.blocking.admin.unsupported import UnsupportedCalls
 from triokafka.blocking.bootstrap import bootstrap
-from triokafka.blocking.delegation import delegated
 from triokafka.blocking.options import API_VERSION, NETWORK, network_options, take
 from triokafka.client.admin.arguments import check_public_methods
+from triokafka.delegation import delegated
 from triokafka.errors import ConfigurationError
 from triokafka.loop_thread import loop_thread
 

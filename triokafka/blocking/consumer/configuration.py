@@ -1,4 +1,7 @@
-"""kafka-python's consumer configuration, and what the SDK's consumer is told of it."""
+"""The configuration of `KafkaConsumer`, and its translation into options of the SDK's consumer.
+
+kafka-python has neither ``max_poll_bytes`` nor ``max_decompressed_batch_bytes``.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,8 @@ CONSUMER_DEFAULTS: Final[dict[str, Any]] = {
     "allow_auto_create_topics": True,
     "partition_assignment_strategy": (RangePartitionAssignor, RoundRobinPartitionAssignor),
     "max_poll_records": 500,
+    "max_poll_bytes": 64 << 20,
+    "max_decompressed_batch_bytes": 128 << 20,
     "max_poll_interval_ms": 300_000,
     "session_timeout_ms": 45_000,
     "heartbeat_interval_ms": 3_000,
@@ -64,6 +69,8 @@ _TAKEN_AS_THEY_ARE: Final = (
     "check_crcs",
     "allow_auto_create_topics",
     "max_poll_records",
+    "max_poll_bytes",
+    "max_decompressed_batch_bytes",
     "max_poll_interval_ms",
     "session_timeout_ms",
     "heartbeat_interval_ms",
@@ -72,10 +79,10 @@ _TAKEN_AS_THEY_ARE: Final = (
 
 
 def sdk_options(config: dict[str, Any]) -> dict[str, Any]:
-    """The SDK's options of a consumer; notes in ``config`` what follows from others.
+    """Return the options of the SDK's consumer; store derived values in ``config``.
 
     Raises:
-        ConfigurationError: values that cannot be, or cannot be together.
+        ConfigurationError: a value is invalid, or values contradict each other.
     """
     _check(config)
     reset = config["auto_offset_reset"]
@@ -93,7 +100,7 @@ def sdk_options(config: dict[str, Any]) -> dict[str, Any]:
         "partition_assignment_strategy": [sdk_assignor(one) for one in config["partition_assignment_strategy"]],
         "enable_auto_commit": False,  # the session commits
         "close_timeout_ms": config["request_timeout_ms"],
-        # A poll that finds no broker returns without records, however long that lasts.
+        # A poll that reaches no broker returns no records, however long the brokers stay away.
         "default_api_timeout_ms": _A_DAY_MS,
     }
 

@@ -22,11 +22,11 @@ from triokafka.blocking.consumer.offsets import ConsumerOffsets
 from triokafka.blocking.consumer.positions import ConsumerPositions
 from triokafka.blocking.consumer.session import ConsumerSession
 from triokafka.blocking.consumer.subscription_state import AsyncConsumerRebalanceListener, ConsumerRebalanceListener
-from triokafka.blocking.delegation import delegated
 from triokafka.blocking.options import API_VERSION, take
 from triokafka.blocking.serializer import Deserializer, DeserializeWrapper
 from triokafka.blocking.structs import ConsumerGroupMetadata, MemberState
 from triokafka.blocking.topic_names import ensure_valid_topic_name
+from triokafka.delegation import delegated
 from triokafka.errors import ConfigurationError, IllegalStateError
 from triokafka.loop_thread import loop_thread
 from triokafka.structs import TopicPartition

@@ -1,4 +1,4 @@
-"""kafka-python's producer configuration, and what the SDK's producer is told of it."""
+"""The configuration of `KafkaProducer`, and its translation into options of the SDK's producer."""
 
 from __future__ import annotations
 
@@ -42,12 +42,18 @@ PRODUCER_DEFAULTS: Final[dict[str, Any]] = {
 
 
 def staged_bytes(config: Mapping[str, Any]) -> int:
-    """The part of ``buffer_memory`` for records that the loop has not taken over yet."""
+    """Return the part of ``buffer_memory`` for records that the loop has not taken yet."""
     return int(min(_MOST_STAGED, config["buffer_memory"] // 4))
 
 
 def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The SDK's options of a producer; notes in ``config`` what follows from others."""
+    """Return the options of the SDK's producer; store derived values in ``config``.
+
+    Raises:
+        ValueError: the codec does not exist.
+        ConfigurationError: values contradict each other.
+        UnsupportedVersionError: ``transactional_id`` is set.
+    """
     if config["compression_type"] not in _CODECS:
         raise ValueError(f"Not supported codec: {config['compression_type']}")
     if config["acks"] == "all":
@@ -94,8 +100,8 @@ def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, A
         "max_in_flight_requests_per_connection": config["max_in_flight_requests_per_connection"],
         "allow_auto_create_topics": config["allow_auto_create_topics"],
         "delivery_timeout_ms": delivery,
-        "max_block_ms": delivery,  # of what was taken over; who sends waits at most max_block_ms
+        "max_block_ms": delivery,  # for records that the loop has taken; send waits at most the user's max_block_ms
         "buffer_memory": max(memory - staged_bytes(config), min(memory, largest)),
-        "close_timeout_ms": 0,  # the flush before it has its own
+        "close_timeout_ms": 0,  # the flush before it has its own timeout
     }
     return options

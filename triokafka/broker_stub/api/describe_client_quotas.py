@@ -5,11 +5,26 @@ Versions 0-1. v1: flexible.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from triokafka.broker_stub.authorizer import Operation, cluster
-from triokafka.broker_stub.controller.client_quotas import describe_client_quotas as describe
+from triokafka.broker_stub.metadata.image import CLIENT_ID, IP, USER, MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
-from triokafka.protocol.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from triokafka.errors import InvalidRequestError, UnsupportedVersionError
+from triokafka.protocol.api.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+_EXACT: Final = 0
+_DEFAULT: Final = 1
+_SPECIFIED: Final = 2
 
 
 def _failed(
@@ -28,4 +43,55 @@ async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     """Answer from the image, without waiting."""
-    return describe(context.broker.image, request)
+    return matching_quotas(context.metadata.image, request)
+
+
+def matching_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    """The quotas of the entities that fulfil every condition.
+
+    Raises:
+        InvalidRequestError: conditions contradict each other or themselves.
+        UnsupportedVersionError: a condition about something that there are no quotas for.
+    """
+    exact, any_name = _conditions(request.components)
+    entries = []
+    for entity, values in sorted(image.client_quotas.items(), key=lambda item: str(item[0])):
+        parts = dict(entity)
+        if request.strict and len(parts) != len(exact) + len(any_name):
+            continue
+        if any(kind not in parts for kind in (*exact, *any_name)):
+            continue
+        if any(parts[kind] != name for kind, name in exact.items()):
+            continue
+        entries.append(
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
+            )
+        )
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _conditions(components: Sequence[ComponentData]) -> tuple[dict[str, str | None], list[str]]:
+    exact: dict[str, str | None] = {}
+    any_name: list[str] = []
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise InvalidRequestError("Invalid empty entity type.")
+        if kind in exact or kind in any_name:
+            raise InvalidRequestError(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise UnsupportedVersionError(f"Unsupported entity type {kind}")
+        if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
+            raise InvalidRequestError(f"Unknown match type {component.match_type}")
+        if (component.match is None) is (component.match_type == _EXACT):
+            raise InvalidRequestError(f"A name is needed to match one, and only then ({kind})")
+        if component.match_type == _SPECIFIED:
+            any_name.append(kind)
+        else:
+            exact[kind] = component.match
+    kinds = {*exact, *any_name}
+    if IP in kinds and len(kinds) > 1:
+        raise InvalidRequestError("A filter for IP addresses cannot be combined with users and client ids.")
+    return exact, any_name

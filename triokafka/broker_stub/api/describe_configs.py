@@ -5,17 +5,35 @@ Versions 1-4. v1: sources and synonyms. v3: types and documentation. v4: flexibl
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from triokafka import errors
+from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.metadata import MetadataImage, ResourceType, topic_names
+from triokafka.broker_stub.metadata.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    inherited_entries,
+    logger_entries,
+    resource_entries,
+    topic_entries,
+)
+from triokafka.broker_stub.metadata.config_resources import check_broker_name, not_configurable
+from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    DescribeConfigsSynonym,
 )
 
 _WORK: Final = 2  # a resource has dozens of keys
@@ -45,12 +63,109 @@ def _failed(
 )
 async def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Answer from the image; others have their turn in between, since tools ask for all topics at once."""
-    broker = context.broker
+    image, config = context.metadata.image, context.services.configuration.config
     denied = denied_resources(request.resources, Operation.DESCRIBE_CONFIGS, context)
     response = DescribeConfigsResponse()
     budget = WorkBudget()
-    for result in broker.controller.describe_configs(request, denied=denied, by=broker.configuration):
+    for result in describe_resources(image, request, config, denied=denied):
         response.results.append(result)
         context.items += len(result.configs)
         await budget.spend(_WORK)
     return response
+
+
+def describe_resources(
+    image: MetadataImage,
+    request: DescribeConfigsRequest,
+    config: BrokerConfig,
+    *,
+    denied: Mapping[tuple[int, str], ItemError] | None = None,
+) -> Iterator[DescribeConfigsResult]:
+    """Yield one result per resource, all as of ``image``; ``denied`` are resources that the client may not see.
+
+    ``config`` is the broker's configuration at its start. All topics share the entries that they inherit.
+    """
+    entries_of = _Entries(image, config)
+    common: dict[int, DescribeConfigsResourceResult] = {}  # by the entry's identity
+    for resource in request.resources:
+        failure = (denied or {}).get((resource.resource_type, resource.resource_name)) or ItemError()
+        entries: list[ConfigEntry] = []
+        try:
+            if not failure:
+                entries = entries_of.resource(resource)
+        except errors.BrokerResponseError as error:
+            failure = ItemError.of(error)
+        wanted = resource.configuration_keys
+        shown = []
+        for entry in entries:
+            if not wanted or entry.name in wanted:
+                result = common.get(id(entry))
+                if result is None:
+                    result = _shown(entry, request)
+                    if entries_of.is_inherited(entry):
+                        common[id(entry)] = result
+                shown.append(result)
+        yield DescribeConfigsResult(
+            error_code=failure.code,
+            error_message=failure.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=shown,
+        )
+
+
+class _Entries:
+    """The entries of resources of one image."""
+
+    def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
+        self._image = image
+        self._config = config
+        self._inherited: dict[str, ConfigEntry] | None = None
+
+    def is_inherited(self, entry: ConfigEntry) -> bool:
+        """Whether all topics that say nothing else have this very entry."""
+        return self._inherited is not None and self._inherited.get(entry.name) is entry
+
+    def resource(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+        """Of one resource. Raises `BrokerResponseError`."""
+        name, image, config = resource.resource_name, self._image, self._config
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                topic_names.validate(name)
+                if name not in image.topics:
+                    raise errors.UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+                if self._inherited is None:
+                    self._inherited = inherited_entries(config, image)
+                return topic_entries(self._inherited, image.topic_configs(name))
+            case ResourceType.BROKER:
+                if name:
+                    check_broker_name(name, config.node_id)
+                return broker_entries(config, image, cluster_wide=not name)
+            case ResourceType.BROKER_LOGGER:
+                if not name:
+                    raise errors.InvalidRequestError("Broker id must not be empty")
+                check_broker_name(name, config.node_id)
+                return logger_entries(loggers.levels())
+            case ResourceType.GROUP | ResourceType.CLIENT_METRICS as kind:
+                if not name:
+                    raise errors.InvalidRequestError("The name of a group or of client metrics must not be empty")
+                return resource_entries(kind, image.configs.get((kind, name), {}))
+            case other:
+                raise not_configurable(other)
+
+
+def _shown(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in synonyms
+        ],
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )

@@ -6,7 +6,6 @@ Versions 0-2. v1: times (KIP-836). v2: directories and addresses of the voters (
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Operation, cluster
-from triokafka.broker_stub.controller.quorum import describe_quorum as describe
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -14,6 +13,5 @@ from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, Descri
 
 @handles(DescribeQuorumRequest, versions=range(0, 3), accesses=[cluster(Operation.DESCRIBE)])
 async def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Answer for the only voter."""
-    quorum = context.broker.controller.quorum
-    return describe(quorum, request, now_ms=context.world.wall_ms(), version=context.version)
+    """Ask the active controller, which leads the quorum."""
+    return await context.gateway.describe_quorum(request, version=context.version)

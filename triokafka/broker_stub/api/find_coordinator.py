@@ -12,26 +12,23 @@ after any other but CLUSTER_AUTHORIZATION_FAILED, librdkafka repeats the request
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import endpoint_of
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
-from triokafka.broker_stub.metadata.topic_names import GROUP_METADATA_TOPIC
+from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry, KeyType
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-GROUP: Final = 0
-TRANSACTION: Final = 1
-_SHARE: Final = 2
 _BATCHED_SINCE: Final = 4
 _NO_ERROR: Final = "NONE"  # what Kafka's brokers say of a coordinator that was found, in versions 1-3 alone
 
 
 def _groups(request: FindCoordinatorRequest) -> Iterable[str]:
-    return (request.coordinator_keys or [request.key]) if request.key_type == GROUP else ()
+    return (request.coordinator_keys or [request.key]) if request.key_type == KeyType.GROUP else ()
 
 
 def _failed(
@@ -50,34 +47,35 @@ def _failed(
 )
 async def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Find the leader of each group's partition of ``__consumer_offsets``."""
-    if request.key_type == TRANSACTION:
+    if request.key_type == KeyType.TRANSACTION:
         raise errors.TransactionalIdAuthorizationFailedError("this broker does not serve transactions")
-    if request.key_type != GROUP:
-        known = request.key_type == _SHARE
+    entry = context.services.coordinators.for_key_type(request.key_type)
+    if entry is None:
+        known = request.key_type == KeyType.SHARE
         raise errors.InvalidRequestError(
             "this broker does not serve share groups" if known else f"there is no coordinator type {request.key_type}"
         )
     if context.version >= _BATCHED_SINCE:
         response, budget = FindCoordinatorResponse(), WorkBudget()
         for group in request.coordinator_keys:
-            response.coordinators.append(await _find(group, context))
+            response.coordinators.append(await _find(group, entry, context))
             await budget.spend()
         return response
-    return _single(await _find(request.key, context))
+    return _single(await _find(request.key, entry, context))
 
 
-async def _find(group: str, context: RequestContext) -> Coordinator:
+async def _find(group: str, entry: CoordinatorEntry[Any], context: RequestContext) -> Coordinator:
     try:
         if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group):
             raise denial(ResourceType.GROUP)(f"not permitted to describe the group {group!r}")
-        topic = await context.broker.topic_creation.ensure(GROUP_METADATA_TOPIC)
-        state = topic.partitions[context.broker.group_coordinator.partition_for(group)]
-        if state.leader == context.broker.node_id:
-            context.broker.replicas.check_online((GROUP_METADATA_TOPIC, state.partition))
-        leader = context.broker.image.brokers.get(state.leader)
+        topic = await context.topic_creation.ensure(entry.topic.name)
+        state = topic.partitions[entry.coordinator.runtime.partition_for(group)]
+        if state.leader == context.node_id:
+            context.replicas.check_online((entry.topic.name, state.partition))
+        leader = context.metadata.image.brokers.get(state.leader)
         addresses = [] if leader is None or leader.fenced else endpoint_of(leader, context.listener)
         if not addresses:
-            raise errors.CoordinatorNotAvailableError(f"{GROUP_METADATA_TOPIC}-{state.partition} has no leader now")
+            raise errors.CoordinatorNotAvailableError(f"{entry.topic.name}-{state.partition} has no leader now")
     except errors.KafkaStorageError as error:  # Kafka's controller takes the leadership of an offline replica away
         return _unknown(group, errors.CoordinatorNotAvailableError.code, str(error))
     except errors.BrokerResponseError as error:

@@ -12,8 +12,8 @@ from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
-from triokafka.broker_stub.controller.configuration import AlterOperation, check_broker_name, check_repeats
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
+from triokafka.broker_stub.metadata.config_resources import AlterOperation, check_broker_name, check_repeats
 from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -55,16 +55,12 @@ async def incremental_alter_configs(
     """Set log levels here, hand the rest to the controller; as many answers as resources, in their order."""
     denied = denied_resources(request.resources, Operation.ALTER_CONFIGS, context)
     if not any(map(_is_logger, request.resources)):
-        return await context.broker.controller.incremental_alter_configs(
-            request, denied=denied, by=context.broker.configuration
-        )
+        return await context.gateway.incremental_alter_configs(request, denied=denied)
     rest = IncrementalAlterConfigsRequest(
         resources=[resource for resource in request.resources if not _is_logger(resource)],
         validate_only=request.validate_only,
     )
-    response = await context.broker.controller.incremental_alter_configs(
-        rest, denied=denied, by=context.broker.configuration
-    )
+    response = await context.gateway.incremental_alter_configs(rest, denied=denied)
     others, budget = iter(response.responses), WorkBudget()
     times = Counter(resource.resource_name for resource in request.resources if _is_logger(resource))
     response.responses = []
@@ -95,7 +91,7 @@ def _alter_loggers(
     try:
         if not failure:
             check_repeats(times, [change.name for change in resource.configs])
-            check_broker_name(resource.resource_name, context.broker.node_id)
+            check_broker_name(resource.resource_name, context.node_id)
             changes = [(change.name, _level(change)) for change in resource.configs]
             for name, level in changes:
                 loggers.check(name, level)

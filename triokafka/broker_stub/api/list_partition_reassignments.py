@@ -6,12 +6,14 @@ Version 0.
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import Operation, cluster
-from triokafka.broker_stub.controller.reassignments import list_reassignments
+from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 
@@ -20,4 +22,31 @@ async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Answer from the image."""
-    return list_reassignments(context.broker.image, request)
+    return list_reassignments(context.metadata.image, request)
+
+
+def list_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Reassignments in progress, of all partitions or those of the request; what does not exist is left out."""
+    if request.topics is None:
+        asked = [(topic.name, sorted(topic.partitions)) for topic in image.topics.values()]
+    else:
+        asked = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
+    found = []
+    for name, numbers in asked:
+        partitions = []
+        for number in numbers:
+            partition = image.partition(name, number)
+            if partition is not None and partition.reassigning:
+                partitions.append(
+                    OngoingPartitionReassignment(
+                        partition_index=number,
+                        replicas=list(partition.replicas),
+                        adding_replicas=list(partition.adding_replicas),
+                        removing_replicas=list(partition.removing_replicas),
+                    )
+                )
+        if partitions:
+            found.append(OngoingTopicReassignment(name=name, partitions=partitions))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=found)

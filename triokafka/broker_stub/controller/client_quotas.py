@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.metadata.image import CLIENT_ID, IP, USER, MetadataImage, QuotaEntity
 from triokafka.broker_stub.metadata.item_error import ItemError
-from triokafka.errors import BrokerResponseError, InvalidRequestError, UnsupportedVersionError
+from triokafka.errors import BrokerResponseError, InvalidRequestError
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ClientQuotaEntityData, ClientQuotaRecord
 
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
         AlterClientQuotasResult,
     )
     from triokafka.protocol.api.alter_client_quotas import EntityData as AlteredPart
-    from triokafka.protocol.api.describe_client_quotas import (
-        ComponentData,
-        DescribeClientQuotasRequest,
-        DescribeClientQuotasResponse,
-    )
 
 # Whether the value is a whole number, and its limit.
 _USER_KEYS: Final[Mapping[str, tuple[bool, float]]] = {
@@ -34,9 +29,6 @@ _USER_KEYS: Final[Mapping[str, tuple[bool, float]]] = {
     "controller_mutation_rate": (False, float("inf")),
 }
 _IP_KEYS: Final[Mapping[str, tuple[bool, float]]] = {"connection_creation_rate": (True, 2.0**31 - 1)}
-_EXACT: Final = 0
-_DEFAULT: Final = 1
-_SPECIFIED: Final = 2
 
 
 class ClientQuotaControl:
@@ -81,64 +73,6 @@ class ClientQuotaControl:
             check_size(records)
             yield 1
         return Outcome([] if request.validate_only else records, AlterClientQuotasResponse(entries=results))
-
-
-def describe_client_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """The quotas of the entities that fulfil every condition.
-
-    Raises:
-        InvalidRequestError: conditions contradict each other or themselves.
-        UnsupportedVersionError: a condition about something that there are no quotas for.
-    """
-    from triokafka.protocol.api.describe_client_quotas import (
-        DescribeClientQuotasResponse,
-        EntityData,
-        EntryData,
-        ValueData,
-    )
-
-    exact, any_name = _conditions(request.components)
-    entries = []
-    for entity, values in sorted(image.client_quotas.items(), key=lambda item: str(item[0])):
-        parts = dict(entity)
-        if request.strict and len(parts) != len(exact) + len(any_name):
-            continue
-        if any(kind not in parts for kind in (*exact, *any_name)):
-            continue
-        if any(parts[kind] != name for kind, name in exact.items()):
-            continue
-        entries.append(
-            EntryData(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
-            )
-        )
-    return DescribeClientQuotasResponse(error_message=None, entries=entries)
-
-
-def _conditions(components: Sequence[ComponentData]) -> tuple[dict[str, str | None], list[str]]:
-    exact: dict[str, str | None] = {}
-    any_name: list[str] = []
-    for component in components:
-        kind = component.entity_type
-        if not kind:
-            raise InvalidRequestError("Invalid empty entity type.")
-        if kind in exact or kind in any_name:
-            raise InvalidRequestError(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in (USER, CLIENT_ID, IP):
-            raise UnsupportedVersionError(f"Unsupported entity type {kind}")
-        if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
-            raise InvalidRequestError(f"Unknown match type {component.match_type}")
-        if (component.match is None) is (component.match_type == _EXACT):
-            raise InvalidRequestError(f"A name is needed to match one, and only then ({kind})")
-        if component.match_type == _SPECIFIED:
-            any_name.append(kind)
-        else:
-            exact[kind] = component.match
-    kinds = {*exact, *any_name}
-    if IP in kinds and len(kinds) > 1:
-        raise InvalidRequestError("A filter for IP addresses cannot be combined with users and client ids.")
-    return exact, any_name
 
 
 def _entity(parts: Sequence[AlteredPart]) -> QuotaEntity:

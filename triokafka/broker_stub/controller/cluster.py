@@ -52,10 +52,8 @@ class ClusterControl:
         topic_config: what applies to a topic, in an image.
     """
 
-    def __init__(
-        self, cluster_id: str, session_timeout: float, topic_config: Callable[[MetadataImage, str], LogConfig]
-    ) -> None:
-        self._cluster_id = cluster_id
+    def __init__(self, session_timeout: float, topic_config: Callable[[MetadataImage, str], LogConfig]) -> None:
+        self._cluster_id = ""
         self._session_timeout = session_timeout
         self._topic_config = topic_config
         self._sessions: dict[int, _Session] = {}
@@ -221,11 +219,12 @@ class ClusterControl:
         gone = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
         return Outcome([*self._moves(image, broker.broker_id), gone], UnregisterBrokerResponse(error_message=None))
 
-    def begin(self, image: MetadataImage, *, now: float, own_id: int) -> None:
+    def begin(self, image: MetadataImage, *, now: float, own_id: int, cluster_id: str) -> None:
         """A controller has taken over: everybody else who is not fenced gets a new session.
 
         This node's own broker is gone with the process that it was in, and registers anew.
         """
+        self._cluster_id = cluster_id
         for broker in image.brokers.values():
             if not broker.fenced and broker.broker_id != own_id:
                 self._sessions.setdefault(broker.broker_id, _Session(broker.incarnation_id, now))

@@ -1,4 +1,4 @@
-"""Dynamic configuration of topics and brokers: changing it, and what applies in the end.
+"""Changes of the dynamic configuration of topics, brokers, groups and client metrics.
 
 `ConfigurationControl` is pure. Topic configuration goes through the definitions beside the log, broker configuration
 through the broker's own. Every resource of a request succeeds or fails on its own, as a whole.
@@ -6,7 +6,6 @@ through the broker's own. Every resource of a request succeeds or fails on its o
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -14,21 +13,21 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from triokafka import errors
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import is_listener_limit, is_secret, is_unused
+from triokafka.broker_stub.config.broker import is_secret, is_unused
 from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
 from triokafka.broker_stub.config.known_names import UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
-from triokafka.broker_stub.controller import resource_configs
-from triokafka.broker_stub.controller.config_entries import (
-    ConfigEntry,
-    broker_entries,
-    inherited_entries,
-    topic_entries,
-)
 from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
-from triokafka.broker_stub.metadata import features, topic_names
+from triokafka.broker_stub.metadata import features, resource_configs, topic_names
+from triokafka.broker_stub.metadata.config_resources import (
+    AlterOperation,
+    check_broker_name,
+    check_repeats,
+    not_configurable,
+)
+from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration, is_broker_option
 from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.protocol.message import Struct
@@ -78,19 +77,6 @@ _POOLS: Final = frozenset(
 """Broker configuration that says how much is done at a time."""
 
 
-class AlterOperation(enum.IntEnum):
-    """What IncrementalAlterConfigs does to a key."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-TopicEntries = Callable[[Mapping[str, str]], list[ConfigEntry]]
-"""The configuration of a topic as it is shown, by what the topic has of its own."""
-
-
 class _Resource(Protocol):
     resource_type: int
     resource_name: str
@@ -101,54 +87,23 @@ R = TypeVar("R", "AlterConfigsResource", "IncrementalResource")
 
 
 class ConfigurationControl:
-    """Decides about configuration, and reads it.
+    """Decides about changes of configuration. ``effective`` reads the configuration that applies.
 
     Args:
-        config: the broker's configuration as it was started with.
-        policies: asked before a configuration changes; those that ``config`` names when None.
+        config: the broker's configuration at its start.
+        policies: are consulted before a configuration changes; those that ``config`` names when None.
     """
 
     def __init__(self, config: BrokerConfig, policies: Policies | None = None) -> None:
         self.config = config
         self.policies = Policies(config) if policies is None else policies
-        self._effective: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig] | None = None
-
-    # Reading
-
-    def broker_config(self, image: MetadataImage) -> BrokerConfig:
-        """The broker's configuration with what was changed while running; the broker's own wins over the cluster's."""
-        cluster, own = image.broker_configs(None), image.broker_configs(self.config.node_id)
-        if self._effective is None or self._effective[0] is not cluster or self._effective[1] is not own:
-            self._effective = (cluster, own, _with_dynamic(self.config, {**cluster, **own}))
-        return self._effective[2]
-
-    def topic_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        """What applies to a topic: its own configuration over the broker's defaults."""
-        return _log_config(topic, image.topic_configs(topic), self.broker_config(image).topic_defaults)
-
-    def topic_entries(self, image: MetadataImage) -> TopicEntries:
-        """Says of a topic with some overrides every configuration key: value, source, synonyms.
-
-        What topics inherit is made once for all, and not before it is asked for.
-        """
-        inherited: dict[str, ConfigEntry] = {}
-
-        def entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-            if not inherited:
-                inherited.update(inherited_entries(self.config, image))
-            return topic_entries(inherited, overrides)
-
-        return entries
-
-    def broker_entries(self, image: MetadataImage, *, cluster_wide: bool) -> list[ConfigEntry]:
-        """Every option of the broker; with ``cluster_wide`` what was set for all brokers."""
-        return broker_entries(self.config, image, cluster_wide=cluster_wide)
+        self.effective = EffectiveConfiguration(config)
 
     # Validating
 
     def validate_topic(self, configs: Mapping[str, str]) -> None:
         """Check a topic's whole configuration. Raises `InvalidConfigurationError`."""
-        _log_config("", configs, self.config.topic_defaults, strict=True)
+        LogConfig.from_properties(configs, base=self.config.topic_defaults)
 
     def _validate(self, image: MetadataImage, resource: _Resource, configs: Mapping[str, str]) -> None:
         name = resource.resource_name
@@ -181,10 +136,10 @@ class ConfigurationControl:
             if cluster_wide and name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.PER_BROKER:
                 raise errors.InvalidRequestError(f"{name} can be set for a single broker only, name its id")
         try:
-            self.config.with_properties({name: text for name, text in configs.items() if _applies(name)})
+            self.config.with_properties({name: text for name, text in configs.items() if is_broker_option(name)})
         except errors.ConfigurationError as error:
             raise errors.InvalidRequestError(str(error)) from None
-        _check_pools(self.broker_config(image), configs)
+        _check_pools(self.effective.broker_config(image), configs)
 
     # Changing
 
@@ -283,14 +238,6 @@ class ConfigurationControl:
             check_broker_name(resource.resource_name, self.config.node_id)
 
 
-def check_repeats(times: int, names: Sequence[str]) -> None:
-    """Refuse a resource that is named several times, and one with a key that is. Raises `InvalidRequestError`."""
-    if times > 1:
-        raise errors.InvalidRequestError("Each resource must appear at most once.")
-    if len(set(names)) < len(names):
-        raise errors.InvalidRequestError("Error due to duplicate config keys")
-
-
 def _check_min_insync_replicas(
     image: MetadataImage, resource: _Resource, wanted: Mapping[str, str], touched: Iterable[str]
 ) -> None:
@@ -362,61 +309,6 @@ def _check_pools(now: BrokerConfig, configs: Mapping[str, str]) -> None:
             raise errors.InvalidRequestError(
                 f"Dynamic thread count update validation failed for {name}={wanted}: {problem}"
             )
-
-
-def check_broker_name(name: str, node_id: int) -> None:
-    """Refuse a broker resource that is not this node: every broker answers for itself. Raises `InvalidRequestError`."""
-    if not name.lstrip("-").isdigit():
-        raise errors.InvalidRequestError(f"Node id must be an integer, but it is: {name}")
-    if int(name) != node_id:
-        raise errors.InvalidRequestError(f"Unexpected broker id, expected {node_id}, but received {name}")
-
-
-def not_configurable(resource_type: int) -> errors.BrokerResponseError:
-    """The error for a resource whose configuration this broker does not keep."""
-    try:
-        name = ResourceType(resource_type).name.lower().replace("_", " ")
-    except ValueError:
-        return errors.InvalidRequestError(f"Unknown resource type {resource_type}")
-    return errors.InvalidRequestError(f"Unknown resource type {resource_type}: a {name} has no configuration here")
-
-
-def _applies(name: str) -> bool:
-    return name in DEFINITIONS or is_listener_limit(name)
-
-
-def _with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
-    """What can be applied of what the log says; it may be from Kafka, or from before the static options changed."""
-    usable = {name: text for name, text in dynamic.items() if _applies(name)}
-    try:
-        return config.with_properties(usable)
-    except errors.ConfigurationError:
-        for name, text in usable.items():
-            try:
-                config = config.with_properties({name: text})
-            except errors.ConfigurationError as error:
-                logger.warning("dynamic configuration of the broker: %s", error)
-        return config
-
-
-def _log_config(topic: str, configs: Mapping[str, str], base: LogConfig, *, strict: bool = False) -> LogConfig:
-    try:
-        return LogConfig.from_properties(configs, base=base)
-    except errors.InvalidConfigurationError as error:
-        if strict:
-            raise
-        # A log that Kafka wrote may have keys that this broker does not know; the others still apply.
-        logger.warning("topic %s: %s", topic, error)
-        usable = {name: text for name, text in configs.items() if _parses(name, text)}
-        return LogConfig.from_properties(usable, base=base)
-
-
-def _parses(name: str, text: str) -> bool:
-    try:
-        log_config.definition_of(name).parse(text)
-    except errors.InvalidConfigurationError:
-        return False
-    return True
 
 
 def _definition_of(resource_type: int, name: str) -> log_config.ConfigDefinition | ConfigDefinition | None:

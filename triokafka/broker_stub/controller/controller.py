@@ -1,30 +1,34 @@
 """The controller of a quorum of one: opens the metadata log as its leader, and keeps the cluster going.
 
-Here is its life: loading, the first epoch, the queue that runs its operations, and what it does by itself from time to
-time (fencing brokers that fell silent, balancing leaders, taking snapshots). The operations are in ``operations``.
+Here is its life: loading, the first epoch, the queue that runs its operations, and its own periodic work (fencing
+silent brokers, balancing leaders, taking snapshots). A broker's operations are in ``gateway.local``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 import trio
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import feature_updates
+from triokafka.broker_stub.controller import elections, feature_updates
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.controller.event_queue import EventQueue, Follower, encode_batch_at
+from triokafka.broker_stub.controller.event_queue import Compute, EventQueue, Follower, encode_batch_at
+from triokafka.broker_stub.controller.hand_over import hand_over
 from triokafka.broker_stub.controller.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.controller.metadata_log import KEEP_ALL, MetadataLog
-from triokafka.broker_stub.controller.operations import Operations
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.controller.partition_change import TopicConfig
 from triokafka.broker_stub.controller.state import ControllerState
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.metadata.records import encode_leader_change
 from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.broker_stub.metadata.snapshots import Quorum, SnapshotSchedule
@@ -35,14 +39,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Publisher = Callable[[MetadataDelta, MetadataImage], None]
+T = TypeVar("T")
 
 
-class Controller(Operations):
+class Controller:
     """The active controller of a cluster whose only voter is this node.
 
-    Use: construct, `subscribe` who wants to know, ``await start()``, run `run` in a nursery, then have the broker
-    register. See `Operations` for what can be asked of it.
+    Use: construct, subscribe to ``publisher``, ``await start()``, run `run` in a nursery, then have the broker
+    register. A broker reaches it through a `ControllerGateway`.
 
     Args:
         config: gives the node's id, the directories and the defaults.
@@ -50,11 +54,15 @@ class Controller(Operations):
     """
 
     def __init__(self, world: World, config: BrokerConfig, *, cluster_id: str | None = None) -> None:
-        super().__init__(world, config)
+        self.world = world
+        self.config = config
+        self.kraft_version = 0
+        self.publisher = MetadataPublisher()
+        self.state = ControllerState(config, pick=world.random.randrange, new_id=world.uuid)
+        self._queue: EventQueue | None = None
         self._wanted_cluster_id = cluster_id
         self._identity: ClusterIdentity | None = None
         self._log: MetadataLog | None = None
-        self._publishers: list[Publisher] = []
         self.follower: Follower | None = None
         """Set before `start`; see there."""
         self.removed_topics: frozenset[UUID] = frozenset()
@@ -69,7 +77,7 @@ class Controller(Operations):
     @property
     def image(self) -> MetadataImage:
         """The committed image."""
-        return self._started().committed
+        return self.state.committed
 
     @property
     def identity(self) -> ClusterIdentity:
@@ -86,52 +94,75 @@ class Controller(Operations):
     @property
     def configuration(self) -> ConfigurationControl:
         """Reads effective configuration from an image."""
-        return self._started().configuration
-
-    @property
-    def finalized_features(self) -> Mapping[str, int]:
-        """The feature levels for ApiVersions."""
-        return features.finalized(self.image, self._kraft_version)
+        return self.state.configuration
 
     @property
     def quorum(self) -> QuorumDescription:
         """The state of the metadata quorum."""
         from triokafka.broker_stub.controller.quorum import QuorumDescription
 
-        state = self._started()
+        state = self.state
         return QuorumDescription(
-            node_id=self._config.node_id,
-            directory_id=self.identity.directory_ids[self._config.metadata_directory],
+            node_id=self.config.node_id,
+            directory_id=self.identity.directory_ids[self.config.metadata_directory],
             epoch=state.epoch,
             committed_offset=state.committed.offset,
             end_offset=self._open_log().end_offset,
             endpoints=self._controller_endpoints(),
         )
 
-    def subscribe(self, publisher: Publisher) -> None:
-        """Tell ``publisher`` of every committed change, in order, as delta and image.
+    # Operations
 
-        If there is an image already, it is told of that at once, as a change from nothing.
-        """
-        self._publishers.append(publisher)
-        if self._state is not None:
-            self._tell(publisher, MetadataDelta.from_nothing(self._state.committed), self._state.committed)
+    async def submit(self, name: str, compute: Compute[T], *, timeout_ms: int | None = None) -> T:
+        """See `EventQueue.submit`."""
+        return await self._running().submit(name, compute, timeout_ms=timeout_ms)
 
-    def unsubscribe(self, publisher: Publisher) -> None:
-        """Tell ``publisher`` of nothing more; one that was never told of anything is fine."""
-        if publisher in self._publishers:
-            self._publishers.remove(publisher)
+    def topic_config(self, image: MetadataImage) -> TopicConfig:
+        """Return a function from a topic's name to its configuration in an image."""
+        return partial(self.state.configuration.effective.topic_config, image)
 
-    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        for publisher in self._publishers:
-            self._tell(publisher, delta, image)
+    def _running(self) -> EventQueue:
+        if self._queue is None:
+            raise errors.IllegalStateError("the controller was not started")
+        return self._queue
 
-    def _tell(self, publisher: Publisher, delta: MetadataDelta, image: MetadataImage) -> None:
-        try:
-            publisher(delta, image)
-        except Exception:
-            # The change is committed; one who cannot follow must not keep the others from it.
-            logger.exception("%r could not follow the metadata at offset %d", publisher, image.offset)
+    async def everybody_in_sync(self) -> int:
+        """Take every replica that is up into the in-sync sets; see `in_sync.everybody_in_sync`."""
+        from triokafka.broker_stub.controller.in_sync import everybody_in_sync
+
+        return await self.submit("EverybodyInSync", lambda image: everybody_in_sync(image, self.topic_config(image)))
+
+    async def hand_over(self, topic: str, partition: int, to: int | None = None) -> int:
+        """Have a broker lead a partition in a new epoch; returns which. See `hand_over.hand_over`."""
+        return await self.submit("HandOver", lambda image: hand_over(image, topic, partition, to))
+
+    async def fence_broker(self, broker_id: int) -> None:
+        """Fence a broker that is known to be gone; one that is not registered, or fenced already, is fine."""
+        cluster = self.state.cluster
+
+        def fence(image: MetadataImage) -> Outcome[None]:
+            broker = image.brokers.get(broker_id)
+            return Outcome([] if broker is None or broker.fenced else cluster.fence(image, broker), None)
+
+        await self.submit("FenceBroker", fence)
+
+    def all_follow(self, offset: int) -> None:
+        """See `ClusterControl.all_follow`."""
+        self.state.cluster.all_follow(offset)
+
+    async def fence_stale_broker(self) -> int | None:
+        """Fence the broker that was silent for too long, if there is one; returns which."""
+        control = self.state.cluster
+        return await self.submit("FenceStaleBroker", lambda image: control.fence_stale(image, now=self.world.now()))
+
+    async def balance_leaders(self) -> int:
+        """Make preferred replicas leaders again where they can be; returns how many."""
+
+        def compute(image: MetadataImage) -> Outcome[int]:
+            records = elections.preferred_leaders(image, self.topic_config(image))
+            return Outcome(records, len(records))
+
+        return await self.submit("BalanceLeaders", compute)
 
     # Life
 
@@ -151,16 +182,18 @@ class Controller(Operations):
             UnsupportedVersionError: the log has features that are not known here.
             KafkaStorageError: the log cannot be read or written, or is damaged (`DamagedLogError`).
         """
-        snapshot_end = await self._world.run_in_thread(self._load, frozenset(without), committed)
-        state, log = self._started(), self._open_log()
+        snapshot_end = await self.world.run_in_thread(self._load, frozenset(without), committed)
+        state, log = self.state, self._open_log()
         first = not state.committed.features
         if first:
-            self._kraft_version = features.INITIAL_KRAFT_VERSION
-        await self._world.run_in_thread(self._begin_epoch, first)
-        self._snapshots.taken(log.bytes_since(snapshot_end), self._world.now())
-        state.cluster.begin(state.committed, now=self._world.now(), own_id=self._config.node_id)
+            self.kraft_version = features.INITIAL_KRAFT_VERSION
+        await self.world.run_in_thread(self._begin_epoch, first)
+        self._snapshots.taken(log.bytes_since(snapshot_end), self.world.now())
+        state.cluster.begin(
+            state.committed, now=self.world.now(), own_id=self.config.node_id, cluster_id=self.cluster_id
+        )
         self._queue = EventQueue(
-            self._world, state, log, self._publish, appended=self._appended, follower=self.follower
+            self.world, state, log, self.publisher.publish, appended=self._appended, follower=self.follower
         )
         logger.info(
             "leads the metadata quorum of cluster %s in epoch %d, %d topics, next offset %d",
@@ -169,15 +202,15 @@ class Controller(Operations):
             len(state.committed.topics),
             log.end_offset,
         )
-        self._publish(MetadataDelta.from_nothing(state.committed), state.committed)
+        self.publisher.publish(MetadataDelta.from_nothing(state.committed), state.committed)
 
     @property
     def metadata_end(self) -> int:
         """The offset before which the metadata is committed, and on disk."""
-        return self._started().committed.offset + 1
+        return self.state.committed.offset + 1
 
     def _load(self, without: frozenset[str], committed: int) -> int:
-        config, world = self._config, self._world
+        config, world = self.config, self.world
         usable = [path for path in config.data_directories if path.rstrip("/") not in without]
         directories = list(dict.fromkeys((*usable, config.metadata_directory)))
         self._identity = open_directories(
@@ -198,34 +231,33 @@ class Controller(Operations):
         replay, snapshot_end = _replay(self._log, now_ms)
         features.check(replay.image)
         self.removed_topics = frozenset(replay.removed_topics)
-        self._kraft_version = replay.kraft_version
-        self._state = ControllerState(config, self._identity.cluster_id, pick=world.random.randrange, new_id=world.uuid)
-        self._state.load(replay.image)
+        self.kraft_version = replay.kraft_version
+        self.state.load(replay.image)
         return snapshot_end
 
     def _begin_epoch(self, first: bool) -> None:
         """Claim a new epoch and open it in the log; a new log also gets the cluster's first records."""
-        state, log = self._started(), self._open_log()
-        node_id = self._config.node_id
-        directory_id = self.identity.directory_ids[self._config.metadata_directory]
+        state, log = self.state, self._open_log()
+        node_id = self.config.node_id
+        directory_id = self.identity.directory_ids[self.config.metadata_directory]
         epoch = max(log.read_epoch(), state.committed.epoch) + 1
-        now_ms = self._world.wall_ms()
+        now_ms = self.world.wall_ms()
         replay = LogReplay(state.committed)
         try:
-            log.write_epoch(epoch, node_id, directory_id, kraft_version=self._kraft_version)
+            log.write_epoch(epoch, node_id, directory_id, kraft_version=self.kraft_version)
             opening = encode_leader_change(
                 node_id,
                 directory_id,
                 base_offset=log.end_offset,
                 epoch=epoch,
                 timestamp_ms=now_ms,
-                kraft_version=self._kraft_version if first else 0,
+                kraft_version=self.kraft_version if first else 0,
                 endpoints=self._controller_endpoints(),
             )
             start = log.end_offset
             log.append(opening, now_ms=now_ms)
             if first:
-                records = feature_updates.initial_records(self._config.text(features.MIN_INSYNC_REPLICAS) or "1")
+                records = feature_updates.initial_records(self.config.text(features.MIN_INSYNC_REPLICAS) or "1")
                 log.append(
                     encode_batch_at(records, log.end_offset, epoch, now_ms, features.INITIAL_LEVELS), now_ms=now_ms
                 )
@@ -239,7 +271,7 @@ class Controller(Operations):
         state.load(replay.image)
 
     def _controller_endpoints(self) -> list[tuple[str, str, int]]:
-        return [(name, "localhost", 0) for name in self._config.controller_listener_names]
+        return [(name, "localhost", 0) for name in self.config.controller_listener_names]
 
     def _open_log(self) -> MetadataLog:
         if self._log is None:
@@ -254,7 +286,7 @@ class Controller(Operations):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._fence_stale_brokers)
             nursery.start_soon(self._take_snapshots)
-            if self._config.auto_leader_rebalance_enable:
+            if self.config.auto_leader_rebalance_enable:
                 nursery.start_soon(self._balance_leaders)
             await self._running().run()
             nursery.cancel_scope.cancel()
@@ -270,25 +302,25 @@ class Controller(Operations):
         if log is not None:
             with trio.CancelScope(shield=True):
                 try:
-                    await self._world.run_in_thread(log.close)
+                    await self.world.run_in_thread(log.close)
                 except (OSError, errors.KafkaError) as error:
                     logger.error("the metadata log in %s could not be closed cleanly: %s", log.directory, error)
 
     def clock_jumped(self) -> None:
         """The world's clock was put forward: no broker was silent because of that."""
-        self._started().cluster.resume(self._world.now())
+        self.state.cluster.resume(self.world.now())
 
     # What it does by itself
 
     async def _fence_stale_brokers(self) -> None:
         """Fence brokers as their sessions end, one by one."""
-        cluster, timeout = self._started().cluster, self._config.broker_session_timeout_ms / 1000
+        cluster, timeout = self.state.cluster, self.config.broker_session_timeout_ms / 1000
         while True:
             oldest = cluster.oldest_session(self.image)
             # A session that begins while this sleeps ends no earlier than a whole timeout from now.
-            due_at = self._world.now() + timeout if oldest is None else oldest[1]
-            await trio.sleep(max(0.0, due_at - self._world.now()))
-            now = self._world.now()
+            due_at = self.world.now() + timeout if oldest is None else oldest[1]
+            await trio.sleep(max(0.0, due_at - self.world.now()))
+            now = self.world.now()
             if now > due_at + timeout / 2:
                 cluster.resume(now)
                 continue
@@ -308,7 +340,7 @@ class Controller(Operations):
     async def _balance_leaders(self) -> None:
         """Give leadership back to preferred replicas where it was lost."""
         while True:
-            await trio.sleep(self._config.leader_imbalance_check_interval_seconds)
+            await trio.sleep(self.config.leader_imbalance_check_interval_seconds)
             if all(partition.leader == partition.preferred_leader for _, partition in self.image.partitions()):
                 continue
             try:
@@ -326,20 +358,20 @@ class Controller(Operations):
     async def _take_snapshots(self) -> None:
         """Take a snapshot when the schedule says so, and drop what it makes superfluous."""
         while True:
-            due_in = self._snapshots.due_in(self._world.now())
+            due_in = self._snapshots.due_in(self.world.now())
             with trio.move_on_after(due_in if self._snapshots.bytes else max(due_in, 1.0)):
                 await self._snapshot_due.wait()
             # Set also while a snapshot was being written, which took care of it: else this would never sleep again.
             self._snapshot_due = trio.Event()
-            if not self._snapshots.due(self._world.now()):
-                if not self._snapshots.due_in(self._world.now()):
-                    self._snapshots.taken(0, self._world.now())  # nothing has changed: the next interval begins
+            if not self._snapshots.due(self.world.now()):
+                if not self._snapshots.due_in(self.world.now()):
+                    self._snapshots.taken(0, self.world.now())  # nothing has changed: the next interval begins
                 continue
             try:
                 await self.take_snapshot()
             except (OSError, errors.KafkaError) as error:
                 logger.error("no snapshot of the metadata could be taken: %s", error)
-                self._snapshots.taken(0, self._world.now())  # not again at once: the disk may be full
+                self._snapshots.taken(0, self.world.now())  # not again at once: the disk may be full
 
     async def take_snapshot(self) -> int:
         """Write the committed image as a snapshot, and drop old ones as the retention says; returns its end offset.
@@ -347,24 +379,24 @@ class Controller(Operations):
         Raises:
             KafkaStorageError, OSError: the disk failed. What was there before is still there.
         """
-        log, image, config = self._open_log(), self.image, self._config
+        log, image, config = self._open_log(), self.image, self.config
         quorum = Quorum(
             config.node_id,
             self.identity.directory_ids[config.metadata_directory],
-            self._kraft_version,
+            self.kraft_version,
             self._controller_endpoints(),
         )
         timestamp_ms = log.last_append_ms
         with trio.CancelScope(shield=True):  # a thread cannot be stopped, and must not outlive the log
-            written = await self._world.run_in_thread(
+            written = await self.world.run_in_thread(
                 lambda: log.snapshots.write(image, quorum, timestamp_ms=timestamp_ms)
             )
-        self._snapshots.taken(log.bytes_since(written.end_offset), self._world.now())
+        self._snapshots.taken(log.bytes_since(written.end_offset), self.world.now())
         logger.info("wrote the snapshot %s", written.file_name)
         dropped = log.clean(
             max_bytes=config.metadata_max_retention_bytes,
             max_age_ms=config.metadata_max_retention_ms,
-            now_ms=self._world.wall_ms(),
+            now_ms=self.world.wall_ms(),
         )
         if dropped:
             logger.info("dropped %d old snapshots; the log begins at offset %d", len(dropped), log.start_offset)

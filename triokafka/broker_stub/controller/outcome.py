@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, Generic, TypeVar
 
 from triokafka.errors import PolicyViolationError
@@ -13,14 +13,6 @@ R = TypeVar("R")
 
 MAX_RECORDS_PER_OPERATION: Final = 10_000
 """Records that one request may cause; a larger one is refused (Kafka's limit)."""
-
-
-Charge = Callable[[int], None]
-"""Told how many partitions are about to be created or deleted; raises what it objects (KIP-599)."""
-
-
-def free_of_charge(partitions: int) -> None:
-    """Nobody counts."""
 
 
 class Outcome(NamedTuple, Generic[R]):

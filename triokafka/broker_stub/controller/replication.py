@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Final
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import placement
-from triokafka.broker_stub.controller.configuration import ConfigurationControl, TopicEntries
+from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.manual_placement import check_manual, manual_assignments
-from triokafka.broker_stub.controller.outcome import Charge, Outcome, Steps, check_size, free_of_charge
+from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
 from triokafka.broker_stub.metadata import topic_names
+from triokafka.broker_stub.metadata.config_entries import ConfigEntry, inherited_entries, topic_entries
 from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType, TopicImage
 from triokafka.broker_stub.metadata.item_error import ItemError
+from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
@@ -41,6 +43,21 @@ if TYPE_CHECKING:
 
 _NO_ID: Final = uuid.UUID(int=0)
 _DEFAULT: Final = -1
+
+
+_TopicEntries = Callable[[Mapping[str, str]], list[ConfigEntry]]
+
+
+def _topic_entries(config: BrokerConfig, image: MetadataImage) -> _TopicEntries:
+    """Return a function from a topic's overrides to its configuration; all topics share the entries they inherit."""
+    inherited: dict[str, ConfigEntry] = {}
+
+    def entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        if not inherited:
+            inherited.update(inherited_entries(config, image))
+        return topic_entries(inherited, overrides)
+
+    return entries
 
 
 class ReplicationControl:
@@ -77,7 +94,7 @@ class ReplicationControl:
         request: CreateTopicsRequest,
         *,
         hidden_configs: frozenset[str] = frozenset(),
-        charge: Charge = free_of_charge,
+        charge: MutationCharge = no_charge,
     ) -> Steps[CreateTopicsResponse]:
         """Create topics; with ``validate_only`` the answer is the same and nothing is created.
 
@@ -90,7 +107,7 @@ class ReplicationControl:
         records: list[Struct] = []
         results: list[CreatableTopicResult] = []
         claimed: dict[str, str] = {}
-        shown = self._configuration.topic_entries(image)
+        shown = _topic_entries(self._config, image)
         for topic in request.topics:
             yield 1
             try:
@@ -131,7 +148,7 @@ class ReplicationControl:
                 )
 
     def _create_topic(
-        self, image: MetadataImage, topic: CreatableTopic, shown: TopicEntries | None
+        self, image: MetadataImage, topic: CreatableTopic, shown: _TopicEntries | None
     ) -> Generator[int, None, tuple[list[Struct], CreatableTopicResult]]:
         """The records of a topic, and the answer; ``shown`` makes its configuration for it, None hides that."""
         from triokafka.protocol.api.create_topics import CreatableTopicConfigs, CreatableTopicResult
@@ -212,7 +229,7 @@ class ReplicationControl:
     # CreatePartitions
 
     def create_partitions(
-        self, image: MetadataImage, request: CreatePartitionsRequest, *, charge: Charge = free_of_charge
+        self, image: MetadataImage, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
     ) -> Steps[CreatePartitionsResponse]:
         """Add partitions to topics; ``count`` is the new total. Old partitions stay as they are."""
         from triokafka.protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -278,7 +295,7 @@ class ReplicationControl:
         request: DeleteTopicsRequest,
         *,
         version: int = 6,
-        charge: Charge = free_of_charge,
+        charge: MutationCharge = no_charge,
     ) -> Steps[DeleteTopicsResponse]:
         """Delete topics by name or id: they vanish from the metadata at once, the replicas as brokers learn of it.
 

@@ -42,9 +42,7 @@ class ControllerState:
         new_id: makes topic ids.
     """
 
-    def __init__(
-        self, config: BrokerConfig, cluster_id: str, *, pick: Callable[[int], int], new_id: Callable[[], uuid.UUID]
-    ) -> None:
+    def __init__(self, config: BrokerConfig, *, pick: Callable[[int], int], new_id: Callable[[], uuid.UUID]) -> None:
         self.committed: MetadataImage = EMPTY_IMAGE
         self._staged: deque[StagedChange] = deque()
         self.epoch = 0
@@ -54,9 +52,7 @@ class ControllerState:
         self.producer_ids = ProducerIdControl()
         self.client_quotas = ClientQuotaControl()
         self.cluster = ClusterControl(
-            cluster_id,
-            config.broker_session_timeout_ms / 1000,
-            self.configuration.topic_config,
+            config.broker_session_timeout_ms / 1000, self.configuration.effective.topic_config
         )
 
     @property

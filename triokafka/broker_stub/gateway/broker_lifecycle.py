@@ -1,8 +1,7 @@
 """The life of a broker in its cluster: registration, heartbeats, and the way out (KRaft's broker lifecycle).
 
 `LifecycleState` and `Lifecycle` are pure: they are told what the controller answered, and say what to ask next and
-when. `BrokerLifecycle` is the task that does it. The controller is in the same process here; with another one behind
-a connection only `ControllerChannel` changes.
+when. `BrokerLifecycle` is the task that does it.
 """
 
 from __future__ import annotations
@@ -10,11 +9,12 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
 from triokafka import errors
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.world import World
 
@@ -36,18 +36,6 @@ class LifecycleState(enum.Enum):
     RUNNING = "running"
     PENDING_CONTROLLED_SHUTDOWN = "pending controlled shutdown"
     SHUTTING_DOWN = "shutting down"
-
-
-class ControllerChannel(Protocol):
-    """The controller, as a broker reaches it."""
-
-    async def register_broker(self, registration: BrokerRegistration) -> int:
-        """Register; returns the broker epoch."""
-        ...
-
-    async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
-        """Tell that the broker is alive."""
-        ...
 
 
 class Lifecycle:
@@ -133,7 +121,7 @@ class BrokerLifecycle:
     def __init__(
         self,
         world: World,
-        channel: ControllerChannel,
+        gateway: ControllerGateway,
         *,
         heartbeat_interval_ms: int,
         session_timeout_ms: int,
@@ -141,7 +129,7 @@ class BrokerLifecycle:
         registered: Callable[[int], None],
     ) -> None:
         self._world = world
-        self._channel = channel
+        self._gateway = gateway
         self._metadata_offset = metadata_offset
         self._registered = registered
         self._core = Lifecycle(heartbeat_interval=heartbeat_interval_ms / 1000, max_backoff=session_timeout_ms / 1000)
@@ -208,7 +196,7 @@ class BrokerLifecycle:
         async with self._one_at_a_time:
             try:
                 if not core.registered:
-                    epoch = await self._channel.register_broker(registration)
+                    epoch = await self._gateway.register_broker(registration)
                     self._registered(epoch)
                     self._wait = core.registration_answered(epoch)
                 else:
@@ -218,7 +206,7 @@ class BrokerLifecycle:
                         self._metadata_offset(),
                         want_shut_down=core.wants_shut_down,
                     )
-                    self._wait = core.heartbeat_answered(await self._channel.broker_heartbeat(beat))
+                    self._wait = core.heartbeat_answered(await self._gateway.broker_heartbeat(beat))
             except errors.KafkaError as error:
                 self._wait = core.failed(error)
                 return error

@@ -1,17 +1,14 @@
-"""How a broker makes itself known: its listeners as clients reach them, and what the controller is told of it."""
+"""The registration of a broker: its listeners, as clients reach them, and its directories."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
 
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
 from triokafka.broker_stub.metadata import EndpointImage, features
 from triokafka.broker_stub.metadata.broker_registration import BrokerRegistration
-from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from triokafka.broker_stub.broker import Broker
 
 
 def check_listeners(config: BrokerConfig) -> None:
@@ -24,12 +21,11 @@ def check_listeners(config: BrokerConfig) -> None:
             )
 
 
-def advertised_endpoints(config: BrokerConfig, sockets: SocketServer) -> list[EndpointImage]:
-    """Every listener as clients should know it: as configured, with the port that it really has."""
+def advertised_endpoints(config: BrokerConfig, port_of: Callable[[str], int]) -> list[EndpointImage]:
+    """Return every listener as clients reach it. ``port_of`` gives the bound port of a listener."""
     endpoints = []
     for listener in config.broker_listeners:
-        _, port = sockets.address(listener.name)
-        host = listener.host or "localhost"
+        host, port = listener.host or "localhost", port_of(listener.name)
         configured = config.advertised.get(listener.name)
         if configured is not None:
             host, port = configured.host or host, configured.port or port
@@ -38,16 +34,27 @@ def advertised_endpoints(config: BrokerConfig, sockets: SocketServer) -> list[En
     return endpoints
 
 
-def registration_of(broker: Broker) -> BrokerRegistration:
-    """What the controller is told of this process."""
-    config, ids = broker.config, broker.controller.identity.directory_ids
-    here = [ids[path] for path in config.data_directories if path in ids]  # the others are offline
+def registration_of(
+    config: BrokerConfig,
+    *,
+    incarnation_id: UUID,
+    cluster_id: str,
+    endpoints: Iterable[EndpointImage],
+    directory_ids: Mapping[str, UUID],
+    missed_directories: Iterable[UUID],
+) -> BrokerRegistration:
+    """Return the registration of this process.
+
+    It names the directories in use and, so that the next start knows of them, the ``missed_directories``: those that
+    an earlier start used and this one lacks. A directory of the configuration without an id is offline.
+    """
+    online = [directory_ids[path] for path in config.data_directories if path in directory_ids]
     return BrokerRegistration(
-        broker_id=broker.node_id,
-        incarnation_id=broker.world.uuid(),
-        cluster_id=broker.cluster_id,
-        endpoints=tuple(advertised_endpoints(config, broker.sockets)),
+        broker_id=config.node_id,
+        incarnation_id=incarnation_id,
+        cluster_id=cluster_id,
+        endpoints=tuple(endpoints),
         features=features.SUPPORTED,
         rack=config.broker_rack,
-        directories=(*here, *broker.replicas.missed_directories),  # so that the next start knows of those, too
+        directories=(*online, *missed_directories),
     )

@@ -1,4 +1,7 @@
-"""Making the logs of new partitions: one at a time where it is asked for, or many ahead, in threads."""
+"""Making the logs of new partitions: one at a time on request, or many in threads before they are requested.
+
+Making a log takes a few files and a sync: little for one log, but a topic may have thousands of partitions.
+"""
 
 from __future__ import annotations
 
@@ -16,81 +19,102 @@ from triokafka.broker_stub.log.checkpoints import (
     write_topic_id,
 )
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.hosted_logs import HostedLogs
-from triokafka.broker_stub.log.log_directory import STRAY_SUFFIX, LogDirectory, OfflineLog, folder_name
-from triokafka.broker_stub.log.log_loading import FoundLog
+from triokafka.broker_stub.log.log_deletion import LogDeletion
+from triokafka.broker_stub.log.log_directories import LogDirectories
+from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog, folder_name
+from triokafka.broker_stub.log.log_discovery import FoundLog
+from triokafka.broker_stub.log.log_opener import LogOpener
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.prepared_log import PreparedLog, prepare_logs
 from triokafka.errors import IllegalStateError, KafkaStorageError
 from triokafka.structs import TopicPartition
+from triokafka.world import World
 
 logger = logging.getLogger(__name__)
 
 
-class LogCreator(HostedLogs):
-    """What `LogManager` has for partitions that get a log."""
+class LogCreator:
+    """Makes logs.
+
+    Args:
+        threads: how many logs of a data directory are made side by side.
+        max_open_files: how many files each of these threads may open.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        directories: LogDirectories,
+        opener: LogOpener,
+        deletion: LogDeletion,
+        *,
+        threads: int,
+        max_open_files: int,
+    ) -> None:
+        self._world = world
+        self._directories = directories
+        self._opener = opener
+        self._deletion = deletion
+        self._threads = threads
+        self._max_open_files = max_open_files
+        self._prepared: dict[TopicPartition, PreparedLog] = {}
 
     def create(
         self,
         topic_partition: TopicPartition,
-        topic_id: UUID | None = None,
-        config: LogConfig | None = None,
+        topic_id: UUID | None,
+        config: LogConfig | None,
         *,
-        is_new: bool = True,
+        defaults: LogConfig,
+        is_new: bool,
     ) -> PartitionLog:
-        """The log of a partition, made in the directory with the fewest logs when there is none.
-
-        A log of an earlier topic of the same name (its topic id differs) is moved out of the way, to ``…-stray``.
-
-        Args:
-            is_new: False for a partition that may have a log already. It is not made anew while a directory is offline,
-                for it may be there.
-
-        Raises:
-            KafkaStorageError: the disk failed, or the log is offline.
-        """
-        if not self._started:
+        """See `LogManager.create`."""
+        directories = self._directories
+        if not directories.started:
             raise IllegalStateError("the log manager is not started")
-        for directory in self._directories:
+        for directory in directories.all():
             if topic_partition in directory.offline:
                 raise KafkaStorageError(directory.offline[topic_partition].reason)
-        hosted = self._logs.get(topic_partition)
+        hosted = directories.hosted.get(topic_partition)
         if hosted is not None and topic_id is not None and hosted.topic_id is None:
             hosted.topic_id = topic_id
             self._write_topic_id(hosted.log.directory, topic_id)
         if hosted is not None and topic_id not in (None, hosted.topic_id):
-            self._move_former_away(topic_partition, hosted.topic_id)
+            self._deletion.put_aside(topic_partition)
             hosted = None
         if hosted is not None:
             if config is not None:
                 hosted.log.update_config(config)
             return hosted.log
-        for path, reason in self.offline_directories().items():
-            if not is_new or not self._online():
+        for path, reason in directories.offline().items():
+            if not is_new or not directories.online():
                 raise KafkaStorageError(f"there is no log of {topic_partition}, unless in {path}: {reason}")
-        made = self._made.pop(topic_partition, None)
-        if made is not None:
-            log = made.take_over(self._files, topic_id, config)
+        prepared = self._prepared.pop(topic_partition, None)
+        if prepared is not None:
+            log = prepared.take_over(directories.files, topic_id, config)
             if log is not None:
-                self._host(topic_partition, log, made.found.directory, topic_id)
+                directories.host(topic_partition, log, prepared.found.directory, topic_id)
                 return log
-            begun = made.found.directory
-            if begun.failure:  # in another, there would be two of them when this is back
+            begun = prepared.found.directory
+            if begun.failure:  # a log in another directory would be a second one once this directory is back
                 begun.offline[topic_partition] = OfflineLog(begun.failure, 0, 0)
                 raise KafkaStorageError(begun.failure)
         directory = self._directory_for(topic_partition)
         path = f"{directory.path}/{folder_name(topic_partition)}"
-        self._written(directory, partial(directory.forget, {topic_partition}))
-        found = FoundLog(directory, topic_partition, path, config or self.defaults, 0, 0)
-        log = self._make(found, topic_id, self._files)
-        self._host(topic_partition, log, directory, topic_id)
+        directories.write(directory, partial(directory.forget, {topic_partition}))
+        found = FoundLog(directory, topic_partition, path, config or defaults, 0, 0)
+        log = self._make(found, topic_id, directories.files)
+        directories.host(topic_partition, log, directory, topic_id)
         return log
 
     def _directory_for(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Where to make a log: in the directory with the fewest, unless one has a folder of that name, from an attempt
-        that failed: with two of them, no broker would start."""
-        online = self._online()
+        """Choose the data directory of a new log: that with the fewest logs.
+
+        A directory with a folder of that name, left by a failed attempt, comes first: no broker would start with two
+        such folders.
+        """
+        online = self._directories.online()
         if len(online) > 1:
             name = folder_name(topic_partition)
             for directory in online:
@@ -108,22 +132,21 @@ class LogCreator(HostedLogs):
         """Make the log of a partition that has none. Raises `KafkaStorageError`."""
         if topic_id is not None:
             self._clear_remains(found.topic_partition, topic_id)
-        log = self._open(found, files, clean=False, now_ms=self._world.wall_ms(), disk_failed=disk_failed)
+        log = self._opener.open(found, files, clean=False, disk_failed=disk_failed)
         if topic_id is not None:
             self._write_topic_id(found.path, topic_id)
         return log
 
     def _clear_remains(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
-        """Move a log of an earlier topic out of the way that was deleted, but could not be renamed."""
-        for directory in self._online():
+        """Put aside a log of an earlier topic that was deleted, but whose folder could not be renamed."""
+        for directory in self._directories.online():
             path = f"{directory.path}/{folder_name(topic_partition)}"
             try:
                 known = read_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}")
             except (CorruptCheckpointError, OSError) as error:
                 raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be read: {error}") from error
             if known not in (None, topic_id):
-                renamed = self._rename_away(topic_partition, directory, path, STRAY_SUFFIX)
-                self._note_stray(directory, path, known, renamed)
+                self._deletion.put_folder_aside(topic_partition, directory, path, known)
 
     def _write_topic_id(self, path: str, topic_id: UUID) -> None:
         try:
@@ -131,59 +154,47 @@ class LogCreator(HostedLogs):
         except OSError as error:
             raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be written: {error}") from error
 
-    # -- many at once
+    # -- many logs
 
     async def prepare_new_logs(self, wanted: Mapping[TopicPartition, tuple[UUID, LogConfig]]) -> None:
-        """Make logs of new partitions in threads, for `create` to take over; the partitions may not be there yet.
-
-        What cannot be made is left to `create`, and nothing is made while a data directory is offline. Not cancelled.
-        """
-        # A log that is offline is there: making it anew would recover it as if nothing of it had been on the disk.
-        here = self._logs.keys() | {tp for directory in self._directories for tp in directory.offline}
-        missing = {tp: made for tp, made in wanted.items() if tp not in here}
-        if not self._started or self.offline_directories():
+        """See `LogManager.prepare_new_logs`."""
+        directories = self._directories
+        # A log that is offline exists: making it anew would recover it as if none of its records had been on disk.
+        here = directories.hosted.keys() | {tp for directory in directories.all() for tp in directory.offline}
+        missing = {tp: new for tp, new in wanted.items() if tp not in here}
+        if not directories.started or directories.offline():
             return
-        shares: dict[LogDirectory, list[PreparedLog]] = {directory: [] for directory in self._directories}
+        shares: dict[LogDirectory, list[PreparedLog]] = {directory: [] for directory in directories.all()}
         try:
             there = set[str]().union(*(self._world.storage.list_dir(d.path) for d in shares)) if len(shares) > 1 else ()
         except OSError as error:
-            logger.error("logs cannot be made ahead: %s", error)
+            logger.error("logs cannot be prepared: %s", error)
             return
         for topic_partition, (topic_id, config) in missing.items():
             if folder_name(topic_partition) in there:
-                continue  # left by an attempt that failed
+                continue  # left by a failed attempt
             directory = min(shares, key=lambda d: len(d.logs) + len(d.offline) + len(shares[d]))
             path = f"{directory.path}/{folder_name(topic_partition)}"
             found = FoundLog(directory, topic_partition, path, config, 0, 0)
-            shares[directory].append(PreparedLog(found, topic_id, partial(self._fail, directory)))
+            shares[directory].append(PreparedLog(found, topic_id, partial(directories.fail, directory)))
         try:
             for directory, share in shares.items():
-                self._written(directory, partial(directory.forget, {made.found.topic_partition for made in share}))
+                names = {prepared.found.topic_partition for prepared in share}
+                directories.write(directory, partial(directory.forget, names))
         except KafkaStorageError as error:
             logger.error("%s", error)
             return
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 for share in shares.values():
-                    self._made.update((made.found.topic_partition, made) for made in share)
+                    self._prepared.update((prepared.found.topic_partition, prepared) for prepared in share)
                     left = list(reversed(share))
-                    for _ in range(min(self._config.recovery_threads_per_data_dir, len(left))):
-                        files = OpenFiles(self._world.storage, max(1, self._config.max_open_files // 8))
+                    for _ in range(min(self._threads, len(left))):
+                        files = OpenFiles(self._world.storage, self._max_open_files)
                         nursery.start_soon(self._world.run_in_thread, prepare_logs, left, self._make, files)
 
-    async def settle(self) -> None:
-        """Finish changes of many partitions.
-
-        Abandon the logs that `prepare_new_logs` made and `create` did not take over. Make deletions without a sync
-        durable, in a thread. Not cancelled.
-        """
-        for made in self._made.values():
-            made.give_up()
-        self._made.clear()
-        unsynced, self._unsynced = self._unsynced, set()
-        with trio.CancelScope(shield=True):
-            for directory in unsynced:
-                try:
-                    await self._world.run_in_thread(self._world.storage.sync_dir, directory.path)
-                except OSError as error:
-                    logger.error("%s cannot be synced: %s", directory.path, error)
+    def abandon_prepared(self) -> None:
+        """Close the prepared logs that `create` did not take over."""
+        for prepared in self._prepared.values():
+            prepared.give_up()
+        self._prepared.clear()

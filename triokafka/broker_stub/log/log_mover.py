@@ -11,17 +11,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Final, Protocol
-from uuid import UUID
+from typing import Final
 
 import trio
 
 from triokafka.broker_stub.log.checkpoints import PARTITION_METADATA, write_topic_id
 from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.future_log_promotion import FutureLogPromotion, UnclearMoveError
+from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
 from triokafka.broker_stub.log.log_directory import FUTURE_SUFFIX, LogDirectory, renamed_folder
 from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.pending_moves import PendingMove, PendingMoves
 from triokafka.broker_stub.log.throttle import Throttle
 from triokafka.errors import KafkaError, KafkaStorageError, LogDirNotFoundError, ReplicaNotAvailableError
 from triokafka.named_tuple import NamedTuple
@@ -37,30 +38,6 @@ _LAST_BYTES: Final = 1 << 19
 _NEVER: Final = 2**63 - 1
 
 
-class Place(NamedTuple):
-    """A log, the data directory that it is in, and the topic that it was made for."""
-
-    log: PartitionLog
-    directory: LogDirectory
-    topic_id: UUID | None
-
-
-class Hosting(Protocol):
-    """What `LogMover` needs of the logs of a broker."""
-
-    def place_of(self, topic_partition: TopicPartition) -> Place | None:
-        """Where the log of a partition is; None when there is none that can be used."""
-
-    def data_directory(self, path: str) -> LogDirectory | None:
-        """The data directory of that path; None when there is none."""
-
-    def put_in_place(self, topic_partition: TopicPartition, copy: PartitionLog, target: LogDirectory) -> None:
-        """Let a closed copy take the place of the log. Raises `KafkaStorageError`; the log goes on then."""
-
-    def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """The disk of a data directory has failed."""
-
-
 class FutureLog(NamedTuple):
     """A copy on its way: the data directory that it is in, its bytes, and by how many offsets it is behind."""
 
@@ -68,20 +45,6 @@ class FutureLog(NamedTuple):
     directory: str
     size: int
     behind: int
-
-
-@dataclass(slots=True, eq=False)
-class _Move:
-    topic_partition: TopicPartition
-    target: LogDirectory
-    folder: str
-    begun: bool = False
-    copy: PartitionLog | None = None
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-
-
-class UnclearMoveError(KafkaStorageError):
-    """Whether a log or its copy counts shows at the next start."""
 
 
 class _LogGoneError(Exception):
@@ -95,13 +58,22 @@ class LogMover:
         moves_at_once: the others wait (``num.replica.alter.log.dirs.threads``).
     """
 
-    def __init__(self, world: World, logs: Hosting, *, moves_at_once: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        directories: LogDirectories,
+        moves: PendingMoves,
+        promotion: FutureLogPromotion,
+        *,
+        moves_at_once: int,
+    ) -> None:
         self.bytes_per_second = float("inf")
         """Of all moves together (``replica.alter.log.dirs.io.max.bytes.per.second``); may be changed."""
         self._world = world
-        self._logs = logs
+        self._directories = directories
+        self._promotion = promotion
         self._moves_at_once = moves_at_once
-        self._moves: dict[TopicPartition, _Move] = {}
+        self._moves = moves
         self._active = 0
         self._throttle = Throttle()
         self._wake = trio.Event()
@@ -118,44 +90,29 @@ class LogMover:
             KafkaStorageError: the data directory is offline.
             ReplicaNotAvailableError: there is no log of that partition.
         """
-        target = self._logs.data_directory(path)
+        target = self._directories.get(path)
         if target is None:
             raise LogDirNotFoundError(f"{path} is not in log.dirs")
         if target.failure:
             raise KafkaStorageError(target.failure)
-        place = self._logs.place_of(topic_partition)
-        if place is None:
+        hosted = self._directories.hosted.get(topic_partition)
+        if hosted is None:
             raise ReplicaNotAvailableError(f"there is no log of {topic_partition} here")
         move = self._moves.get(topic_partition)
         if move is not None and move.target is target:
             return
-        self.give_up(topic_partition)
-        if place.directory is not target:
+        self._moves.give_up(topic_partition)
+        if hosted.directory is not target:
             name = renamed_folder(topic_partition, self._world.uuid().hex, FUTURE_SUFFIX)
-            self._moves[topic_partition] = _Move(topic_partition, target, f"{target.path}/{name}")
+            self._moves.add(PendingMove(topic_partition, target, f"{target.path}/{name}"))
             self._wake.set()
-
-    def give_up(self, topic_partition: TopicPartition) -> None:
-        """End the move of a log, if there is one; the copy is removed."""
-        move = self._moves.pop(topic_partition, None)
-        if move is not None:
-            move.scope.cancel()
-
-    def moved(self, topic_partition: TopicPartition) -> None:
-        """The log is where it was to go."""
-        self._moves.pop(topic_partition, None)
-
-    def give_up_all_to(self, target: LogDirectory) -> None:
-        """End all moves to a data directory."""
-        for move in [move for move in self._moves.values() if move.target is target]:
-            self.give_up(move.topic_partition)
 
     def future_logs(self) -> Iterator[FutureLog]:
         """The copies that there are now."""
-        for move in self._moves.values():
-            place = self._logs.place_of(move.topic_partition)
-            if place is not None:
-                start, end = place.log.log_start_offset, place.log.log_end_offset
+        for move in self._moves:
+            log = self._directories.log(move.topic_partition)
+            if log is not None:
+                start, end = log.log_start_offset, log.log_end_offset
                 size, copied = (0, start) if move.copy is None else (move.copy.size, move.copy.log_end_offset)
                 yield FutureLog(move.topic_partition, move.target.path, size, max(end - copied, 0))
 
@@ -166,14 +123,14 @@ class LogMover:
         async with trio.open_nursery() as nursery:
             while True:
                 self._wake = trio.Event()
-                for move in self._moves.values():
+                for move in self._moves:
                     if not move.begun and self._active < self._moves_at_once:
                         move.begun = True
                         self._active += 1
                         nursery.start_soon(self._carry_out, move)
                 await self._wake.wait()
 
-    async def _carry_out(self, move: _Move) -> None:
+    async def _carry_out(self, move: PendingMove) -> None:
         done = stays = False
         try:
             with move.scope:
@@ -194,7 +151,7 @@ class LogMover:
                 with trio.CancelScope(shield=True):
                     await self._remove(move.folder)
             if self._moves.get(move.topic_partition) is move:
-                del self._moves[move.topic_partition]
+                self._moves.ended(move.topic_partition)
             self._active -= 1
             self._wake.set()
 
@@ -204,15 +161,15 @@ class LogMover:
         except OSError as error:
             logger.error("%s cannot be removed: %s", folder, error)
 
-    async def _copy(self, move: _Move) -> None:
+    async def _copy(self, move: PendingMove) -> None:
         run = self._world.run_in_thread
-        place = self._place_of(move)
-        source = place.log
+        hosted = self._hosted(move)
+        source = hosted.log
         with self._on_disk_of(move.target):
-            copy = move.copy = await run(self._make, move, place)
+            copy = move.copy = await run(self._make, move, hosted)
         cuts = -1  # those of the source when the copy had its beginning
         while True:
-            self._place_of(move, source)
+            self._hosted(move, source)
             afresh = source.cuts != cuts or copy.log_end_offset < source.log_start_offset
             cuts = source.cuts
             at = source.log_start_offset if afresh else copy.log_end_offset
@@ -230,28 +187,28 @@ class LogMover:
                     if job is not None:
                         await run(job.run)
                         copy.flushed(job)
-                self._place_of(move, source)
+                self._hosted(move, source)
                 start, end, copied = source.log_start_offset, source.log_end_offset, copy.log_end_offset
                 whole = source.cuts == cuts and start <= copied
                 if whole and source.bytes_between(copied, end, _LAST_BYTES + 1) <= _LAST_BYTES:
                     self._finish(move, source, copy)
                     return
 
-    def _make(self, move: _Move, place: Place) -> PartitionLog:
+    def _make(self, move: PendingMove, hosted: HostedLog) -> PartitionLog:
         """An empty copy. Nobody syncs it but who fills it."""
         storage = self._world.storage
-        config = place.log.config._replace(flush_messages=_NEVER, flush_ms=_NEVER)
+        config = hosted.log.config._replace(flush_messages=_NEVER, flush_ms=_NEVER)
         copy = PartitionLog.open(storage, move.folder, move.topic_partition, config, now_ms=self._world.wall_ms())
-        if place.topic_id is not None:
-            write_topic_id(storage, f"{move.folder}/{PARTITION_METADATA}", place.topic_id)
+        if hosted.topic_id is not None:
+            write_topic_id(storage, f"{move.folder}/{PARTITION_METADATA}", hosted.topic_id)
         return copy
 
-    def _place_of(self, move: _Move, known: PartitionLog | None = None) -> Place:
+    def _hosted(self, move: PendingMove, known: PartitionLog | None = None) -> HostedLog:
         """Where the log is that is to be moved. Raises `_LogGoneError` when there is none, or not the one ``known``."""
-        place = self._logs.place_of(move.topic_partition)
-        if place is None or (known is not None and place.log is not known):
+        hosted = self._directories.hosted.get(move.topic_partition)
+        if hosted is None or (known is not None and hosted.log is not known):
             raise _LogGoneError("the log is gone")
-        return place
+        return hosted
 
     async def _read(self, source: PartitionLog, offset: int) -> Buffer:
         """Batches of a log from ``offset`` on; nothing at its end."""
@@ -264,7 +221,7 @@ class LogMover:
             return await self._world.run_in_thread(found.read) if isinstance(found, FileSlice) else found
         return b""
 
-    def _finish(self, move: _Move, source: PartitionLog, copy: PartitionLog) -> None:
+    def _finish(self, move: PendingMove, source: PartitionLog, copy: PartitionLog) -> None:
         """Copy the rest, and let the copy take the log's place. Nobody else has a turn in between."""
         while copy.log_end_offset < source.log_end_offset:
             data = source.read(copy.log_end_offset, _CHUNK_BYTES).records
@@ -276,7 +233,7 @@ class LogMover:
         with self._on_disk_of(move.target):
             copy.advance_log_start_offset(source.log_start_offset)
             copy.close()
-        self._logs.put_in_place(move.topic_partition, copy, move.target)
+        self._promotion.promote(move.topic_partition, copy, move.target)
 
     @contextmanager
     def _on_disk_of(self, target: LogDirectory) -> Iterator[None]:
@@ -286,7 +243,7 @@ class LogMover:
         except (KafkaStorageError, OSError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and not gets_better(cause):
-                self._logs.directory_failed(target, cause)
+                self._directories.fail(target, cause)
             raise
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log_loading import FoundLog
+from triokafka.broker_stub.log.log_discovery import FoundLog
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.errors import KafkaStorageError

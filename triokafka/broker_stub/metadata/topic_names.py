@@ -6,13 +6,10 @@ import re
 from typing import Final
 
 from triokafka.errors import InvalidTopicError
+from triokafka.topic_names import INTERNAL_TOPICS
 
 MAX_LENGTH: Final = 249
-GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
-TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
-SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 

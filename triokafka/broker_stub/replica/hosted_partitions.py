@@ -258,7 +258,7 @@ class HostedPartitions:
         if not self._gone_directories or config.unclean_leader_election_enable:
             return
         here = self.logs.is_offline(topic_partition) or (
-            self.logs.get(topic_partition) is not None and self.logs.topic_id(topic_partition) in (None, topic_id)
+            self.logs.get(topic_partition) is not None and self.logs.topic_id_of(topic_partition) in (None, topic_id)
         )
         if not here and (topic_id, topic_partition.partition) in self._inherited:
             raise _MissedError(f"there is no log of {topic_partition}; {self._way_out}")

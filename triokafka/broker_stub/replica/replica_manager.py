@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from triokafka import errors
 from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, needs_prevalidation
-from triokafka.broker_stub.metadata.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.purgatory.delayed_operation import monotonic_ms
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions, LeadershipChange
@@ -23,6 +22,7 @@ from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.work_budget import BUDGET, WorkBudget
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Buffer, TopicPartition
+from triokafka.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.log.config import LogConfig

@@ -15,12 +15,11 @@ from typing import Final
 from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.errors import IllegalStateError
 from triokafka.structs import OffsetAndMetadata, TopicPartition
+from triokafka.topic_names import INTERNAL_TOPICS
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 """The two special timestamps of ListOffsets; a reset target is one of them or a timestamp in milliseconds."""
-
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Records on their way: a queue of batches per partition, which callers fill at the end and the sender empties.
+"""Queues of batches per partition, which callers fill at the end and the sender drains at the head.
 
 Pure: no I/O, no waiting, time is an argument (seconds on the world's clock). Memory comes from the `BufferPool`, whose
 bytes a batch holds until it is settled and off the wire.
@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from triokafka.client.producer.accumulator_settings import BATCH_HEADER, AccumulatorSettings
-from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.batch import Event, ProducerBatch
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
-from triokafka.client.producer.lz4_compressor import Lz4Compressor
 from triokafka.client.producer.partition_queue import CompressionRatio, PartitionQueue, QueueRegister
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.network.cluster import Cluster
@@ -23,13 +21,13 @@ from triokafka.structs import TopicPartition
 
 _NEVER: Final = float("inf")
 _FEW_BATCHES: Final = 2
-"""When so few are left of a partition, whoever waits for the network to catch up goes on, so that it never runs dry."""
+"""A sender that waits for the network to catch up goes on when so few batches of its partition are left."""
 
 
 class Ready(NamedTuple):
-    """What `Accumulator.ready` found. ``next_check`` is seconds until it may find more, infinity when nothing waits.
+    """The result of `Accumulator.ready`. ``next_check`` is seconds until it may find more, infinity without batches.
 
-    ``held`` are nodes that must answer for a partition's earlier batches before its next one may go.
+    ``held`` are nodes that must answer for a partition's earlier batches before its next one may be sent.
     """
 
     nodes: list[int]
@@ -38,40 +36,49 @@ class Ready(NamedTuple):
     leaderless: bool
 
 
-class Accumulator(IncompleteBatches):
-    """All partition queues, and the rules for when a batch goes out.
+class Accumulator:
+    """All partition queues, and the rules for when a batch is sent.
 
-    ``slow_nodes`` are those that have not taken their batches for long (KIP-794). The rest is as in
-    `IncompleteBatches`.
+    ``batches`` knows what becomes of every batch. ``slow_nodes`` have not taken their batches for long (KIP-794).
+    ``new_event`` makes the event on which callers wait for a batch.
     """
 
     def __init__(
-        self, settings: AccumulatorSettings, pool: BufferPool, on_failed: Callable[[ProducerBatch], None]
+        self, batches: IncompleteBatches, *, new_event: Callable[[], Event], compressor: Compressor | None = None
     ) -> None:
-        super().__init__(settings, pool, on_failed)
+        self.batches = batches
+        self.pool = batches.pool
+        self.active = batches.active
         self.closing = False
         self.flushes = 0
-        self.queues = QueueRegister()
-        self._start_at: dict[int, TopicPartition] = {}
+        self.queues = QueueRegister(compressor)
         self.slow_nodes: frozenset[int] = frozenset()
+        self._compressor = compressor
+        self._new_event = new_event
+        self._start_at: dict[int, TopicPartition] = {}
         self._refusing_since: dict[int, float] = {}
+
+    @property
+    def settings(self) -> AccumulatorSettings:
+        """The settings, which change when the brokers turn out not to know idempotence."""
+        return self.batches.settings
 
     # ---------------------------------------------------------------- appending
 
     def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
-        """The queue of a partition. It stays the same as long as anybody holds it, and while it has batches."""
+        """Return the queue of a partition: the same one while it has batches or anything refers to it."""
         return self.queues.get(topic_partition)
 
     def buffer_size_for(self, topic: str, record_size: int) -> int:
-        """Bytes to borrow for a new batch that begins with a record of this size: what batches take, or what it
-        does."""
+        """Return the bytes to borrow for a batch that begins with a record of this size: the usual size, or more if the
+        record needs it."""
         size = self.settings.batch_limit
         if self.settings.compression_type != "none":
             size = BATCH_HEADER + int((size - BATCH_HEADER) / self._expected_ratio(self.queues.ratio(topic)))
         return max(size, record_size + BATCH_HEADER)
 
     def _expected_ratio(self, of_topic: CompressionRatio) -> float:
-        """What compression is counted on to make of a batch: never so much that it would not fit into all memory."""
+        """Return the expected compression ratio, bounded so that a batch fits into the pool before compression."""
         if self.settings.compression_type == "none":
             return 1.0
         return max(
@@ -79,9 +86,9 @@ class Accumulator(IncompleteBatches):
         )
 
     def open_batch(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
-        """Start a batch in a borrowed buffer, at the end of a queue. The caller appends to it at once.
+        """Start a batch in a borrowed buffer at the end of a queue. The caller appends a record without waiting.
 
-        Raises what making the batch raises; the buffer is back in the pool then.
+        If creating the batch fails, the buffer goes back to the pool.
         """
         settings = self.settings
         try:
@@ -96,34 +103,37 @@ class Accumulator(IncompleteBatches):
             self.pool.release(buffer, len(buffer))
             raise
         queue.close_open()
-        batch = ProducerBatch(queue.topic_partition, queue.take_number(), builder, reserved=len(buffer), created_at=now)
-        self.admit(queue, batch)
+        batch = ProducerBatch(
+            queue.topic_partition,
+            queue.take_number(),
+            builder,
+            reserved=len(buffer),
+            created_at=now,
+            new_event=self._new_event,
+        )
+        self.batches.admit(queue, batch)
         return batch
 
     def close_open_batches(self) -> None:
-        """Take no more records into any batch there is."""
+        """Close all open batches."""
         for queue in self.active.values():
             queue.close_open()
 
-    # ---------------------------------------------------------------- what is ready
-
-    def use_compressor(self, compressor: Compressor | Lz4Compressor) -> None:
-        """Have threads compress. To be called before there are queues."""
-        self.queues.compressor = compressor
+    # ---------------------------------------------------------------- readiness
 
     def start_compressing(self) -> None:
-        """Hand closed batches over to threads as soon as that pays, also those that cannot be sent yet."""
-        if self.queues.compressor is not None:
-            self.queues.compressor.hand_over()
+        """Have threads compress closed batches as soon as that pays, also those that cannot be sent yet."""
+        if self._compressor is not None:
+            self._compressor.hand_over()
 
     @property
     def has_work(self) -> bool:
-        """Whether the sender may find something to do after a request has ended."""
-        return bool(self.active or self.troubled or self._refusing_since)
+        """Whether the sender may find work after a request has ended."""
+        return bool(self.active or self.batches.troubled or self._refusing_since)
 
     @property
     def in_hurry(self) -> bool:
-        """Whether no batch lingers: somebody waits for all of them, or for their memory."""
+        """Whether no batch lingers: a flush, closing, or a caller without memory waits for them."""
         return self.flushes > 0 or self.closing or self.pool.waiting > 0
 
     def waiting_topics(self) -> list[str]:
@@ -165,8 +175,8 @@ class Accumulator(IncompleteBatches):
     ) -> dict[int, list[ProducerBatch]]:
         """Take batches for one request per node: the head of each of its partitions, as many as fit a request.
 
-        Also of partitions whose head still lingers: they ride along. The next call for a node starts
-        behind where this one stopped, so that no partition is always last.
+        A head that still lingers is taken along. The next call for a node starts where this one stopped, so that no
+        partition is always last.
         """
         by_node: dict[int, list[PartitionQueue]] = {node: [] for node in nodes}
         for topic_partition, queue in self.active.items():
@@ -189,7 +199,7 @@ class Accumulator(IncompleteBatches):
                 if not self._may_drain(queue, head, cluster, now):
                     continue
                 if not head.count:
-                    self.discard(head)
+                    self.batches.discard(head)
                     continue
                 if batches and size + head.size > self.settings.max_request_size:
                     self._start_at[node] = queue.topic_partition
@@ -204,9 +214,9 @@ class Accumulator(IncompleteBatches):
         return drained
 
     def take_following(self, last: ProducerBatch, now: float, identity: ProducerIdentity) -> ProducerBatch | None:
-        """Take the batch behind the one just sent, if nothing else has batches and it may go to the same place at once.
+        """Take the batch behind the one just sent, if no other partition has batches and it may be sent now.
 
-        None when `ready` and `drain` are to be asked, which would say the same of it in more steps.
+        A shortcut with the result of `ready` and `drain`. None when the caller must use those.
         """
         queue = self.active.get(last.topic_partition)
         settings = self.settings
@@ -223,7 +233,7 @@ class Accumulator(IncompleteBatches):
         return head
 
     def _back_off(self, head: ProducerBatch, cluster: Cluster, now: float) -> float:
-        """Seconds that the batch must still wait for its next attempt; none when the partition has a new leader."""
+        """Return the seconds until the batch's next attempt; 0 when the partition has a new leader."""
         wait = head.retry_at - now
         if wait > 0 and cluster.leader_epoch_for(head.topic_partition) > head.leader_epoch:
             return 0.0
@@ -237,8 +247,8 @@ class Accumulator(IncompleteBatches):
         return not self.settings.idempotent or queue.sequences.may_send(head)
 
     def _line_up(self, queues: list[PartitionQueue], cluster: Cluster, now: float) -> None:
-        """Show the compressor all that is about to be sent, before it is asked for the first of them."""
-        compressor = self.queues.compressor
+        """Enqueue all batches of the next request at the compressor, before the first of them is needed."""
+        compressor = self._compressor
         if compressor is None:
             return
         size = 0
@@ -254,12 +264,12 @@ class Accumulator(IncompleteBatches):
             compressor.enqueue(head)
 
     def _is_compressed(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        """Whether the batch can be sent now; compresses it, unless threads do that."""
+        """Return whether the batch can be sent now; compress it, unless threads do that."""
         if queue.open is head:
             queue.close_open()
         if head.compressed:
             return True
-        compressor = self.queues.compressor
+        compressor = self._compressor
         if compressor is not None:
             compressor.enqueue(head)
             if compressor.hand_over() or head.in_thread:
@@ -268,7 +278,7 @@ class Accumulator(IncompleteBatches):
         try:
             head.compress()
         except Exception as error:
-            self.fail_compression(head, error)
+            self.batches.fail_compression(head, error)
             return False
         return True
 
@@ -277,7 +287,8 @@ class Accumulator(IncompleteBatches):
         left = queue.batches
         left.popleft()
         if queue.shortened is not None and len(left) <= _FEW_BATCHES:
-            queue.note_shortened()
+            queue.shortened.set()
+            queue.shortened = None
         if queue.open is head:
             queue.close_open()
         head.close()
@@ -294,7 +305,7 @@ class Accumulator(IncompleteBatches):
         return len(built)
 
     def note_refusals(self, nodes: Sequence[int], now: float) -> None:
-        """These are the nodes, of those that something is ready for, that take no request now."""
+        """Note the nodes that take no request now although batches are ready for them."""
         limit = self.settings.availability_timeout
         if not limit:
             return

@@ -1,42 +1,60 @@
-"""One batch of one partition: from the first record that opens it to the answer that settles all of them.
+"""One batch of one partition: from its first record to the response that settles all of them.
 
-Pure but for `ProducerBatch.wait`. Times are seconds on the world's clock.
+Pure: callers wait on an event that the producer's event loop provides. Times are seconds on the world's clock.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
-import trio
-
-from triokafka.client.deliveries import Delivery, DeliveryCallback
 from triokafka.errors import raisable_copy
 from triokafka.records import BatchBuilder, set_producer_state
-from triokafka.structs import TopicPartition
-from triokafka.trio_context import require_trio
+from triokafka.structs import RecordMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 
 NO_SEQUENCE = -1
 
+DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], None]
+"""Called with the metadata and None, or None and the error."""
+
+
+class Event(Protocol):
+    """An event of the event loop, which wakes its waiters once."""
+
+    def set(self) -> None:
+        """Wake the waiters."""
+
+    async def wait(self) -> None:
+        """Return once it is set."""
+
+
+class RecordDelivery(Protocol):
+    """A record's `Delivery`, compiled or plain, as its batch uses it."""
+
+    def metadata_in(self, batch: ProducerBatch, index: int) -> RecordMetadata:
+        """Return the metadata of the record at ``index`` of an acknowledged batch."""
+
 
 def _refuse(*_: object) -> int:
-    """What ``append`` does once the memory is given back."""
+    """Accept no record: ``append`` of a batch whose memory was released."""
     return -1
 
 
 class ProducerBatch:
     """Records of one partition that are sent and settled together.
 
-    ``number`` is the order in which the partition's batches are to be written; pieces of a split one extend its
-    number. ``reserved`` is what the buffer pool lent for it, in bytes. ``attempts`` counts requests that carried it,
-    ``last_error`` is why the last failed; ``escaped`` is what a callback raised that must not be swallowed.
-    ``leader_epoch`` is the partition's as known at the last. ``renumbered``: it got another sequence number after one.
-    ``on_observed`` is called once for each failed record of which somebody is told.
-    Settled exactly once, as a whole; when it was split, its pieces are settled instead and
-    `piece_for` leads to them.
+    ``number`` orders the partition's batches; the pieces of a split batch extend its number. ``reserved`` is the number
+    of bytes that the buffer pool lent for it. ``attempts`` counts the requests that carried it, ``last_error`` is why
+    the last one failed, and ``leader_epoch`` is the partition's at that time. ``renumbered`` batches got another
+    sequence number after their first. ``escaped`` is an error of a callback that must end the producer's block.
+    ``on_observed`` is called once for each failed record whose failure reached the user. ``new_event`` makes the event
+    that `wait` needs.
+
+    A batch is settled exactly once, as a whole. After a split its pieces are settled instead; `piece_for` finds them.
     """
 
     __slots__ = (
@@ -58,6 +76,7 @@ class ProducerBatch:
         "last_error",
         "leader_epoch",
         "log_append_time",
+        "new_event",
         "number",
         "on_observed",
         "on_wire",
@@ -80,6 +99,7 @@ class ProducerBatch:
         *,
         reserved: int,
         created_at: float,
+        new_event: Callable[[], Event],
     ) -> None:
         self.topic_partition = topic_partition
         self.number = number
@@ -88,6 +108,7 @@ class ProducerBatch:
         self._count = 0
         self.reserved = reserved
         self.created_at = created_at
+        self.new_event = new_event
         self.retry_at = created_at
         self.attempts = 0
         self.on_wire = False
@@ -107,8 +128,8 @@ class ProducerBatch:
         self.settled_at = created_at
         self.pieces: list[tuple[int, ProducerBatch]] = []
         self._built: memoryview | None = None
-        self._callbacks: list[tuple[int, Delivery, DeliveryCallback]] = []
-        self._event: trio.Event | None = None
+        self._callbacks: list[tuple[int, RecordDelivery, DeliveryCallback]] = []
+        self._event: Event | None = None
         self._observed: set[int] | None = None
         self.on_observed: Callable[[], None] | None = None
 
@@ -133,7 +154,7 @@ class ProducerBatch:
 
     @property
     def full(self) -> bool:
-        """Whether there is no use in waiting for more records."""
+        """Whether hardly any further record would fit."""
         return self.builder is None or self.builder.full
 
     @property
@@ -149,11 +170,11 @@ class ProducerBatch:
 
     @property
     def compressed(self) -> bool:
-        """Whether the records need not be compressed any more before they are sent."""
+        """Whether the records are as they will be sent."""
         return self._built is not None or self.builder is None or self.builder.compressed
 
     def compress(self) -> None:
-        """Compress the records here and now. Raises what the codec's package does."""
+        """Compress the records in this thread. Raises the errors of the codec's package."""
         if self.builder is not None:
             self.builder.compress()
 
@@ -165,7 +186,7 @@ class ProducerBatch:
     # ---------------------------------------------------------------- sending
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give the batch its place in the producer's sequence, also when it was built before."""
+        """Write producer id, epoch and sequence number into the batch, also after it was built."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
@@ -173,16 +194,16 @@ class ProducerBatch:
             set_producer_state(self._built, 0, producer_id, producer_epoch, base_sequence)
 
     def build(self) -> memoryview:
-        """The bytes for the wire; retries send the same bytes again."""
+        """Return the bytes for the wire; retries send the same bytes again."""
         if self._built is None:
             assert self.builder is not None, "a batch is built before its memory is given back"
             self._built = self.builder.build(self.producer_id, self.producer_epoch, self.base_sequence)
         return self._built
 
     def release(self) -> tuple[bytearray | None, int]:
-        """Let go of the records: the buffer and what was reserved for it, once; (None, 0) afterwards.
+        """Drop the records; return the buffer and the number of bytes reserved for it, afterwards (None, 0).
 
-        Deliveries may be kept for long, and must not keep the memory with them.
+        Users may keep deliveries for long; those must not keep the memory alive.
         """
         reserved, self.reserved = self.reserved, 0
         if self.builder is None:
@@ -209,10 +230,10 @@ class ProducerBatch:
         record_errors: dict[int, Exception] | None = None,
         now: float | None = None,
     ) -> bool:
-        """End with an offset or an error: run the callbacks in record order, then wake who waits. False if done before.
+        """Record the outcome, run the callbacks in record order, then wake the waiters. False if already done.
 
-        ``record_errors`` are the errors of single records, where the broker named them (KIP-467). ``now`` is for the
-        latency that deliveries report.
+        ``record_errors`` are the errors of single records that the broker named (KIP-467). ``now`` gives the latency
+        that deliveries report.
         """
         if self.done:
             return False
@@ -228,7 +249,7 @@ class ProducerBatch:
             try:
                 self._call(index, delivery, callback)
             except BaseException as escaped:
-                # What is no Exception is to end the program, or a test: but not before everybody was told.
+                # KeyboardInterrupt and the like must end the program, but only after the other callbacks.
                 self.escaped = escaped
         self._callbacks.clear()
         if self._event is not None:
@@ -236,7 +257,7 @@ class ProducerBatch:
         return True
 
     def split_into(self, pieces: list[tuple[int, ProducerBatch]]) -> None:
-        """Hand the records to ``pieces``, each with the index of its first record; their settling is this one's."""
+        """Move the records to ``pieces``, each with the index of its first record; their outcomes are its own."""
         self.pieces = pieces
         for index, delivery, callback in self._callbacks:
             piece, piece_index = self.piece_for(index)
@@ -246,7 +267,7 @@ class ProducerBatch:
             self._event.set()
 
     def piece_for(self, index: int) -> tuple[ProducerBatch, int]:
-        """The batch that carries the record ``index`` now, and its index there."""
+        """Return the batch that carries the record ``index`` now, and its index there."""
         batch = self
         while batch.pieces:
             start, piece = next((start, piece) for start, piece in reversed(batch.pieces) if start <= index)
@@ -254,7 +275,7 @@ class ProducerBatch:
         return batch, index
 
     def pieces_of(self, first: int, count: int) -> Iterator[tuple[ProducerBatch, int, int]]:
-        """The batches that carry ``count`` records from ``first`` on, each with its first index and number of them."""
+        """Yield the batches that carry ``count`` records from ``first`` on, each with first index and count."""
         end = first + count
         while first < end:
             batch, index = self.piece_for(first)
@@ -267,7 +288,7 @@ class ProducerBatch:
         return self.record_errors.get(index, self.error)
 
     def error_to_raise(self, index: int) -> Exception | None:
-        """As `error_for`, for one caller who raises it and so was told: a copy of its own."""
+        """Return a copy of `error_for` for a caller that raises it; the failure counts as observed then."""
         error = self.error_for(index)
         if error is None:
             return None
@@ -279,16 +300,12 @@ class ProducerBatch:
         if self.done or self.pieces:
             return
         if self._event is None:
-            self._event = trio.Event()
-        try:
-            await self._event.wait()
-        except RuntimeError:
-            require_trio("Awaiting a delivery")
-            raise
+            self._event = self.new_event()
+        await self._event.wait()
 
-    # ---------------------------------------------------------------- who has seen a failure
+    # ---------------------------------------------------------------- callbacks and observed failures
 
-    def add_callback(self, delivery: Delivery, index: int, callback: DeliveryCallback) -> None:
+    def add_callback(self, delivery: RecordDelivery, index: int, callback: DeliveryCallback) -> None:
         """Call ``callback`` when the record is settled, or now."""
         batch, index = self.piece_for(index)
         if batch.done:
@@ -296,7 +313,7 @@ class ProducerBatch:
         else:
             batch._callbacks.append((index, delivery, callback))
 
-    def _call(self, index: int, delivery: Delivery, callback: DeliveryCallback) -> None:
+    def _call(self, index: int, delivery: RecordDelivery, callback: DeliveryCallback) -> None:
         error = self.error_for(index)
         try:
             if error is not None:
@@ -309,7 +326,7 @@ class ProducerBatch:
             logger.exception("a delivery callback for %s failed", self.topic_partition)
 
     def note_observed(self, index: int) -> None:
-        """Remember that somebody was told of this record's failure."""
+        """Remember that this record's failure reached the user."""
         if self._observed is None:
             self._observed = set()
         if index not in self._observed:
@@ -319,5 +336,5 @@ class ProducerBatch:
 
     @property
     def unobserved_failures(self) -> int:
-        """Number of failed records of which nobody was told."""
+        """Number of failed records whose failure has not reached the user."""
         return self.count - len(self._observed or ()) if self.failed else 0

@@ -1,4 +1,4 @@
-"""The memory of all batches that are not settled yet: bounded in bytes, first come first served.
+"""The memory of all unsettled batches: bounded in bytes, first come first served. Pure: it wakes waiters by a callback.
 
 At any time ``total == available + pooled + in_use``; what waiters have reserved counts as in use.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-import trio
-
-from triokafka.errors import BufferTimeoutError, MessageSizeTooLargeError
+from triokafka.errors import MessageSizeTooLargeError
 
 
-class _Waiter:
-    __slots__ = ("buffer", "refused", "reserved", "size", "task")
+class BufferWaiter:
+    """A caller in the pool's line. ``reserved`` bytes of ``size`` are its own already."""
 
-    def __init__(self, size: int, task: trio.lowlevel.Task) -> None:
+    __slots__ = ("buffer", "refused", "reserved", "size", "wake")
+
+    def __init__(self, size: int, wake: Callable[[], None]) -> None:
         self.size = size
-        self.task = task
+        self.wake = wake
         self.reserved = 0
         self.buffer: bytearray | None = None
         self.refused: Exception | None = None
@@ -27,9 +27,9 @@ class _Waiter:
 class BufferPool:
     """Lends buffers, ``total`` bytes at most; those of exactly ``pooled_size`` bytes are kept and lent again.
 
-    A caller who finds too little memory joins the end of a queue. What is given back goes to the head until it has
-    enough, then to the next: a small request never overtakes a large one, and no large one starves.
-    ``wait_seconds_total`` and ``_max`` are what callers reported with `note_wait`.
+    A caller that finds too little memory joins the end of a line. Released bytes go to the head of the line until it
+    has enough, then to the next: a small request never overtakes a large one, and no large one starves.
+    ``wait_seconds_total`` and ``wait_seconds_max`` sum up the calls of `note_wait`.
     """
 
     def __init__(self, total: int, pooled_size: int) -> None:
@@ -39,11 +39,11 @@ class BufferPool:
         self.wait_seconds_total = 0.0
         self.wait_seconds_max = 0.0
         self._free: list[bytearray] = []
-        self._waiters: deque[_Waiter] = deque()
+        self._waiters: deque[BufferWaiter] = deque()
 
     @property
     def waiting(self) -> int:
-        """Number of callers that wait; while it is not 0 every batch should be sent."""
+        """Number of waiting callers; while there are any, no batch lingers."""
         return len(self._waiters)
 
     @property
@@ -57,8 +57,8 @@ class BufferPool:
         return self.total - self.available - self.pooled
 
     def try_allocate(self, size: int) -> bytearray | None:
-        """A buffer of ``size`` bytes if there is memory for it; None otherwise, which is always while anybody waits:
-        what comes free is reserved for the first in line at once.
+        """Return a buffer of ``size`` bytes if there is memory for it, else None. While callers wait it is always None:
+        released bytes are reserved for the first in line.
 
         Raises:
             MessageSizeTooLargeError: ``size`` is more than the pool will ever have.
@@ -70,59 +70,46 @@ class BufferPool:
         if size > self.available + self.pooled:
             return None
         self._free_up(size)
-        buffer = bytearray(size)  # before it is counted: the machine may have less memory than we were told to use
+        buffer = bytearray(size)  # before it is counted: the machine may have less memory than buffer_memory
         self.available -= size
         return buffer
 
-    async def allocate(self, size: int, timeout: float) -> bytearray:
-        """A buffer of ``size`` bytes; waits in line for it, at most ``timeout`` seconds, and checkpoints only then.
-
-        Cancelling gives back what was reserved so far and moves the line on.
-
-        Raises:
-            BufferTimeoutError: not enough memory came free in time.
-            MessageSizeTooLargeError: ``size`` is more than the pool will ever have.
-        """
-        buffer = self.try_allocate(size)
-        if buffer is not None:
-            return buffer
-        waiter = _Waiter(size, trio.lowlevel.current_task())
+    def enqueue(self, size: int, wake: Callable[[], None]) -> BufferWaiter:
+        """Join the end of the line; ``wake`` is called when `collect` has the buffer."""
+        waiter = BufferWaiter(size, wake)
         self._waiters.append(waiter)
-        self._serve()  # reserves what little there is; it cannot be enough, or there would have been no need to wait
+        self._serve()  # reserves what little there is; `try_allocate` would have found enough
+        return waiter
 
-        def give_up(_: Callable[[], None]) -> trio.lowlevel.Abort:
-            self._waiters.remove(waiter)
-            self.available += waiter.reserved
-            self._serve()
-            return trio.lowlevel.Abort.SUCCEEDED
+    def withdraw(self, waiter: BufferWaiter) -> None:
+        """Leave the line, and pass the bytes reserved so far to the next in it."""
+        self._waiters.remove(waiter)
+        self.available += waiter.reserved
+        self._serve()
 
-        with trio.move_on_after(timeout):
-            await trio.lowlevel.wait_task_rescheduled(give_up)
-            if waiter.refused is not None:
-                raise waiter.refused
-            if waiter.buffer is not None:
-                return waiter.buffer
-            try:
-                return bytearray(size)
-            except MemoryError:
-                self.release(None, size)
-                raise
-        raise BufferTimeoutError(
-            f"no {size} bytes of buffer memory within {timeout * 1000:.0f} ms: {self.in_use} of buffer_memory="
-            f"{self.total} bytes wait for acknowledgement. Send more slowly, or raise buffer_memory or max_block_ms"
-        )
+    def collect(self, waiter: BufferWaiter) -> bytearray:
+        """Return the buffer of a waiter that was woken. Raises the error of `refuse_waiters` or `MemoryError`."""
+        if waiter.refused is not None:
+            raise waiter.refused
+        if waiter.buffer is not None:
+            return waiter.buffer
+        try:
+            return bytearray(waiter.size)
+        except MemoryError:
+            self.release(None, waiter.size)
+            raise
 
     def note_wait(self, seconds: float) -> None:
-        """Count the time that a caller spent in `allocate`."""
+        """Count the time that a caller waited for memory."""
         self.wait_seconds_total += seconds
         self.wait_seconds_max = max(self.wait_seconds_max, seconds)
 
     def refuse_waiters(self, make_error: Callable[[], Exception]) -> None:
-        """Wake everybody who waits, with an error: there will be no more memory for them."""
+        """Wake all waiters with an error."""
         for waiter in self._waiters:
             self.available += waiter.reserved
             waiter.refused = make_error()
-            trio.lowlevel.reschedule(waiter.task)
+            waiter.wake()
         self._waiters.clear()
 
     def release(self, buffer: bytearray | None, size: int) -> None:
@@ -154,4 +141,4 @@ class BufferPool:
                 if taken < short:
                     return
             self._waiters.popleft()
-            trio.lowlevel.reschedule(head.task)
+            head.wake()

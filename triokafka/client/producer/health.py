@@ -48,7 +48,7 @@ def take_health(
     state: str, accumulator: Accumulator, client: NetworkClient, now: float, failure: Exception | None
 ) -> ProducerHealth:
     """What the parts of a producer say now."""
-    batches = accumulator.incomplete()
+    batches = accumulator.batches.all()
     brokers = client.broker_statuses()
     refreshed = client.metadata.last_success
     troubles = client.broker_troubles() + _partition_troubles(batches, client, now)

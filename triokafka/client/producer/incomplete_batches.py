@@ -1,4 +1,4 @@
-"""Batches that are not done with: how they end, when their memory goes back, and which partitions that disturbs.
+"""Incomplete batches: how they end, when their memory is released, and which sequences that disturbs.
 
 Pure: no I/O, no waiting, time is an argument (seconds on the world's clock).
 """
@@ -19,21 +19,29 @@ from triokafka.structs import TopicPartition
 _NEVER: Final = float("inf")
 
 
-class IncompleteBatches:
-    """Every batch from its making until it is settled and its memory is back; what the `Accumulator` stands on.
+def _raise(error: BaseException) -> None:
+    raise error
 
-    ``active`` are the queues with batches in them; ``unsettled`` the batches whose deliveries wait, the oldest first;
-    ``unreleased`` those that hold memory, with their queues: also given up ones that a request, or a thread, still
-    uses. ``on_failed`` is told of every batch that is given up; ``on_escaped`` gets what a callback raised that is no
-    `Exception`, once the batch is dealt with.
+
+class IncompleteBatches:
+    """Every batch from its creation until it is settled and its memory is released.
+
+    ``active`` are the queues with unsent batches; ``unsettled`` the batches without an outcome, the oldest first;
+    ``unreleased`` those that hold memory, with their queues. A batch that was given up holds its memory while a request
+    or a thread still uses it. ``on_failed`` gets every batch that is given up, once it is settled. ``on_escaped`` gets
+    an error of a callback that is no `Exception`, once its batch is settled.
     """
 
     def __init__(
-        self, settings: AccumulatorSettings, pool: BufferPool, on_failed: Callable[[ProducerBatch], None]
+        self,
+        settings: AccumulatorSettings,
+        pool: BufferPool,
+        on_failed: Callable[[ProducerBatch], None],
+        on_escaped: Callable[[BaseException], None] = _raise,
     ) -> None:
         self.settings = settings
         self.pool = pool
-        self.on_escaped: Callable[[BaseException], None] = _raise
+        self._on_escaped = on_escaped
         self.active: dict[TopicPartition, PartitionQueue] = {}
         self.unsettled: dict[ProducerBatch, None] = {}
         self.unreleased: dict[ProducerBatch, PartitionQueue] = {}
@@ -41,46 +49,41 @@ class IncompleteBatches:
         self._troubled: dict[TopicPartition, PartitionQueue] = {}
 
     def add_failure_listener(self, listener: Callable[[ProducerBatch], None]) -> None:
-        """Have ``listener``, too, told of every batch that is given up. It must not block."""
+        """Call ``listener``, too, with every batch that is given up. It must not block."""
         self._failure_listeners.append(listener)
 
-    @property
-    def has_incomplete(self) -> bool:
-        """Whether any record is not settled yet."""
-        return bool(self.unsettled)
-
-    def incomplete(self) -> list[ProducerBatch]:
-        """The batches that are not settled, the oldest first."""
+    def all(self) -> list[ProducerBatch]:
+        """Return the batches without an outcome, the oldest first."""
         return list(self.unsettled)
 
     @property
     def troubled(self) -> bool:
-        """Whether a partition's sequence was disturbed, and `take_restarts` may have something to do."""
+        """Whether a partition's sequence was disturbed, so that `take_restarts` may find something."""
         return bool(self._troubled)
 
     def admit(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """A new batch, open for records, at the end of a queue."""
+        """Add a new batch, open for records, at the end of a queue."""
         queue.batches.append(batch)
         queue.open = batch
         self.active[queue.topic_partition] = queue
         self.unsettled[batch] = None
         self.unreleased[batch] = queue
 
-    # ---------------------------------------------------------------- what came of it
+    # ---------------------------------------------------------------- outcomes
 
     def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
-        """The queue that a batch comes from, while it holds memory."""
+        """Return the queue of a batch that holds memory."""
         return self.unreleased[batch]
 
     def off_wire(self, batch: ProducerBatch) -> None:
-        """The request that carried the batch has ended, one way or the other."""
+        """Note that the request with the batch has ended."""
         batch.on_wire = False
         self.unreleased[batch].on_wire -= 1
 
     def acknowledge(
         self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float | None = None
     ) -> None:
-        """The broker has the batch: settle it and give back its memory."""
+        """Settle a batch that the broker has written, and release its memory."""
         queue = self.unreleased[batch]
         batch.settle(base_offset, log_append_time, None, None, now)
         if self.settings.idempotent:
@@ -98,24 +101,24 @@ class IncompleteBatches:
         fate_known: bool = False,
         record_errors: dict[int, Exception] | None = None,
     ) -> bool:
-        """Give the batch up. ``fate_known``: the broker refused it. False when it had been settled before."""
+        """Give the batch up. ``fate_known``: the broker refused it. Returns False when it was settled before."""
         queue = self.unreleased[batch]
-        told = batch.settle(error=error, record_errors=record_errors)
+        newly_settled = batch.settle(error=error, record_errors=record_errors)
         self._settled(batch)
         if not batch.on_wire:
             if self.settings.idempotent:
                 queue.sequences.failed(batch, fate_known=fate_known)
                 self.note_trouble(queue)
             self._release(batch)
-        if told:
+        if newly_settled:
             for listener in self._failure_listeners:
                 listener(batch)
         self._let_escape(batch)
-        return told
+        return newly_settled
 
     def late_answer(self, batch: ProducerBatch, *, written: bool) -> None:
-        """The request of a batch that had been given up on the wire has ended: only now may its memory be lent
-        again."""
+        """Release the memory of a batch that was given up while a request carried it, now that the request has
+        ended."""
         queue = self.unreleased[batch]
         if self.settings.idempotent:
             if written:
@@ -126,7 +129,7 @@ class IncompleteBatches:
         self._release(batch)
 
     def retry(self, batch: ProducerBatch, now: float, *, chance: float) -> None:
-        """Queue the batch again, at its old place, for after a back-off; ``chance`` is uniform in [0, 1)."""
+        """Queue the batch again at its old place, to be sent after a back-off; ``chance`` is uniform in [0, 1)."""
         queue = self.unreleased[batch]
         batch.retry_at = now + self.settings.retry_backoff.delay(batch.attempts, chance)
         queue.put_back(batch)
@@ -143,12 +146,12 @@ class IncompleteBatches:
             queue.put_back(piece)
             self.unreleased[piece] = queue
         self.active[batch.topic_partition] = queue
-        # The pieces are as old as the batch was, and expire at its place in the line.
+        # The pieces are as old as the batch was, and expire when it would.
         line = list(self.unsettled)
         place = line.index(batch)
         line[place : place + 1] = pieces
         self.unsettled = dict.fromkeys(line)
-        # They share what was lent for the batch, whose buffer is dropped.
+        # They share the bytes lent for the batch, whose buffer is dropped.
         lent, batch.reserved = batch.reserved, 0
         for piece in pieces:
             piece.reserved = lent // len(pieces)
@@ -158,9 +161,9 @@ class IncompleteBatches:
     def take_expired(
         self, now: float, explain: Callable[[ProducerBatch], str] = lambda batch: ""
     ) -> list[ProducerBatch]:
-        """Settle what is older than the delivery timeout, queued or on the wire; in the order of their making.
+        """Fail the batches older than the delivery timeout, queued or on the wire, the oldest first.
 
-        ``explain`` ends the sentence about a batch: why it could not be delivered in time.
+        ``explain`` ends the error message of a batch with the reason of the delay.
         """
         expired: list[ProducerBatch] = []
         for batch in self.unsettled:
@@ -168,7 +171,7 @@ class IncompleteBatches:
             if batch.created_at + self.settings.delivery_timeout > now:
                 break
             expired.append(batch)
-        # All errors before any consequence: a batch may be late because of one that is given up with it.
+        # All messages first: a batch may be late because of one that fails with it.
         for batch, error in [(batch, _expiry_error(batch, now, explain(batch))) for batch in expired]:
             if not batch.on_wire:
                 self._unqueue(batch)
@@ -182,7 +185,7 @@ class IncompleteBatches:
         return _NEVER
 
     def abort(self, make_error: Callable[[ProducerBatch], Exception]) -> None:
-        """Fail everything that is not settled: the producer is closed, or broken."""
+        """Fail all unsettled batches: the producer is closed or has failed."""
         for batch, error in [(batch, make_error(batch)) for batch in self.unsettled]:
             if not batch.on_wire:
                 self._unqueue(batch)
@@ -203,34 +206,35 @@ class IncompleteBatches:
     def _let_escape(self, batch: ProducerBatch) -> None:
         escaped, batch.escaped = batch.escaped, None
         if escaped is not None:
-            self.on_escaped(escaped)
+            self._on_escaped(escaped)
 
     def _settled(self, batch: ProducerBatch) -> None:
         self.unsettled.pop(batch, None)
 
     def _release(self, batch: ProducerBatch) -> None:
         if batch.in_thread:
-            return  # its memory is in use; `out_of_thread` comes back here
+            return  # a thread uses the memory; `out_of_thread` releases it
         self.unreleased.pop(batch, None)
         buffer, reserved = batch.release()
         if reserved:
             self.pool.release(buffer, reserved)
 
     def discard(self, batch: ProducerBatch) -> None:
-        """Drop a batch without records: its first one turned out to be no record while it was written."""
+        """Drop a batch without records: writing its first one failed."""
         self._unqueue(batch)
         batch.settle()
         self._settled(batch)
         self._release(batch)
 
     def out_of_thread(self, batch: ProducerBatch, error: Exception | None) -> None:
-        """A thread has let go of a batch that it compressed, or on which it failed."""
+        """Take back a batch from the thread that compressed it, or failed to."""
         if batch.done:
-            self._release(batch)  # given up meanwhile, when the thread still used the memory
+            self._release(batch)  # given up meanwhile
         elif error is not None:
             self.fail_compression(batch, error)
 
     def fail_compression(self, batch: ProducerBatch, reason: Exception) -> None:
+        """Give a batch up that its codec could not compress."""
         error = KafkaError(
             f"{batch.count} records for {batch.topic_partition} could not be compressed with"
             f" {self.settings.compression_type}: {reason!r}"
@@ -242,15 +246,15 @@ class IncompleteBatches:
     # ---------------------------------------------------------------- idempotence
 
     def disable_idempotence(self) -> None:
-        """Go on without sequence numbers: the brokers do not know them."""
+        """Go on without sequence numbers, which the brokers do not know."""
         self.settings = replace(self.settings, idempotent=False)
 
     def note_trouble(self, queue: PartitionQueue) -> None:
-        """A partition's sequence was disturbed: `take_restarts` is to look at it."""
+        """Have `take_restarts` look at a partition whose sequence was disturbed."""
         self._troubled[queue.topic_partition] = queue
 
     def take_restarts(self) -> list[PartitionQueue]:
-        """Partitions whose sequence must begin anew under a new epoch, and may now. The caller restarts them."""
+        """Return the partitions whose sequence must restart under a new epoch, and can now. The caller does it."""
         restarts: list[PartitionQueue] = []
         for topic_partition, queue in list(self._troubled.items()):
             sequences = queue.sequences
@@ -260,10 +264,6 @@ class IncompleteBatches:
             if not sequences.unresolved and (sequences.bump_due or not sequences.bump_wanted):
                 del self._troubled[topic_partition]
         return restarts
-
-
-def _raise(error: BaseException) -> None:
-    raise error
 
 
 def _expiry_error(batch: ProducerBatch, now: float, why: str) -> KafkaTimeoutError:

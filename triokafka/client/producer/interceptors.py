@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from triokafka.client.deliveries import DeliveryCallback
+from triokafka.client.producer.batch import DeliveryCallback
 from triokafka.structs import RecordMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class ProducerRecord:
     key: Any = None
     partition: int | None = None
     timestamp_ms: int | None = None
-    headers: Sequence[tuple[str, bytes | None]] = ()
+    headers: Headers = ()
 
 
 class ProducerInterceptor:

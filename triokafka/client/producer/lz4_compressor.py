@@ -12,19 +12,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from triokafka import kernels
+from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.kernel import Lz4Worker
+from triokafka.records import BatchBuilder
 from triokafka.records import batch as batch_format
 from triokafka.records.lz4_library import addresses
-
-if TYPE_CHECKING:
-    from triokafka.client.producer.batch import ProducerBatch
-    from triokafka.records import BatchBuilder
-    from triokafka.world import Doorbell, World
+from triokafka.world import Doorbell, World
 
 WORTH_GIVING_BYTES: Final = 96 << 10
 """Smaller batches are compressed where they are: to wake the thread, and then the event loop, would take as long."""
@@ -52,7 +50,7 @@ def can_serve(world: World) -> bool:
 
 
 class Lz4Compressor:
-    """The batches that are with the thread, in their order. The same interface as `Compressor`.
+    """The batches that are with the thread, in their order. A `Compressor`.
 
     ``start_task`` starts a task of the producer. ``on_done`` is told when the thread has let go of a batch; ``wake`` is
     called after that when nobody had asked.

@@ -57,7 +57,7 @@ def take_metrics(
         "buffer_total_bytes": pool.total,
         "buffer_available_bytes": pool.total - pool.in_use,
         "waiting_threads": pool.waiting,
-        "batches_unacknowledged": len(accumulator.incomplete()),
+        "batches_unacknowledged": len(accumulator.batches.unsettled),
         "connection_count": sum(status.connected for status in client.broker_statuses()),
         "metadata_age": (now - refreshed) * 1000 if refreshed is not None else -1,
     }

@@ -1,4 +1,4 @@
-"""The queue of one partition, and the register of all queues that somebody still needs."""
+"""The queue of one partition, and the register of all queues in use."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import weakref
 from collections import deque
 from typing import Final
 
-import trio
-
-from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.batch import Event, ProducerBatch
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.kernel import QueueTail
-from triokafka.client.producer.lz4_compressor import Lz4Compressor
-from triokafka.client.producer.request_sender import Route
+from triokafka.client.producer.route import Route
 from triokafka.client.producer.sequences import PartitionSequences
 from triokafka.structs import TopicPartition
 
@@ -20,7 +17,7 @@ _RATIO_STEPS: Final = (1.0, 0.75, 0.5, 0.35, 0.25)
 
 
 class CompressionRatio:
-    """What compression makes of a topic's records, so that batches come out near ``batch_size``."""
+    """The compression ratio of a topic's records, so that finished batches come near ``batch_size``."""
 
     __slots__ = ("__weakref__", "_observed")
 
@@ -29,28 +26,28 @@ class CompressionRatio:
 
     @property
     def expected(self) -> float:
-        """The ratio to count on: in steps, so that buffers of few sizes are lent."""
+        """The ratio to expect: in steps, so that the pool lends buffers of few sizes."""
         return next((step for step in reversed(_RATIO_STEPS) if step >= self._observed), 1.0)
 
     def observe(self, ratio: float) -> None:
-        """Learn from a finished batch: at once that records compress worse, little by little that they do better.
+        """Learn from a finished batch: a worse ratio counts fully, a better one only gradually.
 
-        Too large a batch may be refused, too small a one only costs a little.
+        A broker may refuse a batch that is too large; one that is too small only costs a little.
         """
         seen = min(max(ratio, 0.05), 1.0)
         self._observed = max(seen, 0.9 * self._observed + 0.1 * seen)
 
     def reset(self) -> None:
-        """Count on nothing: a batch came out too large."""
+        """Expect no compression: a batch was too large."""
         self._observed = 1.0
 
 
 class PartitionQueue(QueueTail):
-    """The batches of one partition that are to be sent, the oldest first; the last may still be open.
+    """The unsent batches of one partition, the oldest first; the last may still be open.
 
-    ``on_wire`` counts batches in unanswered requests; ``filled`` the bytes of all batches that were closed. ``ratio``
-    is shared by the partitions of the topic. Closed batches join the line of the ``compressor``, if there is one.
-    ``route`` is how the sender sends single batches of it. ``shortened`` is set when few batches are left to be sent.
+    ``on_wire`` counts batches in unanswered requests, ``filled`` the bytes of all batches that were closed. The
+    partitions of a topic share its ``ratio``. Closed batches go to the ``compressor``, if there is one. ``route`` is
+    for single batches. A caller that waits until few batches are left puts its event into ``shortened``.
     """
 
     __slots__ = (
@@ -71,7 +68,7 @@ class PartitionQueue(QueueTail):
         self,
         topic_partition: TopicPartition,
         ratio: CompressionRatio,
-        compressor: Compressor | Lz4Compressor | None = None,
+        compressor: Compressor | None = None,
     ) -> None:
         super().__init__()
         self.compressor = compressor
@@ -82,7 +79,7 @@ class PartitionQueue(QueueTail):
         self.filled = 0
         self.sequences = PartitionSequences()
         self.route: Route | None = None
-        self.shortened: trio.Event | None = None
+        self.shortened: Event | None = None
         self._next_number = 0
 
     def take_number(self) -> tuple[int, ...]:
@@ -91,7 +88,7 @@ class PartitionQueue(QueueTail):
         return (self._next_number,)
 
     def close_open(self) -> None:
-        """Close the batch that is being filled; later records cannot slip into it."""
+        """Close the open batch: it takes no further records."""
         batch = self.open
         if batch is not None:
             self.filled += batch.size
@@ -100,20 +97,8 @@ class PartitionQueue(QueueTail):
                 self.compressor.enqueue(batch)
             self.open = None
 
-    async def wait_until_short(self) -> None:
-        """Wait until few batches are left that were not sent."""
-        if self.shortened is None:
-            self.shortened = trio.Event()
-        await self.shortened.wait()
-
-    def note_shortened(self) -> None:
-        """Wake who waits for it."""
-        if self.shortened is not None:
-            self.shortened.set()
-            self.shortened = None
-
     def put_back(self, batch: ProducerBatch) -> None:
-        """Insert a batch where it was: before all that were made later."""
+        """Insert a batch at its old place: before all later ones."""
         position = 0
         for known in self.batches:
             if known.number > batch.number:
@@ -130,24 +115,23 @@ class _QueueReference(weakref.ref[PartitionQueue]):
 
 
 class QueueRegister:
-    """The queues by partition, each made at first use and forgotten when nobody holds it any more.
+    """The queues by partition, each made at first use and forgotten when nothing refers to it.
 
-    Who may put records into a queue holds it (a topic's state, a bound stream, a send that waits), and so does the
-    accumulator while it has batches of it. So a topic that was used once does not stay for ever, and
-    there are never two queues of one partition.
+    A topic's state, a bound stream and a waiting send refer to their queues, and so does the accumulator while a queue
+    has batches. So a topic that was used once does not stay for ever, and no partition has two queues.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, compressor: Compressor | None = None) -> None:
         self._queues: dict[TopicPartition, _QueueReference] = {}
         self._ratios: weakref.WeakValueDictionary[str, CompressionRatio] = weakref.WeakValueDictionary()
         self._numbers_lost = False
-        self.compressor: Compressor | Lz4Compressor | None = None
+        self.compressor = compressor
 
     def __len__(self) -> int:
         return len(self._queues)
 
     def get(self, topic_partition: TopicPartition) -> PartitionQueue:
-        """The queue of a partition."""
+        """Return the queue of a partition."""
         reference = self._queues.get(topic_partition)
         queue = reference() if reference is not None else None
         if queue is None:
@@ -158,17 +142,17 @@ class QueueRegister:
         return queue
 
     def ratio(self, topic: str) -> CompressionRatio:
-        """The compression ratio of a topic."""
+        """Return the compression ratio of a topic."""
         ratio = self._ratios.get(topic)
         if ratio is None:
             ratio = self._ratios[topic] = CompressionRatio()
         return ratio
 
     def take_lost_numbers(self) -> bool:
-        """Whether a queue was forgotten, since the last call, under whose current numbers batches were sent.
+        """Whether, since the last call, a queue was forgotten that had sent batches in the current epoch.
 
-        Should the partition be used again, its new queue counts from 0, and the broker would take its first batches for
-        repeats; so all must go on under a new epoch.
+        If the partition is used again, its new queue counts from 0, and the broker would take its first batches for
+        duplicates. So the producer must take a new epoch.
         """
         lost, self._numbers_lost = self._numbers_lost, False
         return lost

@@ -16,8 +16,7 @@ from triokafka.records.plain_from_columns import murmur2
 from triokafka.structs import RecordMetadata
 
 if TYPE_CHECKING:
-    from triokafka.client.deliveries import DeliveryCallback
-    from triokafka.client.producer.batch import ProducerBatch
+    from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
 
 CHEAP_TO_AWAIT: Final = False
 """Whether the coroutines of `FastPath.send` and `BoundFastPath.send` are cheaper than Python's own.

@@ -1,7 +1,6 @@
-"""The producer as its user sees it: send, flush, and what entering and leaving its block mean.
+"""`Producer`: the public methods, and entering and leaving its block.
 
-The way of one record takes no checkpoint, task, event or scope while an open batch has room for it; what waits, waits
-in `Intake`.
+Sending a record takes no checkpoint, task, event or cancel scope while an open batch has room for it.
 """
 
 from __future__ import annotations
@@ -16,22 +15,30 @@ from weakref import WeakKeyDictionary
 import trio
 
 from triokafka.client.config import ProducerOptions
-from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback
+from triokafka.client.deliveries import Deliveries, Delivery
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
+from triokafka.client.producer.batch import DeliveryCallback
+from triokafka.client.producer.batch_opener import BatchOpener
 from triokafka.client.producer.buffer_pool import BufferPool
-from triokafka.client.producer.compressor import compressor_for
+from triokafka.client.producer.bulk_sender import BulkSender
+from triokafka.client.producer.fast_path_method import fast_path_method
 from triokafka.client.producer.health import ProducerHealth, take_health
-from triokafka.client.producer.intake import Headers, Intake
-from triokafka.client.producer.interceptors import InterceptorChain
-from triokafka.client.producer.kernel import CHEAP_TO_AWAIT, BoundFastPath, FastPath
+from triokafka.client.producer.incomplete_batches import IncompleteBatches
+from triokafka.client.producer.interceptors import Headers, InterceptorChain
+from triokafka.client.producer.kernel import BoundFastPath, FastPath
 from triokafka.client.producer.metrics import take_metrics
 from triokafka.client.producer.partition_stream import PartitionStream
+from triokafka.client.producer.partitioner import RecordPartitioner
 from triokafka.client.producer.plugins import install_plugins
-from triokafka.client.producer.send_many import send_many
+from triokafka.client.producer.record_serializer import RecordSerializer
 from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.slow_path import SlowPath
+from triokafka.client.producer.thread_compressor import compressor_for
+from triokafka.client.producer.topic_states import TopicStates
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
+from triokafka.client.producer.waiting import SettledEvent
+from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
@@ -79,16 +86,28 @@ class Producer:
             availability_timeout=opts.partitioner_availability_timeout_ms / 1000,
         )
         BatchBuilder(settings.batch_limit, compression=opts.compression_type, level=opts.compression_level)  # refuses
-        self._unseen = UnhandledFailures()
-        self._accumulator = Accumulator(
-            settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._unseen.note
-        )
+        self._unhandled = UnhandledFailures()
         self._tasks = BackgroundTasks(self._fail)
-        self._accumulator.on_escaped = lambda error: self._tasks.start(_raise, error, name="kafka escaped exception")
+        batches = self._batches = IncompleteBatches(
+            settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._unhandled.note, self._raise_in_task
+        )
+        wakeup = self._wakeup = Wakeup(self._world)
+        compressor = None
+        if settings.compression_type != "none":
+            compressor = compressor_for(
+                settings.compression_type,
+                settings.compression_level,
+                world=self._world,
+                start_task=lambda work: self._tasks.start(work, name="kafka compression"),
+                on_done=batches.out_of_thread,
+                wake=wakeup.wake,
+            )
+        accumulator = self._accumulator = Accumulator(batches, new_event=SettledEvent, compressor=compressor)
         self._sender = Sender(
-            self._accumulator,
+            accumulator,
             self._client,
             world=self._world,
+            wakeup=wakeup,
             acks=opts.acks,
             retries=opts.retries,
             idempotence_required=opts.enable_idempotence is True,
@@ -96,64 +115,52 @@ class Producer:
             on_fatal=self._fail,
             hooks=self._client.config.hooks,
         )
-        if settings.compression_type != "none":
-            self._accumulator.use_compressor(
-                compressor_for(
-                    settings.compression_type,
-                    settings.compression_level,
-                    world=self._world,
-                    start_task=lambda work: self._tasks.start(work, name="kafka compression"),
-                    on_done=self._accumulator.out_of_thread,
-                    wake=self._sender.wake,
-                )
-            )
-        # Last of what can be refused: from here on there are plug-ins that would have to be closed.
+        # The last thing that can be refused: from here on there are plug-ins to close.
         opts, self._plugins = install_plugins(opts, client_id)
         self.options = opts
-        self._intake = Intake(
-            opts,
-            self._accumulator,
-            self._client,
-            world=self._world,
-            check_usable=self._check_usable,
-            wake=self._sender.wake,
-            wake_by=self._sender.wake_by,
+        check_usable = self._check_usable
+        partitioner = RecordPartitioner(opts.partitioner, ignore_keys=opts.partitioner_ignore_keys)
+        self._topics = TopicStates(accumulator, self._client, partitioner, world=self._world, check_usable=check_usable)
+        self._opener = BatchOpener(
+            opts, accumulator, self._client, wakeup, world=self._world, check_usable=check_usable
         )
-        self._client.add_listener(self._sender.wake)
+        self._client.add_listener(wakeup.wake)
+        serializer = RecordSerializer(opts, self._world.wall_ms)
         self._slow_path = SlowPath(
-            self._intake,
+            self._topics,
+            serializer,
+            self._opener,
             InterceptorChain(opts.interceptors),
             now=self._world.now,
-            check_usable=self._check_usable,
+            check_usable=check_usable,
             on_delivery=opts.on_delivery,
         )
-        # What only some producers have is asked once, not per record.
-        self._plain = not (
-            opts.interceptors
-            or opts.partitioner
-            or opts.key_serializer
-            or opts.value_serializer
-            or opts.on_delivery
-            or opts.partitioner_ignore_keys
-        )
-        self._wall_ms = self._world.wall_ms
-        self._topics = self._intake.topics
-        self._fast_path = FastPath(
+        self._bulk_sender = BulkSender(
+            opts,
             self._topics,
+            serializer,
+            self._opener,
+            now=self._world.now,
+            wall_ms=self._world.wall_ms,
+            check_usable=check_usable,
+        )
+        self._fast_path = FastPath(
+            self._topics.by_name,
             self._world.wall_ms,
             self._world.now,
             type(self._world) is RealWorld,
-            self._plain,
-            self._intake.next_queue,
+            not (
+                opts.interceptors
+                or opts.partitioner
+                or opts.key_serializer
+                or opts.value_serializer
+                or opts.on_delivery
+                or opts.partitioner_ignore_keys
+            ),
+            self._opener.next_queue,
             self._slow_path.send,
             self._slow_path.send_now,
         )
-        self._append = self._fast_path.append
-        # The same as the methods of these names, and found sooner. Subclasses that override them are let be.
-        if CHEAP_TO_AWAIT and type(self).send is _SEND:
-            self.send = self._fast_path.send  # type: ignore[method-assign]
-        if type(self).send_nowait is _SEND_NOWAIT:
-            self.send_nowait = self._fast_path.send_nowait  # type: ignore[method-assign]
         self._state = "new"
         self._failure: Exception | None = None
 
@@ -186,7 +193,7 @@ class Producer:
                     bound = f"close_stall_timeout_ms={self.options.close_stall_timeout_ms}"
         finally:
             self._state = "closed"
-            self._accumulator.abort(
+            self._batches.abort(
                 lambda batch: KafkaTimeoutError(
                     f"{batch.count} records for {batch.topic_partition} were not acknowledged when the producer was"
                     f" closed ({bound}){self._sender.why_unacknowledged(batch)}"
@@ -197,13 +204,13 @@ class Producer:
             finally:
                 await self._client.__aexit__(None, None, None)
                 self._plugins.close()
-        self._unseen.report(error)
+        self._unhandled.report(error)
 
     async def _drain(self, patience: float) -> bool:
         """Wait until all is settled; False when nothing was for ``patience`` seconds."""
         self._accumulator.closing = True
-        self._sender.wake()
-        while self._failure is None and (waiting := self._accumulator.incomplete()):
+        self._wakeup.wake()
+        while self._failure is None and (waiting := self._batches.all()):
             with trio.move_on_after(patience) as scope:
                 await waiting[0].wait()
             # Other partitions may have got on.
@@ -212,8 +219,12 @@ class Producer:
         return True
 
     def _forget_topics(self) -> None:
-        self._topics.clear()
+        self._topics.by_name.clear()
         self._accumulator.close_open_batches()
+
+    def _raise_in_task(self, error: BaseException) -> None:
+        """Raise an error that a callback must not swallow; raised in the callback, it would end the sender."""
+        self._tasks.start(_raise, error, name="kafka escaped exception")
 
     def _fail(self, error: Exception) -> None:
         """The producer cannot go on: what is pending fails with the cause, waiting callers wake, and later calls
@@ -223,7 +234,7 @@ class Producer:
         logger.error("the producer failed: %s", error, exc_info=error)
         self._failure = error
         self._forget_topics()
-        self._accumulator.abort(lambda batch: self._failed_error())
+        self._batches.abort(lambda batch: self._failed_error())
         self._accumulator.pool.refuse_waiters(self._failed_error)
         self._client.fail(error)
 
@@ -245,6 +256,7 @@ class Producer:
 
     # ---------------------------------------------------------------- sending
 
+    @fast_path_method
     async def send(
         self,
         topic: str,
@@ -283,11 +295,12 @@ class Producer:
             TypeError, ValueError: key, value, headers, timestamp or partition are not what can be sent.
             ClosedError: outside of the producer's block.
         """
-        delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        delivery = self._fast_path.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
         return await self._slow_path.send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
+    @fast_path_method
     def send_nowait(
         self,
         topic: str,
@@ -306,7 +319,7 @@ class Producer:
             MetadataNotReadyError: the topic's partitions are not known yet; they are being asked for.
             UnknownTopicOrPartitionError, MessageSizeTooLargeError, TypeError, ValueError, ClosedError: as `send`.
         """
-        delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        delivery = self._fast_path.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
         return self._slow_path.send_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
@@ -350,7 +363,9 @@ class Producer:
             Others: as `send`; a note says how many records were accepted, and ``accepted`` of the error has their
                 `Deliveries`.
         """
-        return await send_many(self, topic, values, keys, partition, timestamp_ms, headers, on_delivery)
+        return await self._bulk_sender.send(
+            topic, values, keys, partition, timestamp_ms, headers, on_delivery, self.send
+        )
 
     async def bind(self, topic: str, partition: int) -> PartitionStream:
         """Resolve a partition once, for the fastest way to send to it record by record.
@@ -358,7 +373,7 @@ class Producer:
         Waits for the topic's metadata, at most ``max_block_ms``. Raises as `send` does.
         """
         self._check_usable()
-        known = await self._intake.learn(topic, partition, self._intake.give_up_at())
+        known = await self._topics.learn(topic, partition, self._opener.give_up_at())
         return PartitionStream(BoundFastPath(self._fast_path, known.queues[partition]))
 
     async def flush(self) -> None:
@@ -371,9 +386,9 @@ class Producer:
         accumulator = self._accumulator
         accumulator.flushes += 1
         try:
-            self._sender.wake()
+            self._wakeup.wake()
             await trio.lowlevel.checkpoint()
-            pending = accumulator.incomplete()
+            pending = self._batches.all()
             while pending:
                 batch = pending.pop()
                 await batch.wait()
@@ -401,9 +416,4 @@ class Producer:
 
 
 async def _raise(error: BaseException) -> None:
-    """As a task of its own: out of a callback it would end the sender, and nothing could be delivered any more."""
     raise error
-
-
-_SEND: Final = Producer.send
-_SEND_NOWAIT: Final = Producer.send_nowait

@@ -8,45 +8,31 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from triokafka.client.producer.accumulator import Accumulator
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.produce_request import (
     FIRST_VERSION_WITH_IDS,
     build_request,
     read_response,
     template_for,
 )
+from triokafka.client.producer.response_handler import ResponseHandler
+from triokafka.client.producer.route import Route
 from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError
+from triokafka.hooks import HookChain
+from triokafka.network.broker_channel import BrokerChannel
+from triokafka.network.cluster import Cluster
+from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.produce import ProduceRequest, ProduceResponse
-from triokafka.protocol.templates import FilledRequest, RequestTemplate
-
-if TYPE_CHECKING:
-    from triokafka.client.producer.accumulator import Accumulator
-    from triokafka.client.producer.batch import ProducerBatch
-    from triokafka.client.producer.partition_queue import PartitionQueue
-    from triokafka.client.producer.response_handler import ResponseHandler
-    from triokafka.hooks import HookChain
-    from triokafka.network.broker_channel import BrokerChannel
-    from triokafka.network.cluster import Cluster
-    from triokafka.network.network_client import NetworkClient
-    from triokafka.world import World
+from triokafka.protocol.templates import FilledRequest
+from triokafka.world import World
 
 _FIRST_ZSTD_VERSION: Final = 7
 _BATCHES_BEFORE_A_ROUTE: Final = 4
 """A partition that gets only a few records now and then is not worth a route."""
-
-
-class Route:
-    """How single batches of one partition are sent, as long as neither the metadata nor what the broker speaks
-    change."""
-
-    __slots__ = ("api_versions", "cluster", "ids", "template")
-
-    def __init__(self, template: RequestTemplate, ids: Mapping[str, uuid.UUID]) -> None:
-        self.template = template
-        self.ids = ids
-        self.cluster: Cluster | None = None
-        self.api_versions: object = None
 
 
 class RequestSender:
@@ -73,6 +59,7 @@ class RequestSender:
         on_bug: Callable[[Exception], None],
     ) -> None:
         self._accumulator = accumulator
+        self._batches = accumulator.batches
         self._answers = answers
         self._world = world
         self._acks = acks
@@ -89,7 +76,7 @@ class RequestSender:
         """Hand over one request with the first of several partitions' batches, each of another partition."""
         try:
             if len(batches) == 1 and batches[0].number[0] > _BATCHES_BEFORE_A_ROUTE:
-                route = self._route(self._accumulator.queue_of(batches[0]), channel, cluster)
+                route = self._route(self._batches.queue_of(batches[0]), channel, cluster)
                 template = route.template
                 filled = FilledRequest(template, batches[0].build())
                 self._submit(channel, filled, template.version, batches, route.ids, now)
@@ -168,7 +155,7 @@ class RequestSender:
                 self._wake()
 
         # Without sequence numbers the broker would append a second time what it is still busy with.
-        may_wait = 0.0 if self._accumulator.settings.idempotent else self._timeout_ms / 1000
+        may_wait = 0.0 if self._batches.settings.idempotent else self._timeout_ms / 1000
         channel.submit(request, version, done, expect_response=self._acks != 0, now=now, may_wait=may_wait)
 
     def _ended(
@@ -213,4 +200,4 @@ class RequestSender:
             counters[name + "_max"] = seconds
 
 
-__all__ = ["RequestSender", "Route"]
+__all__ = ["RequestSender"]

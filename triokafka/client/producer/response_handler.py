@@ -1,6 +1,6 @@
-"""What the end of a produce request means for each of its batches: acknowledged, sent again, split or given up.
+"""Decides what the end of a produce request means for each of its batches: acknowledge, retry, split or give up.
 
-No waiting and no I/O: the sender calls, and what follows for the queues is the accumulator's business.
+No waiting and no I/O: `RequestSender` calls it, and `IncompleteBatches` carries the decision out.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.produce_request import ProduceAnswer
 from triokafka.client.producer.splitting import split_records
 from triokafka.errors import (
@@ -56,7 +56,7 @@ class ResponseHandler:
 
     def __init__(
         self,
-        accumulator: Accumulator,
+        batches: IncompleteBatches,
         client: NetworkClient,
         *,
         world: World,
@@ -67,7 +67,7 @@ class ResponseHandler:
         on_identity_lost: Callable[[], None],
         on_fatal: Callable[[Exception], None],
     ) -> None:
-        self._accumulator = accumulator
+        self._batches = batches
         self._client = client
         self._world = world
         self._acks = acks
@@ -77,7 +77,7 @@ class ResponseHandler:
         self._on_identity_lost = on_identity_lost
         self._on_fatal = on_fatal
         self._fatal: Exception | None = None
-        accumulator.add_failure_listener(self._count_failure)
+        batches.add_failure_listener(self._count_failure)
 
     # ---------------------------------------------------------------- how a request can end
 
@@ -98,7 +98,7 @@ class ResponseHandler:
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         """The broker answered a request with a single batch, and has it."""
-        self._accumulator.off_wire(batch)
+        self._batches.off_wire(batch)
         self._written(batch, base_offset, log_append_time, now)
 
     def written(self, batches: Sequence[ProducerBatch], now: float) -> None:
@@ -120,7 +120,7 @@ class ResponseHandler:
         for batch in self._off_wire(batches):
             batch.attempts -= 1
             batch.last_error = error
-            self._accumulator.retry(batch, now, chance=self._world.random.random())
+            self._batches.retry(batch, now, chance=self._world.random.random())
 
     def impossible(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
         """There is no request to this broker that could carry the batches; nothing was sent."""
@@ -130,19 +130,18 @@ class ResponseHandler:
 
     def _off_wire(self, batches: Sequence[ProducerBatch]) -> Sequence[ProducerBatch]:
         for batch in batches:
-            self._accumulator.off_wire(batch)
+            self._batches.off_wire(batch)
         return batches
 
     # ---------------------------------------------------------------- one batch
 
     def _written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
-        accumulator = self._accumulator
         if batch.done:
-            accumulator.late_answer(batch, written=True)
+            self._batches.late_answer(batch, written=True)
             return
         records, size = batch.count, batch.size
         self._counters["record_send_total"] += records
-        accumulator.acknowledge(batch, base_offset, log_append_time, now)
+        self._batches.acknowledge(batch, base_offset, log_append_time, now)
         if self._hooks:
             age = now - batch.created_at
             self._hooks.on_batch_acknowledged(batch.topic_partition, records, size, base_offset, batch.attempts, age)
@@ -163,17 +162,16 @@ class ResponseHandler:
         self, batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None, now: float, *, retry: bool
     ) -> None:
         """An attempt has failed: try again or give up."""
-        accumulator = self._accumulator
         if isinstance(error, KafkaError) and error.invalid_metadata:
             self._client.request_metadata_update()
         if batch.done:
-            accumulator.late_answer(batch, written=False)
+            self._batches.late_answer(batch, written=False)
         elif retry:
             self._counters["record_retry_total"] += batch.count
             self._counters["batch_retry_total"] += 1
             logger.debug("%s: attempt %d failed, trying again: %s", batch.topic_partition, batch.attempts, error)
             batch.last_error = error
-            accumulator.retry(batch, now, chance=self._world.random.random())
+            self._batches.retry(batch, now, chance=self._world.random.random())
             self._tell_retried(batch, error)
         else:
             # Refused now, it may still have been written by an attempt before (or by a broker that then failed in a way
@@ -187,13 +185,12 @@ class ResponseHandler:
     def _should_retry(self, batch: ProducerBatch, error: BrokerResponseError, answer: ProduceAnswer) -> bool:
         if not self._attempts_left(batch):
             return False
-        accumulator = self._accumulator
-        if not accumulator.settings.idempotent:
+        if not self._batches.settings.idempotent:
             return error.retriable
-        queue = accumulator.queue(batch.topic_partition)
+        queue = self._batches.queue_of(batch)
         retry = queue.sequences.should_retry(batch, error, log_start_offset=answer.log_start_offset)
         if queue.sequences.bump_wanted:
-            accumulator.note_trouble(queue)
+            self._batches.note_trouble(queue)
         return retry
 
     def _give_up(
@@ -205,24 +202,23 @@ class ResponseHandler:
         record_errors: dict[int, Exception] | None = None,
     ) -> None:
         if batch.done:
-            self._accumulator.late_answer(batch, written=False)
+            self._batches.late_answer(batch, written=False)
             return
-        if self._accumulator.settings.idempotent:
+        if self._batches.settings.idempotent:
             if isinstance(error, FATAL):
                 self._fatal = error
             elif isinstance(error, InvalidProducerEpochError):
                 # Somebody else writes under this id: counting on would never catch up, a new id does.
                 self._on_identity_lost()
-        self._accumulator.fail(batch, error, fate_known=fate_known, record_errors=record_errors)
+        self._batches.fail(batch, error, fate_known=fate_known, record_errors=record_errors)
 
     def _split(self, batch: ProducerBatch, error: Exception) -> None:
         """Halve a batch that the broker finds too large, as often as it takes (KIP-126); no attempt is used up."""
-        accumulator = self._accumulator
-        pieces, starts = split_records(batch, accumulator.settings)
+        pieces, starts = split_records(batch, self._batches.settings)
         self._counters["batch_split_total"] += 1
         logger.debug("%s: too large a batch is sent as %d smaller ones", batch.topic_partition, len(pieces))
         self._tell_retried(batch, error)
-        accumulator.split(batch, pieces, starts)
+        self._batches.split(batch, pieces, starts)
 
     # ---------------------------------------------------------------- telling
 

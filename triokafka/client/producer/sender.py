@@ -1,7 +1,7 @@
-"""The one task that empties the accumulator: which batches go out now, and what their answers mean.
+"""The one task that drains the accumulator: it decides which batches are sent now.
 
-It never waits for a broker: requests are handed to the network client, and answers come back as calls. Every wake-up
-runs `Sender.step`, which is all there is to it; between wake-ups it sleeps until linger, back-off or a timeout ends.
+It never waits for a broker: `RequestSender` hands requests to connections, which call back with the responses. Every
+wake-up runs `Sender.step`; between wake-ups the task sleeps until a linger time, a back-off or a timeout ends.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from triokafka.client.producer.counters import new_counters
 from triokafka.client.producer.request_sender import RequestSender
 from triokafka.client.producer.response_handler import ResponseHandler
 from triokafka.client.producer.sequences import ProducerIdentity
+from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError, for_code
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.broker_channel import BrokerChannel
@@ -29,14 +30,14 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 _NEVER: Final = float("inf")
-_TRANSACTION_TIMEOUT_MS: Final = 60_000  # of no consequence without a transactional id, but must be within bounds
+_TRANSACTION_TIMEOUT_MS: Final = 60_000  # unused without a transactional id, but brokers check it
 
 
 class Sender:
     """Drives one producer's accumulator over one network client.
 
-    ``start_identity_task`` starts `fetch_identity` as a task of the producer; ``on_fatal`` is told of errors after
-    which the producer cannot go on. ``counters`` are those that `COUNTERS` describes.
+    ``start_identity_task`` starts `fetch_identity` as a task of the producer. ``on_fatal`` gets errors after which the
+    producer cannot go on. `COUNTERS` describes the ``counters``.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Sender:
         client: NetworkClient,
         *,
         world: World,
+        wakeup: Wakeup,
         acks: int,
         retries: int,
         idempotence_required: bool,
@@ -54,8 +56,9 @@ class Sender:
     ) -> None:
         self.identity = ProducerIdentity()
         self.counters = new_counters()
+        self._batches = accumulator.batches
         self._answers = ResponseHandler(
-            accumulator,
+            self._batches,
             client,
             world=world,
             acks=acks,
@@ -74,101 +77,53 @@ class Sender:
             acks=acks,
             counters=self.counters,
             hooks=hooks,
-            wake=self.wake,
+            wake=wakeup.wake,
             go_on=self._go_on,
             on_bug=on_fatal,
         )
         self._accumulator = accumulator
         self._client = client
         self._world = world
+        self._wakeup = wakeup
         self._idempotence_required = idempotence_required
         self._start_identity_task = start_identity_task
         self._on_fatal = on_fatal
         self._identity_wanted = False
-        self._task: trio.lowlevel.Task | None = None
-        self._woken = False
-        self._alarm = trio.CancelScope()
-        self._alarm_at = _NEVER
 
     # ---------------------------------------------------------------- the task
 
-    def wake(self) -> None:
-        """Have `step` run soon: something changed. Costs next to nothing when that is due already."""
-        self._woken = True
-        if self._task is not None:
-            task, self._task = self._task, None
-            trio.lowlevel.reschedule(task)
-
-    def wake_by(self, at: float, now: float) -> None:
-        """Have `step` run at that time, in seconds on the world's clock, if nothing wakes it before."""
-        if at <= now:
-            self.wake()
-        else:
-            self._set_alarm(at)
-
     def _go_on(self, now: float) -> None:
-        """Do at once what `wake` would have the task do a turn of the event loop later."""
-        if self._task is None:
-            self._woken = True  # it is not asleep, and will look again
+        """Do `step` now, without waiting for the task's next turn in the event loop."""
+        if self._wakeup.is_asleep:
+            self._wakeup.set_alarm(now + self.step(now))
         else:
-            self._set_alarm(now + self.step(now))
+            self._wakeup.wake()
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._ring)
-            await self._work()
-
-    async def _work(self) -> None:
-        while True:
-            self._woken = False
-            self._client.check_usable()  # its failure is the producer's, also while there is nothing to send
-            now = self._world.now()
-            wait = self.step(now)
-            if self._woken:
-                await trio.lowlevel.checkpoint()
-                continue
-            self._set_alarm(now + wait)
-            await self._sleep()
-
-    def _set_alarm(self, at: float) -> None:
-        # An alarm that is set earlier stays: to wake once too often costs less than a scope for every sleep.
-        if at < self._alarm_at:
-            self._alarm_at = at
-            self._alarm.deadline = self._world.deadline(at)
-
-    async def _ring(self) -> None:
-        while True:
-            with self._alarm:
-                await trio.sleep_forever()
-            self._alarm_at = _NEVER
-            self._alarm = trio.CancelScope()
-            self.wake()
-
-    async def _sleep(self) -> None:
-        self._task = trio.lowlevel.current_task()
-
-        def abort(_: Callable[[], None]) -> trio.lowlevel.Abort:
-            self._task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
+            nursery.start_soon(self._wakeup.ring)
+            while True:
+                self._wakeup.stay_awake()
+                self._client.check_usable()  # its failure is the producer's, also while there is nothing to send
+                now = self._world.now()
+                await self._wakeup.sleep(now + self.step(now))
 
     def step(self, now: float) -> float:
-        """Do all that can be done now; returns seconds until there may be more, unless woken
+        """Do everything that is due; return the seconds until more may be due, unless `Wakeup.wake` is called
         before."""
         accumulator, client = self._accumulator, self._client
         self._restart_partitions()
-        expiry = accumulator.next_expiry(now)
+        expiry = self._batches.next_expiry(now)
         if expiry <= 0:
-            for batch in accumulator.take_expired(now, self.why_unacknowledged):
+            for batch in self._batches.take_expired(now, self.why_unacknowledged):
                 self.counters["record_expired_total"] += batch.count
-            expiry = accumulator.next_expiry(now)
+            expiry = self._batches.next_expiry(now)
         accumulator.start_compressing()
         if not accumulator.active:
             accumulator.note_refusals((), now)
             return expiry
-        if accumulator.settings.idempotent and not self.identity.known:
+        if self._batches.settings.idempotent and not self.identity.known:
             self._want_identity()
             return expiry
         cluster = client.cluster
@@ -207,12 +162,12 @@ class Sender:
                     if channels[node].is_ready(now):
                         break
                 else:
-                    return wait  # it is told when there is room again
+                    return wait  # the connection wakes the sender when it takes requests again
 
     def _send_with_following(
         self, channel: BrokerChannel, cluster: Cluster, batches: list[ProducerBatch], now: float
     ) -> None:
-        """Send a request, and in one go what follows its last batch while that is all that there is to do."""
+        """Send a request, and in the same write what follows its last batch while no other partition has batches."""
         channel.hold()
         try:
             self._requests.send(channel, cluster, batches, now)
@@ -225,7 +180,7 @@ class Sender:
             channel.let_go()
 
     def why_unacknowledged(self, batch: ProducerBatch) -> str:
-        """The end of the sentence about a batch that ran out of time: what went wrong last."""
+        """Return the end of the error message of a batch whose time is over: what delayed it."""
         queue = self._accumulator.queue(batch.topic_partition)
         for ahead in (*queue.sequences.in_flight[:1], *list(queue.batches)[:1]):
             if ahead.number < batch.number and ahead.attempts:
@@ -263,17 +218,17 @@ class Sender:
 
     def _restart_partitions(self) -> None:
         lost = self._accumulator.queues.take_lost_numbers()
-        if lost and self.identity.known and not self._accumulator.closing:  # then no queue is made any more
+        if lost and self.identity.known and not self._accumulator.closing:  # then no queue is created again
             self._bump_epoch()
-        for queue in self._accumulator.take_restarts():
+        for queue in self._batches.take_restarts():
             numbered_by = queue.sequences.identity
             if numbered_by.producer_id == self.identity.producer_id and numbered_by.epoch >= self.identity.epoch:
                 self._bump_epoch()
             if not self.identity.known:
-                self._accumulator.note_trouble(queue)  # epochs are used up: wait for a new id
+                self._batches.note_trouble(queue)  # epochs are used up: wait for a new id
                 self._want_identity()
                 continue
-            logger.info("%s: numbering batches anew with %s", queue.topic_partition, self.identity)
+            logger.info("%s: the sequence restarts with %s", queue.topic_partition, self.identity)
             queue.sequences.restart(self.identity)
 
     def _bump_epoch(self) -> None:
@@ -289,8 +244,8 @@ class Sender:
             self._start_identity_task()
 
     async def fetch_identity(self) -> None:
-        """Get a producer id, trying until there is one; a task of its own."""
-        backoff = self._accumulator.settings.retry_backoff
+        """Ask brokers for a producer id until one gives it; run as a separate task."""
+        backoff = self._batches.settings.retry_backoff
         failures = 0
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS)
         try:
@@ -309,17 +264,17 @@ class Sender:
                     if self._idempotence_required:
                         raise
                     logger.warning("idempotence is off: %s", unsupported)
-                    self._accumulator.disable_idempotence()
+                    self._batches.disable_idempotence()
                     return
                 except KafkaError as failure:
                     if not failure.retriable and not isinstance(failure, ProtocolError):
                         raise
-                    error = failure  # another broker may make more sense
+                    error = failure  # another broker may give a valid response
                 failures += 1
-                logger.debug("no producer id yet: %s", error)
+                logger.debug("no producer id yet, asking again: %s", error)
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
         except KafkaError as fatal:
             self._on_fatal(fatal)
         finally:
             self._identity_wanted = False
-            self.wake()
+            self._wakeup.wake()

@@ -1,7 +1,7 @@
-"""The long way of a record: whatever the short one does not put into an open batch.
+"""The slow path of a record: everything that the fast path does not put into an open batch.
 
-Interceptors, serializers and partitioners, topics that are not known yet, and batches that must be begun first. What a
-record waits for on this way, it waits for in `Intake`.
+Interceptors, serializers and partitioners, unknown topics, and batches that must be opened first. A record waits in
+`TopicStates.learn` for metadata and in `BatchOpener.open_batch` for memory; cancelling either leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -9,32 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from triokafka.client.deliveries import Delivery, DeliveryCallback, FilteredDelivery
-from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.intake import Headers, Intake
-from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
+from triokafka.client.deliveries import Delivery, FilteredDelivery
+from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
+from triokafka.client.producer.batch_opener import BatchOpener
+from triokafka.client.producer.interceptors import Headers, InterceptorChain, ProducerRecord
 from triokafka.client.producer.partition_queue import PartitionQueue
+from triokafka.client.producer.record_serializer import RecordSerializer
 from triokafka.client.producer.topic_state import TopicState
+from triokafka.client.producer.topic_states import TopicStates
 from triokafka.structs import Buffer, TopicPartition
 
 
 class SlowPath:
-    """One producer's; what `send` and `send_now` take is given by position.
+    """The slow path of one producer. Its methods take the arguments of `Producer.send` by position.
 
     ``now`` is the world's monotonic clock, in seconds; ``check_usable`` raises when the producer is closed or has
-    failed; ``on_delivery`` is for records without a callback of their own.
+    failed; ``on_delivery`` is the callback of records that bring none.
     """
 
     def __init__(
         self,
-        intake: Intake,
+        topics: TopicStates,
+        serializer: RecordSerializer,
+        opener: BatchOpener,
         interceptors: InterceptorChain,
         *,
         now: Callable[[], float],
         check_usable: Callable[[], None],
         on_delivery: DeliveryCallback | None,
     ) -> None:
-        self._intake = intake
+        self._topics = topics
+        self._serializer = serializer
+        self._opener = opener
         self._interceptors = interceptors
         self._now = now
         self._check_usable = check_usable
@@ -56,17 +62,16 @@ class SlowPath:
             return FilteredDelivery(topic)
         chosen: TopicPartition | None = None
         try:
-            intake = self._intake
-            give_up_at = intake.give_up_at()
-            known = await intake.learn(record.topic, record.partition, give_up_at)
-            record = intake.prepared(record)
-            timestamp, key, value = intake.serialize(record)
-            queue = intake.choose(known, record.partition, key, value)
+            give_up_at = self._opener.give_up_at()
+            known = await self._topics.learn(record.topic, record.partition, give_up_at)
+            record = self._serializer.prepared(record)
+            timestamp, key, value = self._serializer.serialize(record)
+            queue = known.queue_for(record.partition, key, value)
             chosen = queue.topic_partition
             queue, place = self._append(known, queue, record, timestamp, key, value)
             while place is None:
-                size = intake.record_bytes(queue, key, value, record.headers)
-                await intake.open_batch(queue, size, give_up_at)
+                size = self._opener.record_bytes(queue, key, value, record.headers)
+                await self._opener.open_batch(queue, size, give_up_at)
                 queue, place = self._append(known, queue, record, timestamp, key, value)
         except Exception as error:
             self._interceptors.on_send_error(record, error, chosen)
@@ -89,15 +94,14 @@ class SlowPath:
             return FilteredDelivery(topic)
         chosen: TopicPartition | None = None
         try:
-            intake = self._intake
-            known = intake.known_now(record.topic, record.partition)
-            record = intake.prepared(record)
-            timestamp, key, value = intake.serialize(record)
-            queue = intake.choose(known, record.partition, key, value)
+            known = self._topics.known_now(record.topic, record.partition)
+            record = self._serializer.prepared(record)
+            timestamp, key, value = self._serializer.serialize(record)
+            queue = known.queue_for(record.partition, key, value)
             chosen = queue.topic_partition
             queue, place = self._append(known, queue, record, timestamp, key, value)
             while place is None:
-                intake.open_batch_nowait(queue, intake.record_bytes(queue, key, value, record.headers))
+                self._opener.open_batch_nowait(queue, self._opener.record_bytes(queue, key, value, record.headers))
                 queue, place = self._append(known, queue, record, timestamp, key, value)
         except Exception as error:
             self._interceptors.on_send_error(record, error, chosen)
@@ -105,7 +109,7 @@ class SlowPath:
         return self._new_delivery(*place, timestamp, key, value, on_delivery)
 
     def _begin(self, record: ProducerRecord, on_delivery: DeliveryCallback | None) -> ProducerRecord | None:
-        """The record after all interceptors, or None when one dropped it."""
+        """Return the record after all interceptors, or None when one dropped it."""
         self._check_usable()
         _check_callback(on_delivery)
         return self._interceptors.on_send(record)
@@ -119,16 +123,16 @@ class SlowPath:
         key: Buffer | None,
         value: Buffer | None,
     ) -> tuple[PartitionQueue, tuple[ProducerBatch, int] | None]:
-        """Put the record into the queue's open batch, or into that of the partition whose turn comes when it is full.
+        """Put the record into the queue's open batch; when that is full, into the batch of the partition chosen next.
 
-        Returns the queue and the record's place: None when the queue has no open batch.
+        Returns the queue and the record's place, None when the queue has no open batch.
         """
         while (batch := queue.open) is not None:
             index = batch.append(timestamp, key, value, record.headers)
             if index >= 0:
                 return queue, (batch, index)
             queue.close_open()
-            queue = self._intake.choose(known, record.partition, key, value)
+            queue = known.queue_for(record.partition, key, value)
         return queue, None
 
     def _new_delivery(

@@ -1,25 +1,25 @@
-"""Making smaller batches of one that is too large for the broker (KIP-126)."""
+"""Splitting a batch that is too large for the broker into smaller ones (KIP-126)."""
 
 from __future__ import annotations
 
-from triokafka.client.producer.accumulator import AccumulatorSettings
+from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.records import BatchBuilder, decode_records
 from triokafka.records.batch import HEADER_SIZE, MAX_BATCH_SIZE
 
 
 def split_records(batch: ProducerBatch, settings: AccumulatorSettings) -> tuple[list[ProducerBatch], list[int]]:
-    """The batch's records in two batches of half its size each (or one record, if that is larger).
+    """Return two batches with half of the batch's records each, and the index of the first record of each.
 
-    Returns the pieces and the index of the first record of each. They have no memory of the pool: what they hold is
-    bounded by what the batch held. Their numbers are below the batch's, so that they take its place in the queue.
+    The pieces have no memory of the pool: the batch's own size bounds theirs. Their numbers extend the batch's, so that
+    they take its place in the queue.
     """
     records = decode_records(batch.build(), check_crc=False)
     middle = max(1, len(records) // 2)
     pieces: list[ProducerBatch] = []
     for position, part in enumerate((records[:middle], records[middle:])):
         size = sum(AccumulatorSettings.record_bound(r.key, r.value, r.headers) for r in part)
-        # Without a limit: it would be one of the compressed size, a guess, and every record must find its place.
+        # No limit: it would estimate the compressed size, and every record must fit.
         builder = BatchBuilder(
             MAX_BATCH_SIZE,
             compression=settings.compression_type,
@@ -30,7 +30,12 @@ def split_records(batch: ProducerBatch, settings: AccumulatorSettings) -> tuple[
         assert builder.count == len(part), "the pieces of a batch must hold all of its records"
         builder.close()
         piece = ProducerBatch(
-            batch.topic_partition, (*batch.number, position), builder, reserved=0, created_at=batch.created_at
+            batch.topic_partition,
+            (*batch.number, position),
+            builder,
+            reserved=0,
+            created_at=batch.created_at,
+            new_event=batch.new_event,
         )
         pieces.append(piece)
     return pieces, [0, middle]

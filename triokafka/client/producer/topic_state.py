@@ -1,5 +1,4 @@
-"""What the producer needs to know of one topic to place a record without asking: its queues and the sticky
-partition."""
+"""A topic as the producer knows it: the queues of its partitions, and the partition for records without key."""
 
 from __future__ import annotations
 
@@ -8,88 +7,55 @@ from collections.abc import Callable
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.kernel import TopicQueues
 from triokafka.client.producer.partition_queue import PartitionQueue
-from triokafka.client.producer.partitioner import Partitioner, choose_sticky
+from triokafka.client.producer.partitioner import RecordPartitioner, StickyPartitioner
 from triokafka.network.cluster import TopicMetadata
 from triokafka.structs import Buffer, TopicPartition
 
 
 class TopicState(TopicQueues):
-    """The queues of a topic's partitions by number, and the partition for records without key.
+    """The queues of a topic's partitions by number, and the ``sticky`` partition, which the fast path reads.
 
-    ``sticky`` stays until a batch's worth of bytes went to it, in however many batches (KIP-794); `switch_if_due`
-    decides when a batch is to be opened, never per record. What that is too late or too early by is made up for when
-    the partition has its next turn, so that a turn is ``batch_size`` bytes in the long run, and partitions whose broker
-    is slow, and whose batches therefore fill up, get no more than the others. ``chance`` gives uniform random numbers.
-    ``described`` is the metadata that was taken in last.
+    It derives from the kernel's class so that compiled code reads its fields without Python. ``described`` is the
+    metadata of the last `update`.
     """
 
-    __slots__ = (
-        "_accumulator",
-        "_chance",
-        "_filled_before",
-        "_leaders",
-        "_surplus",
-        "available",
-        "described",
-        "name",
-        "partitions",
-    )
+    __slots__ = ("_accumulator", "_partitioner", "_sticky_partitioner", "available", "described", "name", "partitions")
 
     queues: list[PartitionQueue]
 
-    def __init__(self, topic: TopicMetadata, accumulator: Accumulator, chance: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        topic: TopicMetadata,
+        accumulator: Accumulator,
+        partitioner: RecordPartitioner,
+        chance: Callable[[], float],
+    ) -> None:
         super().__init__()
         self.name = topic.name
         self.partitions = range(0)
         self.available: tuple[int, ...] = ()
         self._accumulator = accumulator
-        self._chance = chance
-        self._filled_before = 0
-        self._leaders: list[int] = []
-        self._surplus: list[int] = []
+        self._partitioner = partitioner
+        self._sticky_partitioner = StickyPartitioner(self.queues, accumulator, chance)
         self.update(topic)
 
     def update(self, topic: TopicMetadata) -> None:
-        """Take in new metadata: more partitions, other leaders."""
+        """Take new metadata: more partitions, other leaders."""
         self.described = topic
         self.partitions = range(len(topic.partitions))
         self.available = topic.available
-        self._leaders = [partition.leader for partition in topic.partitions.values()]
         for partition in self.partitions[len(self.queues) :]:
             self.queues.append(self._accumulator.queue(TopicPartition(self.name, partition)))
-            self._surplus.append(0)
-        if self.sticky < 0 or (self.available and self.sticky not in self.available):
-            self._choose()
+        leaders = [partition.leader for partition in topic.partitions.values()]
+        self.sticky = self._sticky_partitioner.update(leaders, topic.available)
 
     def switch_if_due(self) -> int:
-        """The partition for the next record without key; another one once a batch's worth of bytes went to the last."""
-        limit = self._accumulator.settings.batch_limit
-        produced = self._surplus[self.sticky] + self.queues[self.sticky].filled - self._filled_before
-        # Batches end where they end: so the turn ends at the one that brings it nearest to the limit.
-        if produced > limit // 2:
-            # One record may be larger than a batch; the partition is not shunned for many turns because of it.
-            self._surplus[self.sticky] = min(produced - limit, limit // 2)
-            self._choose()
+        """Return the partition for the next record without key; it changes after a batch's worth of bytes."""
+        self.sticky = self._sticky_partitioner.switch_if_due()
         return self.sticky
 
-    def _choose(self) -> None:
-        def length(partition: int) -> int:
-            return len(self.queues[partition].batches) + self.queues[partition].on_wire
-
-        accumulator = self._accumulator
-        among = self.available
-        if accumulator.slow_nodes:
-            among = tuple(p for p in among if self._leaders[p] not in accumulator.slow_nodes) or among
-        adaptive = accumulator.settings.adaptive_partitioning
-        self.sticky = choose_sticky(among, self.partitions, length if adaptive else None, self._chance())
-        self._filled_before = self.queues[self.sticky].filled
-
-    def custom_partition(self, partitioner: Partitioner, key: Buffer | None, value: Buffer | None) -> int:
-        """Ask the user's partitioner. Raises `ValueError` when it answers with a partition that does not exist."""
-        chosen = partitioner.partition(self.name, key, value, self.partitions, self.available)
-        if chosen not in self.partitions:
-            raise ValueError(
-                f"the partitioner {partitioner!r} chose partition {chosen!r} of {self.name!r},"
-                f" which has {len(self.partitions)} partitions"
-            )
-        return chosen
+    def queue_for(self, partition: int | None, key: Buffer | None, value: Buffer | None) -> PartitionQueue:
+        """Return the queue for a record: of its own partition, the partitioner's, by key, or the sticky one."""
+        if partition is None:
+            partition = self._partitioner.choose(self.name, key, value, self.partitions, self.available)
+        return self.queues[self.switch_if_due() if partition is None else partition]

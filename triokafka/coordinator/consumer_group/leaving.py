@@ -77,8 +77,8 @@ def time_over(shard: GroupShard, group: ConsumerGroup, key: TimerKey, effects: G
     why = _removal_reason(group, key)
     if why is None:
         return
-    effects.note(f"group {group.group_id!r}: member {key.member_id} {why}")
-    depart(shard, group, [key.member_id], effects)
+    effects.note(f"group {group.group_id!r}: member {key.part_id} {why}")
+    depart(shard, group, [key.part_id], effects)
 
     def not_removed(_error: Exception, later: GroupEffects) -> None:
         if not effects.appended:  # the member remains; try again, so that it does not stay forever
@@ -89,13 +89,13 @@ def time_over(shard: GroupShard, group: ConsumerGroup, key: TimerKey, effects: G
 
 def _removal_reason(group: ConsumerGroup, key: TimerKey) -> str | None:
     """Return why the expired deadline removes the member; None when it does not."""
-    profile = group.profiles.get(key.member_id)
+    profile = group.profiles.get(key.part_id)
     if profile is None:
         return None
     if key.kind == sessions.SESSION:
         return "removed: its session expired"
     if profile.classic is None:
-        holds_on = group.progress_of(key.member_id).state is MemberState.UNREVOKED_PARTITIONS
+        holds_on = group.progress_of(key.part_id).state is MemberState.UNREVOKED_PARTITIONS
         return (
             "removed: it did not revoke its partitions in time"
             if key.kind == sessions.REVOCATION and holds_on

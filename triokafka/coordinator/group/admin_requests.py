@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-import trio
-
 from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.append_errors import coordinator_error
 from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.group_shards import GroupShards, client_message
 from triokafka.coordinator.group.records import GroupEffects
-from triokafka.coordinator.group.requests import GroupRequests, client_message
 from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.waiting import answer_to, checkpoint
 from triokafka.errors import CoordinatorLoadInProgressError, KafkaError
 from triokafka.protocol.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -28,8 +27,12 @@ _GROUPS_AT_ONCE: Final = 100
 """Groups to describe before other tasks may run."""
 
 
-class ToolRequests(GroupRequests):
+class AdminRequests:
     """DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups, one method per API."""
+
+    def __init__(self, shards: GroupShards) -> None:
+        self._shards = shards
+        self._runtime = shards.runtime
 
     async def describe_groups(self, request: DescribeGroupsRequest, *, version: int) -> DescribeGroupsResponse:
         """Handle DescribeGroups. Does not wait; with very many groups it yields to other tasks in between."""
@@ -37,14 +40,12 @@ class ToolRequests(GroupRequests):
         for group_id in request.groups:
             response.groups.append(self._describe(group_id, version))
             if not len(response.groups) % _GROUPS_AT_ONCE:
-                await trio.lowlevel.checkpoint()
+                await checkpoint()
         return response
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:
-            return self.runtime.read(
-                self.partition_for(group_id), lambda shard: admin.describe(shard, group_id, version)
-            )
+            return self._shards.read(group_id, lambda shard: admin.describe(shard, group_id, version))
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=coordinator_error(error))
 
@@ -54,7 +55,7 @@ class ToolRequests(GroupRequests):
         for group_id in request.group_ids:
             reply: Reply[DescribedConsumerGroup] = Reply()
             try:
-                self.begin(group_id, partial(consumer_groups.describe, group_id=group_id, reply=reply))
+                self._shards.begin(group_id, partial(consumer_groups.describe, group_id=group_id, reply=reply))
                 replies.append(reply)
             except KafkaError as error:
                 replies.append(_not_described(group_id, error))
@@ -62,7 +63,7 @@ class ToolRequests(GroupRequests):
         for group_id, found in zip(request.group_ids, replies, strict=True):
             if isinstance(found, Reply):
                 try:
-                    found = await found.wait()
+                    found = await answer_to(found)
                 except KafkaError as error:
                     found = _not_described(group_id, error)
             response.groups.append(found)
@@ -75,20 +76,20 @@ class ToolRequests(GroupRequests):
         types = {kind.lower() for kind in request.types_filter}
         response = ListGroupsResponse()
         try:
-            self.runtime.check_running()
+            self._runtime.check_running()
         except KafkaError as error:
             response.error_code = coordinator_error(error)
         last_checkpoint_at = 0
-        for partition in self.runtime.active_partitions():
+        for partition in self._runtime.active_partitions():
             try:
-                found = self.runtime.read(partition, lambda shard: admin.list_groups(shard, states, types))
+                found = self._runtime.read(partition, lambda shard: admin.list_groups(shard, states, types))
             except KafkaError:
                 continue  # the shard moved away meanwhile
             response.groups.extend(found)
             if len(response.groups) - last_checkpoint_at >= _GROUPS_AT_ONCE:
                 last_checkpoint_at = len(response.groups)
-                await trio.lowlevel.checkpoint()
-        if self.runtime.is_loading:
+                await checkpoint()
+        if self._runtime.is_loading:
             response.error_code = CoordinatorLoadInProgressError.code
         return response
 
@@ -99,13 +100,13 @@ class ToolRequests(GroupRequests):
         replies: dict[str, Reply[DeletableGroupResult]] = {name: Reply() for name in request.groups_names}
         by_partition: dict[int, list[str]] = {}
         for group_id in replies:
-            by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
+            by_partition.setdefault(self._runtime.partition_for(group_id), []).append(group_id)
         for partition, group_ids in by_partition.items():
             await self._delete(partition, {group_id: replies[group_id] for group_id in group_ids})
         response = DeleteGroupsResponse()
         for group_id, reply in replies.items():
             try:
-                result = await reply.wait()
+                result = await answer_to(reply)
             except KafkaError as error:
                 result = DeletableGroupResult(group_id=group_id, error_code=coordinator_error(error))
             response.results.append(result)
@@ -120,12 +121,12 @@ class ToolRequests(GroupRequests):
 
         while left and not replies[left[0]].is_set:
             try:
-                self.runtime.write(partition, delete)
+                self._runtime.write(partition, delete)
             except KafkaError as error:
                 # Only the remaining groups fail: earlier groups are deleted, and their answers may be on the way.
                 for group_id in left:
                     replies[group_id].fail(error)
-            await trio.lowlevel.checkpoint()
+            await checkpoint()
 
 
 def _not_described(group_id: str, error: KafkaError) -> DescribedConsumerGroup:

@@ -8,7 +8,7 @@ metadata. All of a `ConsumerGroup` is durable except its timers. A group id is n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -163,7 +163,7 @@ class GroupShard:
         self._journal.commit(high_watermark)
 
     def loaded(self, effects: GroupEffects) -> None:
-        """Build the groups, start a full session for every member, and set the expiry timer."""
+        """Build the groups, start a full session for every member."""
         loading, self._loading = self._loading or {}, None
         for group_id, value in loading.items():
             group = self.groups[group_id] = restore_group(group_id, value)
@@ -180,32 +180,36 @@ class GroupShard:
                 )
             elif group.members and group.state_timestamp_ms == NEEDS_REBALANCE:
                 rebalance.prepare_rebalance(group, "the group was a consumer group", self.config, effects)
-        expiry.schedule(effects, self.config)
 
     def timer_fired(self, key: TimerKey, effects: GroupEffects) -> None:
-        """Handle an expired timer: a session, a rebalance step, the offset expiry scan, or the removal of offsets of
-        deleted topics."""
-        if key.kind == expiry.EXPIRY:
-            expiry.expire(self, effects)
-            if self.deleted_topics:
-                deleted_topics.schedule(effects)
-            return
+        """Handle an expired timer: a session, a rebalance step, or the removal of offsets of deleted topics."""
         if key.kind == deleted_topics.FORGET:
             deleted_topics.forget(self, effects)
             return
-        consumer_group = self.consumer_groups.get(key.group_id)
+        consumer_group = self.consumer_groups.get(key.entity_id)
         if consumer_group is not None:
             leaving.time_over(self, consumer_group, key, effects)
             return
-        group = self.groups.get(key.group_id)
+        group = self.groups.get(key.entity_id)
         if group is None:
             return
         if key.kind == rebalance.SESSION:
-            liveness.session_over(group, key.member_id, self.config, effects)
+            liveness.session_over(group, key.part_id, self.config, effects)
         elif key.kind == rebalance.JOIN:
             rebalance.join_time_over(group, self.config, effects)
         elif key.kind == rebalance.SYNC:
             rebalance.sync_time_over(group, self.config, effects)
+
+    def expire(self, effects: GroupEffects) -> float | None:
+        """Remove expired offsets and unused groups; see `expiry.expire`. Retries the removal for deleted topics."""
+        if self.deleted_topics:
+            deleted_topics.schedule(effects)
+        return expiry.expire(self, effects)
+
+    def topics_deleted(self, topics: Mapping[UUID, str], effects: GroupEffects) -> None:
+        """Remove the committed offsets of deleted topics, given by id and name."""
+        self.deleted_topics.update(topics)
+        deleted_topics.forget(self, effects)
 
     def unload(self) -> list[Reply[Any]]:
         """Mark all groups Dead, drop them, and return the replies of waiting requests."""

@@ -6,13 +6,14 @@ from functools import partial
 
 from triokafka.coordinator.group.append_errors import coordinator_error, offsets_append_error
 from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.group_shards import GroupShards, check_group_id
 from triokafka.coordinator.group.records import GroupEffects
-from triokafka.coordinator.group.requests import GroupRequests, check_group_id, run_steps
 from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.waiting import answer_to, run_steps
 from triokafka.errors import KafkaError
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -24,8 +25,12 @@ from triokafka.protocol.api.offset_fetch import (
 )
 
 
-class OffsetRequests(GroupRequests):
+class OffsetRequests:
     """The requests for committed offsets, one method per API."""
+
+    def __init__(self, shards: GroupShards) -> None:
+        self._shards = shards
+        self._topics = shards.topics
 
     async def commit_offsets(
         self, request: OffsetCommitRequest, *, version: int, may_read: TopicFilter = any_topic
@@ -35,21 +40,21 @@ class OffsetRequests(GroupRequests):
         The offsets are stored in one batch, all or none. A very large request yields to other tasks while it prepares
         the batch.
         """
-        known, response = commits.resolve_topics(request, version, self.topics, may_read)
+        known, response = commits.resolve_topics(request, version, self._topics, may_read)
         if not known:
             return response
-        topics_at = self.topics.version
+        topics_at = self._topics.version
         try:
             prepared = await run_steps(
                 commits.prepare(
                     request,
                     known,
-                    metadata_max_bytes=self.config.offset_metadata_max_bytes,
-                    now_ms=self.world.wall_ms(),
+                    metadata_max_bytes=self._shards.config.offset_metadata_max_bytes,
+                    now_ms=self._shards.world.wall_ms(),
                 )
             )
-            if self.topics.version != topics_at:
-                commits.leave_out_deleted(prepared, version, self.topics)
+            if self._topics.version != topics_at:
+                commits.leave_out_deleted(prepared, version, self._topics)
             reply: Reply[OffsetCommitResponse] = Reply()
             operation = partial(
                 commits.commit,
@@ -60,7 +65,7 @@ class OffsetRequests(GroupRequests):
                 reply=reply,
                 version=version,
             )
-            return await self.ask(request.group_id, operation, reply)
+            return await self._shards.ask(request.group_id, operation, reply)
         except KafkaError as error:
             return commits.commit_failed(request, offsets_append_error(error))
 
@@ -86,11 +91,11 @@ class OffsetRequests(GroupRequests):
         reply: Reply[fetches.FetchSteps] = Reply()
 
         def fetch(shard: GroupShard, effects: GroupEffects) -> None:
-            found = fetches.fetch_group(shard, asked, version, self.topics, may_describe, stable=True)
+            found = fetches.fetch_group(shard, asked, version, self._topics, may_describe, stable=True)
             effects.answer(reply, found)
 
         try:
-            self.begin(asked.group_id, fetch)
+            self._shards.begin(asked.group_id, fetch)
         except KafkaError as error:
             reply.fail(error)
         return reply
@@ -98,7 +103,7 @@ class OffsetRequests(GroupRequests):
     @staticmethod
     async def _settled(asked: OffsetFetchRequestGroup, reply: Reply[fetches.FetchSteps]) -> OffsetFetchResponseGroup:
         try:
-            return await run_steps(await reply.wait())
+            return await run_steps(await answer_to(reply))
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
 
@@ -106,9 +111,9 @@ class OffsetRequests(GroupRequests):
         self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter
     ) -> OffsetFetchResponseGroup:
         try:
-            steps = self.runtime.read(
-                self.partition_for(asked.group_id),
-                lambda shard: fetches.fetch_group(shard, asked, version, self.topics, may_describe),
+            steps = self._shards.read(
+                asked.group_id,
+                lambda shard: fetches.fetch_group(shard, asked, version, self._topics, may_describe),
             )
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
@@ -122,8 +127,8 @@ class OffsetRequests(GroupRequests):
             check_group_id(request.group_id)
             reply: Reply[OffsetDeleteResponse] = Reply()
             operation = partial(
-                deletes.delete_offsets, request=request, reply=reply, topics=self.topics, may_read=may_read
+                deletes.delete_offsets, request=request, reply=reply, topics=self._topics, may_read=may_read
             )
-            return await self.ask(request.group_id, operation, reply)
+            return await self._shards.ask(request.group_id, operation, reply)
         except KafkaError as error:
             return OffsetDeleteResponse(error_code=coordinator_error(error))

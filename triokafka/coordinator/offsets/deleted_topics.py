@@ -20,12 +20,6 @@ PAUSE: Final = 0.01
 """Seconds between two batches, so that requests can run in between."""
 
 
-def topics_deleted(shard: GroupShard, topics: Mapping[UUID, str], effects: GroupEffects) -> None:
-    """Remove the committed offsets of topics that were deleted."""
-    shard.deleted_topics.update(topics)
-    forget(shard, effects)
-
-
 def schedule(effects: GroupEffects) -> None:
     """Schedule the next batch after `PAUSE`."""
     effects.timers.schedule(_KEY, effects.at.now + PAUSE)

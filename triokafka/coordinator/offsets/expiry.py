@@ -14,29 +14,21 @@ from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.classic_group.stored_group import group_removal
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
-from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.coordinator.group.records import CommittedOffset, GroupEffects, OffsetChange
 from triokafka.coordinator.offsets.deleted_topics import MAX_RECORDS, PAUSE
-from triokafka.coordinator.runtime.timer_queue import TimerKey
 
 if TYPE_CHECKING:
     from triokafka.coordinator.group.group_shard import GroupShard
 
-EXPIRY: Final = "expiry"
-_KEY: Final = TimerKey(EXPIRY)
 _SCAN_STEP: Final = 1_000
 """Offsets per scan step, approximately: all shards of a broker may scan at the same time while requests wait."""
 
 
-def schedule(effects: GroupEffects, config: GroupCoordinatorConfig) -> None:
-    """Schedule the next scan after ``offsets_retention_check_interval_ms``."""
-    effects.timers.schedule(_KEY, effects.at.now + config.offsets_retention_check_interval_ms / 1000)
+def expire(shard: GroupShard, effects: GroupEffects) -> float | None:
+    """Write tombstones for expired offsets. Scans a large shard in steps.
 
-
-def expire(shard: GroupShard, effects: GroupEffects) -> None:
-    """Write tombstones for expired offsets. A large shard is scanned in steps, `PAUSE` apart.
-
-    If the append fails, the next regular scan tries again.
+    Returns the seconds until the next step, and None when the scan is complete. If the append fails, the next scan
+    starts anew.
     """
     left = shard.unscanned_groups
     if not left:
@@ -50,15 +42,9 @@ def expire(shard: GroupShard, effects: GroupEffects) -> None:
             break  # the next step continues with this group
         left.pop()
     if not left:
-        schedule(effects, shard.config)
-        return
-    effects.timers.schedule(_KEY, effects.at.now + PAUSE)
-    effects.on_failed = lambda error, later: _give_up(shard, later)
-
-
-def _give_up(shard: GroupShard, effects: GroupEffects) -> None:
-    shard.unscanned_groups.clear()
-    schedule(effects, shard.config)
+        return None
+    effects.on_failed = lambda error, later: left.clear()
+    return PAUSE
 
 
 def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, effects: GroupEffects) -> int:

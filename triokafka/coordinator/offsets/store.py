@@ -55,7 +55,7 @@ class OffsetStore:
 
     def changing_groups(self) -> Iterable[str]:
         """Return the groups with uncommitted changes; the newest state may no longer hold them."""
-        return self._journal.groups()
+        return self._journal.owners()
 
     def has(self, group_id: str) -> bool:
         """Whether the group has offsets in the newest state, pending ones included."""

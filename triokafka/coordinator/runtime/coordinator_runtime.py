@@ -1,33 +1,34 @@
 """Coordinator shards over the partitions of a log: append, replay, and hold the answer until the records are committed.
 
-One shard owns the state of one partition of a coordinator's topic (``__consumer_offsets``). An operation runs on the
+One shard owns the state of one partition of a coordinator's topic. An operation runs on the
 shard without waiting and writes its decisions into `Effects`. The runtime appends the records, replays them into the
 shard, and releases the answers once the high watermark has passed the records. Without records, the answers wait for
 the uncommitted state that the operation may have read. A failed append changes nothing. When the broker loses
 leadership, the runtime drops the shard; the next leader reads it again from the log.
 
-All methods except `CoordinatorRuntime.run` are synchronous; the broker calls them from one thread.
+All methods are synchronous, and the broker calls them from one thread. `CoordinatorTask` serves a runtime.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import inf
+from sys import maxsize
 from typing import Any, Final, Generic, TypeVar
-
-import trio
+from uuid import UUID
 
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
+from triokafka.coordinator.runtime.coordinator_type import CommitLevel, CoordinatorType
 from triokafka.coordinator.runtime.effects import Effects
 from triokafka.coordinator.runtime.outbox import Outbox
 from triokafka.coordinator.runtime.partition_load_times import LoadTimes
 from triokafka.coordinator.runtime.replay import replay_log
 from triokafka.coordinator.runtime.shard import Shard
 from triokafka.coordinator.runtime.shard_context import Held, ShardContext, ShardState
-from triokafka.coordinator.runtime.timer_queue import Moment
+from triokafka.coordinator.runtime.timer_queue import Moment, TimerKey
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -44,7 +45,10 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 _TOLERANCE: Final = 1e-6  # seconds; fires a deadline at a wake-up that rounding put just before it
-
+_FIRST_RETRY_SECONDS: Final = 1.0
+_LAST_RETRY_SECONDS: Final = 60.0
+"""Delays before a failed load is tried again; each is twice the one before."""
+_EXPIRY: Final = TimerKey("expiry")
 
 S = TypeVar("S", bound=Shard[Any])
 
@@ -53,26 +57,41 @@ class CoordinatorRuntime(Generic[S, C]):
     """The shards of one coordinator on one broker.
 
     Args:
-        new_shard: returns an empty shard for a partition.
-        commit_timeout_ms: how long an answer waits for its records to be committed; afterwards the request fails with
-            `RequestTimedOutError`. The records may still be committed later.
+        log: the partitions of the coordinator's topic.
+        partitions: the number of partitions of that topic; the broker sets it again when the topic is created.
+        wake: called when there is work for the task that sleeps until `next_deadline`.
     """
 
     def __init__(
-        self, world: World, log: CoordinatorLog, new_shard: Callable[[int], S], *, commit_timeout_ms: int
+        self,
+        world: World,
+        log: CoordinatorLog,
+        coordinator_type: CoordinatorType[S],
+        *,
+        partitions: int,
+        wake: Callable[[], None],
     ) -> None:
         self._world = world
         self._log = log
-        self._new_shard = new_shard
-        self._commit_timeout = commit_timeout_ms / 1000
+        self._type = coordinator_type
+        self.partitions = partitions
+        self._wake = wake
+        self._commit_timeout = coordinator_type.commit_timeout_ms / 1000
+        # Appended records of a coordinator that does not wait for the other replicas count as committed.
+        self._committed_below: Callable[[int], int] = (
+            log.high_watermark if coordinator_type.commit_level is CommitLevel.ALL else lambda partition: maxsize
+        )
         self.is_stopped = False
         self.load_times = LoadTimes()
         """Seconds between the call of `load` and service, for the shards that loaded recently."""
         self._contexts: dict[int, ShardContext[S, C]] = {}
         self._loads: deque[tuple[ShardContext[S, C], Iterator[None]]] = deque()
         self._outbox = Outbox()
-        self._wake = trio.Event()
         self._sleeps_until = -inf
+
+    def partition_for(self, key: str) -> int:
+        """Return the partition that stores ``key``; its leader coordinates the key."""
+        return self._type.partition_of(key, self.partitions)
 
     # --- moving shards ---
 
@@ -89,11 +108,10 @@ class CoordinatorRuntime(Generic[S, C]):
             if known.leader_epoch >= leader_epoch:
                 return
             self._drop(known)
-        shard = self._new_shard(partition)
+        shard = self._type.new_shard(partition)
         context: ShardContext[S, C] = ShardContext(partition, leader_epoch, shard, wanted_at=self._world.now())
         self._contexts[partition] = context
-        self._loads.append((context, self._load_steps(context)))
-        self._wake.set()
+        self._start_loading(context)
 
     def unload(self, partition: int, leader_epoch: int | None = None) -> None:
         """Drop ``partition``: as of ``leader_epoch`` (None: unconditionally) this broker no longer leads it.
@@ -138,13 +156,13 @@ class CoordinatorRuntime(Generic[S, C]):
         """
         self._run(self._active(partition), operation)
 
-    def write_everywhere(self, operation: Callable[[S, Effects[C]], None]) -> None:
-        """Run an operation without a waiting client on every shard; on a loading shard, once it has loaded."""
+    def topics_deleted(self, topics: Mapping[UUID, str]) -> None:
+        """Have every shard remove the state of deleted topics, given by id and name; a loading shard, once loaded."""
         for context in list(self._contexts.values()):
-            if context.state is ShardState.LOADING:
-                context.once_loaded.append(operation)
-            elif context.state is ShardState.ACTIVE:
-                self._run(context, operation)
+            if context.state is ShardState.ACTIVE:
+                self._run(context, lambda shard, effects: shard.topics_deleted(topics, effects))
+            else:
+                context.deleted_topics.update(topics)
 
     def _run(self, context: ShardContext[S, C], operation: Callable[[S, Effects[C]], None]) -> None:
         effects = self._new_effects(context)
@@ -182,31 +200,30 @@ class CoordinatorRuntime(Generic[S, C]):
         self.check_running()
         context = self._contexts.get(partition)
         if context is None or context.state is ShardState.FAILED:
-            raise NotCoordinatorError(f"partition {partition}: this broker is not its coordinator")
+            raise NotCoordinatorError(f"{self._type.topic}-{partition}: this broker is not its coordinator")
         if context.state is ShardState.LOADING:
-            raise CoordinatorLoadInProgressError(f"partition {partition}: the coordinator is still reading its log")
+            raise CoordinatorLoadInProgressError(f"{self._type.topic}-{partition}: the coordinator is still loading it")
         return context
 
     # --- time ---
 
-    async def run(self) -> None:
-        """Load shards, fire deadlines and release queued answers, until cancelled. A coordinator runs this one task."""
-        while True:
-            if self._loads or self._outbox:
-                self.load_step()
-                self.fire_due()
-                await trio.lowlevel.checkpoint()
-                continue
-            self.fire_due()
-            self._wake = trio.Event()
-            self._sleeps_until = self.next_deadline()
-            with trio.CancelScope(deadline=self._world.deadline(self._sleeps_until)):
-                await self._wake.wait()
-            self._sleeps_until = -inf
+    @property
+    def has_queued_work(self) -> bool:
+        """Whether shards wait for loading, or answers for their release."""
+        return bool(self._loads or self._outbox)
+
+    def fall_asleep(self) -> float:
+        """Note that the task sleeps until `next_deadline`, which is returned. Earlier work wakes it."""
+        self._sleeps_until = self.next_deadline()
+        return self._sleeps_until
+
+    def wake_up(self) -> None:
+        """Note that the task is awake."""
+        self._sleeps_until = -inf
 
     def clock_jumped(self) -> None:
         """Wake the task after the world's clock was advanced, so that it fires deadlines that have passed."""
-        self._wake.set()
+        self._wake()
 
     def next_deadline(self) -> float:
         """Return when `fire_due` next has work, in seconds on the world's clock: infinity for never, minus infinity for
@@ -218,31 +235,62 @@ class CoordinatorRuntime(Generic[S, C]):
         self._outbox.give_more()
         now = self._world.now() + _TOLERANCE
         for context in list(self._contexts.values()):
+            if context.state is ShardState.FAILED and context.retry_at <= now:
+                context.shard = self._type.new_shard(context.partition)
+                self._start_loading(context)
             while self._contexts.get(context.partition) is context and context.state is ShardState.ACTIVE:
                 key = context.shard.timers.pop_due(now)
                 if key is None:
                     break
+                if key is _EXPIRY:
+                    self._guarded(context, partial(self._expire, context))
+                    continue
                 effects = self._new_effects(context)
                 self._guarded(context, partial(context.shard.timer_fired, key, effects))
                 self._guarded(context, partial(self._carry_out, context, effects))
             while context.held and context.held[0].deadline <= now:
                 self._time_out(context, context.held.popleft())
 
+    def _expire(self, context: ShardContext[S, C]) -> None:
+        self._schedule_expiry(context)  # first, so that an exception does not end the expiry
+        effects = self._new_effects(context)
+        pause = context.shard.expire(effects)
+        if pause is not None:
+            context.shard.timers.schedule(_EXPIRY, effects.at.now + pause)
+        not_expired = effects.on_failed
+
+        def failed(error: KafkaError, later: Effects[C]) -> None:
+            self._schedule_expiry(context)
+            if not_expired is not None:
+                not_expired(error, later)
+
+        effects.on_failed = failed
+        self._carry_out(context, effects)
+
+    def _schedule_expiry(self, context: ShardContext[S, C]) -> None:
+        if self._type.expiry_interval_ms is not None:
+            context.shard.timers.schedule(_EXPIRY, self._world.now() + self._type.expiry_interval_ms / 1000)
+
     def _deadline_of(self, context: ShardContext[S, C]) -> float:
         if context.state is not ShardState.ACTIVE:
-            return inf
+            return context.retry_at
         timer = context.shard.timers.next_deadline()
         commit = context.held[0].deadline if context.held else inf
         return commit if timer is None else min(timer, commit)
 
     def _wake_for(self, context: ShardContext[S, C]) -> None:
         if self._deadline_of(context) < self._sleeps_until:
-            self._wake.set()
+            self._wake()
 
     def _new_effects(self, context: ShardContext[S, C]) -> Effects[C]:
         return Effects(Moment(self._world.now(), self._world.wall_ms()), context.shard.timers)
 
     # --- loading ---
+
+    def _start_loading(self, context: ShardContext[S, C]) -> None:
+        context.state, context.retry_at = ShardState.LOADING, inf
+        self._loads.append((context, self._load_steps(context)))
+        self._wake()
 
     def load_step(self) -> None:
         """Do a bounded part of the pending loading."""
@@ -257,11 +305,14 @@ class CoordinatorRuntime(Generic[S, C]):
         except StopIteration:
             self._loads.popleft()
         except Exception:
-            logger.exception(
-                "partition %d (leader epoch %d): reading its log failed", context.partition, context.leader_epoch
-            )
             self._loads.popleft()
-            context.state = ShardState.FAILED
+            seconds = min(_FIRST_RETRY_SECONDS * 2**context.failed_loads, _LAST_RETRY_SECONDS)
+            context.state, context.retry_at = ShardState.FAILED, self._world.now() + seconds
+            context.failed_loads += 1
+            logger.exception(
+                "%s-%d (leader epoch %d): loading the %s coordinator failed; it tries again in %g seconds",
+                *(self._type.topic, context.partition, context.leader_epoch, self._type.name, seconds),
+            )
 
     def load_all(self) -> None:
         """Finish all pending loading now. For brokers that start with little data, and for tests."""
@@ -270,22 +321,24 @@ class CoordinatorRuntime(Generic[S, C]):
 
     def _load_steps(self, context: ShardContext[S, C]) -> Iterator[None]:
         shard, partition = context.shard, context.partition
-        context.end, count = yield from replay_log(self._log, partition, shard)
+        context.end, count = yield from replay_log(self._log, partition, shard, self._committed_below)
         context.state = ShardState.ACTIVE
-        shard.commit(self._log.high_watermark(partition))
+        shard.commit(self._committed_below(partition))
         effects = self._new_effects(context)
         shard.loaded(effects)
+        self._schedule_expiry(context)
         self._carry_out(context, effects)
-        for operation in context.once_loaded:
-            self._run(context, operation)
-        context.once_loaded.clear()
+        if context.deleted_topics:
+            self._run(context, lambda shard, effects: shard.topics_deleted(context.deleted_topics, effects))
         now = self._world.now()
         self.load_times.record(now, now - context.wanted_at)
-        logger.info("partition %d (leader epoch %d): %d records read", partition, context.leader_epoch, count)
+        logger.info(
+            "%s-%d (leader epoch %d): %d records read", self._type.topic, partition, context.leader_epoch, count
+        )
 
     def _drop(self, context: ShardContext[S, C]) -> None:
         del self._contexts[context.partition]
-        error = NotCoordinatorError(f"partition {context.partition} moved to another broker")
+        error = NotCoordinatorError(f"{self._type.topic}-{context.partition} moved to another broker")
         waiting = context.shard.unload()
         context.shard.timers.clear()
         held, context.held = context.held, deque()
@@ -314,7 +367,7 @@ class CoordinatorRuntime(Generic[S, C]):
                 context.appending = False
             effects.appended = True
             # With one replica the append is committed at once, so the shard need not remember an older state.
-            committed_now = end <= self._log.high_watermark(context.partition)
+            committed_now = end <= self._committed_below(context.partition)
             replay = context.shard.replay
             for offset, change in enumerate(effects.records, end - len(records)):
                 replay(change, offset, committed=committed_now)
@@ -322,19 +375,21 @@ class CoordinatorRuntime(Generic[S, C]):
         if effects.on_appended is not None:
             self._guarded(context, partial(effects.on_appended, effects))
         self._log_notes(effects)
-        if not effects.records and (committed or context.end <= self._log.high_watermark(context.partition)):
+        if not effects.records and (committed or context.end <= self._committed_below(context.partition)):
             self._give(effects)
             return
         context.held.append(Held(context.end, effects.at.now + self._commit_timeout, effects))
-        self._advance(context, self._log.high_watermark(context.partition))
+        self._advance(context, self._committed_below(context.partition))
 
     def _append_failed(self, context: ShardContext[S, C], effects: Effects[C], cause: KafkaError | OSError) -> None:
         if isinstance(cause, KafkaError):
             error = cause
         else:
-            error = KafkaStorageError(f"partition {context.partition}: append failed: {cause}")
+            error = KafkaStorageError(f"{self._type.topic}-{context.partition}: append failed: {cause}")
         self._log_notes(effects)
-        logger.warning("partition %d: %d records not appended: %r", context.partition, len(effects.records), error)
+        logger.warning(
+            "%s-%d: %d records not appended: %r", self._type.topic, context.partition, len(effects.records), error
+        )
         self._fail(context, effects, error)
 
     def _fail(self, context: ShardContext[S, C], effects: Effects[C], error: KafkaError) -> None:
@@ -360,7 +415,9 @@ class CoordinatorRuntime(Generic[S, C]):
 
     def _time_out(self, context: ShardContext[S, C], held: Held[C]) -> None:
         seconds = self._commit_timeout
-        error = RequestTimedOutError(f"partition {context.partition}: records not committed within {seconds:g} seconds")
+        error = RequestTimedOutError(
+            f"{self._type.topic}-{context.partition}: records not committed within {seconds:g} seconds"
+        )
         self._fail(context, held.effects, error)
 
     @staticmethod
@@ -371,12 +428,11 @@ class CoordinatorRuntime(Generic[S, C]):
     def _give(self, effects: Effects[C]) -> None:
         self._outbox.give(effects.answers)
         if self._outbox:
-            self._wake.set()
+            self._wake()
 
-    @staticmethod
-    def _guarded(context: ShardContext[S, C], step: Callable[[], None]) -> None:
-        """Run a step and log its exception: a defect in one group must not stop the task that serves all groups."""
+    def _guarded(self, context: ShardContext[S, C], step: Callable[[], None]) -> None:
+        """Run a step and log its exception: a defect in the state of one key must not stop the task that serves all."""
         try:
             step()
         except Exception:
-            logger.exception("partition %d: a coordinator step failed", context.partition)
+            logger.exception("%s-%d: a coordinator step failed", self._type.topic, context.partition)

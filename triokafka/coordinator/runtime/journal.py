@@ -18,16 +18,17 @@ class Journal(Generic[K, V]):
     """The values that keys had before their uncommitted changes.
 
     Args:
-        group_of: returns the group of a key, for lookups by group. None disables `groups` and `keys_of`.
+        owner_of: returns the owner of a key, such as its group, for lookups by owner. None disables `owners` and
+            `keys_of`.
     """
 
-    __slots__ = ("_by_group", "_by_key", "_changes", "_group_of")
+    __slots__ = ("_by_key", "_by_owner", "_changes", "_owner_of")
 
-    def __init__(self, group_of: Callable[[K], str] | None = None) -> None:
+    def __init__(self, owner_of: Callable[[K], str] | None = None) -> None:
         self._changes: deque[tuple[int, K]] = deque()
         self._by_key: dict[K, deque[V | None]] = {}
-        self._group_of = group_of
-        self._by_group: dict[str, dict[K, None]] = {}
+        self._owner_of = owner_of
+        self._by_owner: dict[str, dict[K, None]] = {}
 
     def __len__(self) -> int:
         return len(self._changes)
@@ -36,13 +37,13 @@ class Journal(Generic[K, V]):
         """Iterate over the keys with uncommitted changes."""
         return iter(self._by_key)
 
-    def groups(self) -> Iterable[str]:
-        """Return the groups with uncommitted changes."""
-        return self._by_group.keys()
+    def owners(self) -> Iterable[str]:
+        """Return the owners of keys with uncommitted changes."""
+        return self._by_owner.keys()
 
-    def keys_of(self, group: str) -> Iterable[K]:
-        """Return the keys of one group with uncommitted changes."""
-        return self._by_group.get(group, ())
+    def keys_of(self, owner: str) -> Iterable[K]:
+        """Return the keys of one owner with uncommitted changes."""
+        return self._by_owner.get(owner, ())
 
     def note(self, offset: int, key: K, previous: V | None) -> None:
         """Note that the record at ``offset`` replaced ``previous`` (None: the key was absent). Offsets must ascend."""
@@ -50,8 +51,8 @@ class Journal(Generic[K, V]):
         before = self._by_key.get(key)
         if before is None:
             before = self._by_key[key] = deque()
-            if self._group_of is not None:
-                self._by_group.setdefault(self._group_of(key), {})[key] = None
+            if self._owner_of is not None:
+                self._by_owner.setdefault(self._owner_of(key), {})[key] = None
         before.append(previous)
 
     def committed(self, key: K, newest: V | None) -> V | None:
@@ -67,11 +68,11 @@ class Journal(Generic[K, V]):
             before.popleft()
             if not before:
                 del self._by_key[key]
-                if self._group_of is not None:
-                    self._forget(self._group_of(key), key)
+                if self._owner_of is not None:
+                    self._forget(self._owner_of(key), key)
 
-    def _forget(self, group: str, key: K) -> None:
-        keys = self._by_group[group]
+    def _forget(self, owner: str, key: K) -> None:
+        keys = self._by_owner[owner]
         del keys[key]
         if not keys:
-            del self._by_group[group]
+            del self._by_owner[owner]

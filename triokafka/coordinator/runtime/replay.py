@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog, TransactionalRecords, TransactionEnd
@@ -13,16 +13,20 @@ C = TypeVar("C")
 _RECORDS_PER_STEP: Final = 1_000  # a few milliseconds of work before other tasks may run
 
 
-def replay_log(log: CoordinatorLog, partition: int, shard: Shard[C]) -> Generator[None, None, tuple[int, int]]:
+def replay_log(
+    log: CoordinatorLog, partition: int, shard: Shard[C], committed_below: Callable[[int], int]
+) -> Generator[None, None, tuple[int, int]]:
     """Replay a whole log into a new shard. Yields every `_RECORDS_PER_STEP` records so that other tasks can run.
+
+    ``committed_below`` returns the offset below which the records of a partition are committed.
 
     Returns the offset after the last record, and the number of records.
     """
     end = count = 0
     for piece in log.read_all(partition):
-        committed_below = log.high_watermark(partition)
+        high_watermark = committed_below(partition)
         if isinstance(piece, TransactionEnd):
-            committed = piece.offset < committed_below
+            committed = piece.offset < high_watermark
             shard.end_transaction(piece.producer_id, piece.offset, commits=piece.commits, committed=committed)
             end = piece.offset + 1
             continue
@@ -36,7 +40,7 @@ def replay_log(log: CoordinatorLog, partition: int, shard: Shard[C]) -> Generato
             elif producer_id is not None:
                 shard.replay_pending(change, offset, producer_id)
             else:
-                shard.replay(change, offset, committed=offset < committed_below)
+                shard.replay(change, offset, committed=offset < high_watermark)
             end = offset + 1
             count += 1
             if count % _RECORDS_PER_STEP == 0:

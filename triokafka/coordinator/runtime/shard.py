@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.effects import Effects
@@ -24,7 +26,7 @@ class Shard(Protocol[C]):
         """Return the change in a record, or None to skip the record. Raises `ProtocolError`."""
 
     def replay(self, change: C, offset: int, *, committed: bool) -> None:
-        """Apply a change. ``committed`` is False while the change is above the high watermark."""
+        """Apply a change. ``committed`` is False while the change is not committed."""
 
     def replay_pending(self, change: C, offset: int, producer_id: int) -> None:
         """Apply a change from an open transaction of ``producer_id``; it takes effect when the transaction commits."""
@@ -32,14 +34,24 @@ class Shard(Protocol[C]):
     def end_transaction(self, producer_id: int, offset: int, *, commits: bool, committed: bool) -> None:
         """Apply a transaction's end marker. ``committed`` says whether the marker itself is committed."""
 
-    def commit(self, high_watermark: int) -> None:
-        """Make everything below ``high_watermark`` visible to readers."""
+    def commit(self, committed_below: int) -> None:
+        """Make everything below this offset visible to readers."""
 
     def loaded(self, effects: Effects[C]) -> None:
         """Build the soft state and set the timers, after the whole log was replayed."""
 
     def timer_fired(self, key: TimerKey, effects: Effects[C]) -> None:
         """Handle an expired deadline."""
+
+    def expire(self, effects: Effects[C]) -> float | None:
+        """Remove state whose retention has passed, in an append of bounded size.
+
+        Returns the seconds until the next call if there is more to do, and None to wait for the regular interval. After
+        a failed append, the next call comes at the regular interval.
+        """
+
+    def topics_deleted(self, topics: Mapping[UUID, str], effects: Effects[C]) -> None:
+        """Remove the state of deleted topics, given by id and name."""
 
     def unload(self) -> list[Reply[Any]]:
         """Drop the soft state and return the replies of all waiting requests; the partition moves to another broker."""

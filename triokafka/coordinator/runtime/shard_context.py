@@ -1,12 +1,13 @@
-"""The runtime's bookkeeping for one shard: its load state, held answers, and operations to run after loading."""
+"""The runtime's bookkeeping for one shard: its load state and held answers."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 from triokafka.coordinator.runtime.effects import Effects
 from triokafka.coordinator.runtime.shard import Shard
@@ -44,4 +45,8 @@ class ShardContext(Generic[S, C]):
     end: int = 0
     held: deque[Held[C]] = field(default_factory=deque)
     appending: bool = False
-    once_loaded: list[Callable[[S, Effects[C]], None]] = field(default_factory=list)
+    deleted_topics: dict[UUID, str] = field(default_factory=dict)
+    """Topics that were deleted while the shard was loading."""
+    failed_loads: int = 0
+    retry_at: float = inf
+    """When a failed load is tried again, in seconds on the monotonic clock."""

@@ -20,8 +20,8 @@ class TimerKey(NamedTuple):
     """The identity of a deadline. Scheduling a key again moves its deadline."""
 
     kind: str
-    group_id: str = ""
-    member_id: str = ""
+    entity_id: str = ""
+    part_id: str = ""
 
 
 class TimerQueue:

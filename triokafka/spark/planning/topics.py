@@ -13,8 +13,8 @@ from typing import Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.structs import TopicPartition
+from triokafka.topic_names import INTERNAL_TOPICS
 
-_INTERNAL: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _POSIX: Final = {
     "Lower": "a-z", "Upper": "A-Z", "ASCII": r"\x00-\x7F", "Alpha": "a-zA-Z", "Digit": "0-9", "Alnum": "a-zA-Z0-9",
     "Punct": re.escape("!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~") + r"\\", "XDigit": "0-9a-fA-F", "Blank": r" \t",
@@ -86,7 +86,7 @@ class SubscribePattern:
         return sorted(
             TopicPartition(topic, number)
             for topic, numbers in known.items()
-            if topic not in _INTERNAL and matches(topic)
+            if topic not in INTERNAL_TOPICS and matches(topic)
             for number in numbers
         )
 

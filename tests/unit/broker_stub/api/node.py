@@ -131,7 +131,7 @@ class Node:
             replication_factor=1,
             configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
         )
-        response = await self.broker.controller.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=1000))
+        response = await self.broker.gateway.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=1000))
         assert [topic.error_code for topic in response.topics] == [0]
 
     async def produce(

@@ -133,7 +133,7 @@ ROWS: Final = [
     Row("Fetch", 11, (topic(Op.READ),), {}, _FOLLOWER),
     Row("ListOffsets", 7, _DESCRIBE_TOPIC, _SHUT),
     Row("Metadata", 9, _DESCRIBE_TOPIC, _SHUT),
-    Row("Metadata", 12, _DESCRIBE_TOPIC, _SHUT, lambda request: [put(name=None)(t) for t in request.topics] and None),
+    Row("Metadata", 12, _DESCRIBE_TOPIC, _SHUT, lambda request: [put(name=None)(t) for t in request.topics] and None),  # type: ignore[arg-type]
     Row("Metadata", 9, _DESCRIBE_TOPIC, {}, put(topics=None), hidden=("shut",)),
     Row("Metadata", 9, (topic(Op.CREATE, "new"),), {}, _NEW_TOPIC),
     Row("Metadata", 9, (cluster(Op.CREATE),), {}, _NEW_TOPIC),
@@ -225,7 +225,7 @@ async def make_group(node: Node) -> None:
     await node.broker.topic_creation.ensure("__consumer_offsets")
     topics = [OffsetCommitRequestTopic(name="open", partitions=[OffsetCommitRequestPartition(committed_offset=1)])]
     request = OffsetCommitRequest(group_id=ONE_GROUP, generation_id_or_member_epoch=-1, topics=topics)
-    await node.broker.group_coordinator.commit_offsets(request, version=8)
+    await node.broker.group_coordinator.offsets.commit_offsets(request, version=8)
 
 
 _WHOLE: Final = {

@@ -248,14 +248,15 @@ async def test_a_log_is_moved_under_those_who_use_it() -> None:
         for number in range(20):
             assert (await node.produce("t", batch(b"%d" % number), acks=-1)).base_offset == number
         wanted = AlterReplicaLogDir(path=there, topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])
-        fetched, is_moved, tell = [], trio.Event(), node.broker.logs.on_moved
+        fetched, is_moved, listener = [], trio.Event(), node.broker.logs.listener
+        assert listener is not None
+        tell = listener.log_moved
 
         def moved_log(topic_partition: TopicPartition, log: PartitionLog) -> None:
-            assert tell is not None
             tell(topic_partition, log)
             is_moved.set()
 
-        node.broker.logs.on_moved = moved_log
+        listener.log_moved = moved_log  # type: ignore[method-assign]
         async with trio.open_nursery() as nursery:
 
             async def wait_for_the_next() -> None:

@@ -188,9 +188,9 @@ async def test_offsets_topic_keeps_its_partitions_when_the_option_changes() -> N
     world = memory_world()
     async with running_node(world=world, offsets_topic_num_partitions=4) as node:
         await node.broker.topic_creation.ensure("__consumer_offsets")
-        before = [node.broker.group_coordinator.partition_for(f"g{number}") for number in range(50)]
+        before = [node.broker.group_coordinator.runtime.partition_for(f"g{number}") for number in range(50)]
     async with running_node(world=world, offsets_topic_num_partitions=9) as node:
-        assert [node.broker.group_coordinator.partition_for(f"g{number}") for number in range(50)] == before
+        assert [node.broker.group_coordinator.runtime.partition_for(f"g{number}") for number in range(50)] == before
 
 
 async def test_log_levels_are_configuration_of_the_process() -> None:

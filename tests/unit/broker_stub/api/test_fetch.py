@@ -395,7 +395,7 @@ async def test_a_topic_made_anew_while_a_fetch_waits_is_another_one(version: int
         nursery.start_soon(node.create, "first")
         await trio.testing.wait_all_tasks_blocked()
         gone = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
-        nursery.start_soon(node.broker.controller.delete_topics, gone)
+        nursery.start_soon(node.broker.gateway.delete_topics, gone)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(node.create, "t")
         await trio.testing.wait_all_tasks_blocked()

@@ -12,6 +12,7 @@ from tests.unit.broker_stub.api.node import running_node
 from tests.unit.broker_stub.api.test_group_handlers import commit_request, join_request
 from triokafka.broker_stub.api.find_coordinator import find_coordinator
 from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
+from triokafka.broker_stub.coordinators.coordinator_entry import KeyType
 from triokafka.broker_stub.metadata.image import BrokerImage, EndpointImage, PartitionImage, TopicImage
 from triokafka.coordinator.runtime.partitioning import coordinator_partition
 from triokafka.errors import (
@@ -39,18 +40,19 @@ def context(leaders: list[int], *, brokers: dict[int, BrokerImage] | None = None
 
     if brokers is None:
         brokers = {number: broker(number) for number in range(3)}
-    coordinator = SimpleNamespace(partition_for=lambda group: coordinator_partition(group, len(leaders)))
+    runtime = SimpleNamespace(partition_for=lambda group: coordinator_partition(group, len(leaders)))
+    entry = SimpleNamespace(
+        topic=SimpleNamespace(name="__consumer_offsets"), coordinator=SimpleNamespace(runtime=runtime)
+    )
     return SimpleNamespace(
         version=4,
         listener=listener,
         denied=lambda *_: False,
-        broker=SimpleNamespace(
-            topic_creation=SimpleNamespace(ensure=ensure),
-            group_coordinator=coordinator,
-            image=SimpleNamespace(brokers=brokers),
-            node_id=0,
-            replicas=SimpleNamespace(check_online=lambda _: None),
-        ),
+        topic_creation=SimpleNamespace(ensure=ensure),
+        services=SimpleNamespace(coordinators=SimpleNamespace(for_key_type={KeyType.GROUP: entry}.get)),
+        metadata=SimpleNamespace(image=SimpleNamespace(brokers=brokers)),
+        node_id=0,
+        replicas=SimpleNamespace(check_online=lambda _: None),
     )
 
 
@@ -113,7 +115,7 @@ async def test_topic_that_cannot_be_made_yet_is_no_coordinator() -> None:
     async def ensure(name: str) -> TopicImage:
         raise CoordinatorNotAvailableError(f"{name} could not be created yet")
 
-    found.broker.topic_creation.ensure = ensure
+    found.topic_creation.ensure = ensure
     (one,) = (await find_coordinator(FindCoordinatorRequest(coordinator_keys=["g"]), found)).coordinators
     assert one.error_code == CoordinatorNotAvailableError.code
 
@@ -183,7 +185,7 @@ async def test_groups_of_other_brokers_are_not_served() -> None:
         await node.call(FindCoordinatorRequest(key="g"), 1)
         coordinator = node.broker.group_coordinator
         assert (await node.call(join_request(3), 3)).error_code == 0
-        coordinator.unload(coordinator.partition_for("g"))
+        coordinator.runtime.unload(coordinator.runtime.partition_for("g"))
         assert (await node.call(join_request(3), 3)).error_code == NotCoordinatorError.code
         committed = await node.call(commit_request(node, 8), 8)
         assert committed.topics[0].partitions[0].error_code == NotCoordinatorError.code

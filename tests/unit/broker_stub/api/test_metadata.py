@@ -106,7 +106,7 @@ async def test_the_brokers_own_topic_is_created_as_it_is_for_a_coordinator() -> 
 
 async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     """The answer is out before the controller has found it, in Kafka 4."""
-    caplog.set_level(logging.INFO, "triokafka.broker_stub.request.topic_creation")
+    caplog.set_level(logging.INFO, "triokafka.broker_stub.request.auto_topic_creation")
     async with running_node(default_replication_factor=3) as node:
         await node.create("of_dots")
         for name, why in (("new", "InvalidReplicationFactorError"), ("of.dots", "InvalidTopicError")):
@@ -119,14 +119,14 @@ async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(capl
 
 async def test_creation_that_fails_as_a_whole_leaves_the_rest_of_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     """A disk that cannot be written, say."""
-    caplog.set_level(logging.INFO, "triokafka.broker_stub.request.topic_creation")
+    caplog.set_level(logging.INFO, "triokafka.broker_stub.request.auto_topic_creation")
 
     async def fails(*_: object, **__: object) -> None:
         raise errors.KafkaStorageError("the disk is gone")
 
     async with running_node() as node:
         await node.create("t")
-        node.broker.controller.create_topics = fails  # type: ignore[method-assign, assignment]
+        node.broker.gateway.create_topics = fails  # type: ignore[method-assign, assignment]
         answer = await node.call(named("new", "t"), 9)
         assert summary(answer) == {"t": 0, "new": errors.UnknownTopicOrPartitionError.code}
     assert "topics ['new'] could not be created for who asked for them" in caplog.text
@@ -330,5 +330,5 @@ async def test_bytes_behind_a_request_are_ignored() -> None:
         answer = await node.broker.dispatcher.dispatch(
             bytearray(recorded), slot=slot, principal="User:test", listener="PLAINTEXT", peer=("192.0.2.1", 5)
         )
-        _, response = decode_response(MetadataResponse, b"".join(answer.parts)[4:], version=13)
+        _, response = decode_response(MetadataResponse, b"".join(answer.parts)[4:], version=13)  # type: ignore[arg-type]
         assert list(summary(response)) == ["t"]

@@ -12,6 +12,7 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.features import SUPPORTED
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
 from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.stored.cluster_metadata import BrokerRegistrationChangeRecord
 
@@ -19,7 +20,9 @@ SESSION = 9.0
 
 
 def control() -> ClusterControl:
-    return ClusterControl("cluster-a", SESSION, lambda image, name: LogConfig())
+    made = ClusterControl(SESSION, lambda image, name: LogConfig())
+    made.begin(EMPTY_IMAGE, now=0, own_id=-1, cluster_id="cluster-a")
+    return made
 
 
 def registration(broker_id: int = 1, incarnation: int = 1, cluster_id: str = "cluster-a") -> BrokerRegistration:
@@ -234,7 +237,7 @@ def test_new_controller_gives_others_a_session_but_not_its_own_broker() -> None:
     """Its own broker is gone with the process before, and must be able to register at once."""
     control_ = control()
     image = cluster(brokers=(1, 2))
-    control_.begin(image, now=5.0, own_id=1)
+    control_.begin(image, now=5.0, own_id=1, cluster_id="cluster-a")
     assert control_.oldest_session(image) == (2, 5.0 + SESSION)
     assert control_.register(image, registration(1, 9), now=5.0, next_offset=50).response == 50
     with pytest.raises(errors.DuplicateBrokerRegistrationError):

@@ -221,13 +221,13 @@ class TestEffectiveConfiguration:
             topic("u", [1], number=8),
             ConfigRecord(resource_type=BROKER, resource_name="", name="log.retention.ms", value="2"),
         )
-        assert static.topic_config(image, "t").retention_ms == 4
-        assert static.topic_config(image, "u").retention_ms == 2
+        assert static.effective.topic_config(image, "t").retention_ms == 4
+        assert static.effective.topic_config(image, "u").retention_ms == 2
         own = ConfigRecord(resource_type=BROKER, resource_name="1", name="log.retention.ms", value="3")
         image = replayed([own], image)
-        assert static.topic_config(image, "u").retention_ms == 3
-        assert static.topic_config(image, "u").segment_bytes == 2_000_000
-        assert static.broker_config(image).log_retention_ms == 3
+        assert static.effective.topic_config(image, "u").retention_ms == 3
+        assert static.effective.topic_config(image, "u").segment_bytes == 2_000_000
+        assert static.effective.broker_config(image).log_retention_ms == 3
 
     def test_hours_and_minutes_count_where_milliseconds_are_not_given(self) -> None:
         assert BrokerConfig.for_tests(log_retention_hours=2).topic_defaults.retention_ms == 7_200_000
@@ -238,7 +238,7 @@ class TestEffectiveConfiguration:
 
     def test_key_that_only_kafka_knows_does_not_hide_the_others(self) -> None:
         image = cluster(topic("t", [1], configs={"retention.ms": "4", "from.the.future": "x"}))
-        assert control().topic_config(image, "t").retention_ms == 4
+        assert control().effective.topic_config(image, "t").retention_ms == 4
 
     def test_dynamic_value_that_the_static_options_rule_out_does_not_hide_the_others(self) -> None:
         """A log may be older than the options that the broker is started with."""
@@ -246,7 +246,7 @@ class TestEffectiveConfiguration:
             ConfigRecord(resource_type=BROKER, resource_name="", name="log.retention.ms", value="9"),
             ConfigRecord(resource_type=BROKER, resource_name="1", name="num.io.threads", value="0"),
         )
-        effective = control().broker_config(image)
+        effective = control().effective.broker_config(image)
         assert (effective.log_retention_ms, effective.num_io_threads) == (9, 8)
 
     def test_lists_of_the_broker_grow_from_their_default(self) -> None:

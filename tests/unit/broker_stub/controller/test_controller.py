@@ -19,6 +19,7 @@ from tests.unit.broker_stub.clusters import (
     codes,
     creation,
     let_in,
+    local,
     running,
     wanted,
 )
@@ -29,7 +30,7 @@ from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER, MAX_WAITI
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
-from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, features
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
@@ -73,13 +74,14 @@ def same(left: MetadataImage, right: MetadataImage) -> bool:
 
 async def allocate(controller: Controller) -> ProducerIdBlock:
     """A block of producer ids for the node's broker."""
-    return await controller.allocate_producer_ids(CONFIG.node_id, controller.image.brokers[CONFIG.node_id].broker_epoch)
+    epoch = controller.image.brokers[CONFIG.node_id].broker_epoch
+    return await local(controller).allocate_producer_ids(CONFIG.node_id, epoch)
 
 
 class TestStart:
     async def test_new_cluster_has_features_and_a_registered_broker(self) -> None:
         async with running(MemoryWorld()) as controller:
-            assert controller.finalized_features == {
+            assert features.finalized(controller.image, controller.kraft_version) == {
                 "metadata.version": 25,
                 "kraft.version": 1,
                 "group.version": 1,
@@ -93,9 +95,11 @@ class TestStart:
     async def test_restart_gives_the_same_image(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
-            await controller.create_topics(creation(wanted("a.b", 3, configs={"retention.ms": "5"}), wanted("c")))
-            await controller.delete_topics(DeleteTopicsRequest(topic_names=["c"], timeout_ms=1000))
-            await controller.create_partitions(
+            await local(controller).create_topics(
+                creation(wanted("a.b", 3, configs={"retention.ms": "5"}), wanted("c"))
+            )
+            await local(controller).delete_topics(DeleteTopicsRequest(topic_names=["c"], timeout_ms=1000))
+            await local(controller).create_partitions(
                 CreatePartitionsRequest(
                     topics=[CreatePartitionsTopic(name="a.b", count=5, assignments=None)], timeout_ms=1000
                 )
@@ -120,7 +124,7 @@ class TestStart:
     async def test_broker_that_died_leads_its_partitions_again_in_a_new_epoch(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
-            await controller.create_topics(creation(wanted("t")))
+            await local(controller).create_topics(creation(wanted("t")))
             before = controller.image.topics["t"].partitions[0]
         async with running(world) as controller:
             after = controller.image.topics["t"].partitions[0]
@@ -130,7 +134,7 @@ class TestStart:
         world = MemoryWorld()
         async with running(world, register=False) as controller:
             life = await let_in(controller, world)
-            await controller.create_topics(creation(wanted("t")))
+            await local(controller).create_topics(creation(wanted("t")))
             await life.leave()
             await life.leave()
             assert controller.image.brokers[1].fenced
@@ -144,7 +148,7 @@ class TestStart:
     async def test_log_of_the_future_is_refused(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
-            await controller._running().submit(
+            await controller.submit(
                 "test", lambda image: Outcome([FeatureLevelRecord(name="metadata.version", feature_level=99)], None)
             )
         with pytest.raises(errors.UnsupportedVersionError, match=r"metadata\.version at level 99"):
@@ -162,7 +166,7 @@ class TestStart:
             world = MemoryWorld()
             async with running(world) as controller:
                 for number in range(3):
-                    assert codes(await controller.create_topics(creation(wanted(f"t{number}", 2)))) == [0]
+                    assert codes(await local(controller).create_topics(creation(wanted(f"t{number}", 2)))) == [0]
                 before = controller.image
             world.disk.crash(random.Random(seed))
             async with running(world, register=False) as controller:
@@ -175,11 +179,11 @@ class TestSnapshot:
     async def cut(self, *, snapshot: bool) -> tuple[MemoryWorld, MetadataImage]:
         world = MemoryWorld()
         async with running(world) as controller:
-            await controller.create_topics(creation(wanted("early", 2)))
+            await local(controller).create_topics(creation(wanted("early", 2)))
             middle = controller.image
             if snapshot:
                 await controller.take_snapshot()
-            await controller.create_topics(creation(wanted("late")))
+            await local(controller).create_topics(creation(wanted("late")))
             image = controller.image
             await controller.close()
         directory = f"{DATA}/__cluster_metadata-0"
@@ -194,12 +198,12 @@ class TestSnapshot:
         world, image = await self.cut(snapshot=True)
         async with running(world, register=False) as controller:
             assert same(controller.image, image)
-            assert controller.finalized_features["kraft.version"] == 1
-            assert codes(await controller.create_topics(creation(wanted("early")))) == [
+            assert features.finalized(controller.image, controller.kraft_version)["kraft.version"] == 1
+            assert codes(await local(controller).create_topics(creation(wanted("early")))) == [
                 errors.TopicAlreadyExistsError.code
             ]
         async with running(world) as controller:
-            assert codes(await controller.create_topics(creation(wanted("next")))) == [0]
+            assert codes(await local(controller).create_topics(creation(wanted("next")))) == [0]
 
     async def test_log_without_its_beginning_and_without_a_snapshot_is_refused(self) -> None:
         world, _ = await self.cut(snapshot=False)
@@ -211,14 +215,14 @@ class TestFailedAppend:
     async def test_failed_append_answers_with_an_error_and_restores_the_committed_state(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
-            await controller.create_topics(creation(wanted("kept")))
+            await local(controller).create_topics(creation(wanted("kept")))
             before = controller.image
             heal = world.disk.inject(DISK_FULL)
             with pytest.raises(errors.KafkaStorageError):
-                await controller.create_topics(creation(wanted("lost")))
+                await local(controller).create_topics(creation(wanted("lost")))
             assert controller.image is before
             heal()
-            assert codes(await controller.create_topics(creation(wanted("next"), wanted("lost")))) == [0, 0]
+            assert codes(await local(controller).create_topics(creation(wanted("next"), wanted("lost")))) == [0, 0]
             after = controller.image
         async with running(world, register=False) as controller:
             assert set(controller.image.topics) == {"kept", "next", "lost"}
@@ -231,25 +235,25 @@ class TestFailedAppend:
             before = controller.image
             heal = world.disk.inject(DiskFault("sync", LOG, errno.EIO, times=1))
             with pytest.raises(errors.KafkaStorageError):
-                await controller.create_topics(creation(wanted("perhaps")))
+                await local(controller).create_topics(creation(wanted("perhaps")))
             heal()
             with pytest.raises(errors.KafkaStorageError, match="since"):
-                await controller.create_topics(creation(wanted("next")))
+                await local(controller).create_topics(creation(wanted("next")))
             assert controller.image is before
         async with running(world) as controller:
             assert set(controller.image.topics) <= {"perhaps"}
-            assert codes(await controller.create_topics(creation(wanted("next")))) == [0]
+            assert codes(await local(controller).create_topics(creation(wanted("next")))) == [0]
 
     async def test_nothing_is_written_any_more_once_the_log_cannot_be_cut_back(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
             heals = [world.disk.inject(DiskFault(kind, "*.log", errno.EIO)) for kind in ("sync", "truncate")]
             with pytest.raises(errors.KafkaStorageError):
-                await controller.create_topics(creation(wanted("lost")))
+                await local(controller).create_topics(creation(wanted("lost")))
             for heal in heals:
                 heal()
             with pytest.raises(errors.KafkaStorageError, match="since"):
-                await controller.create_topics(creation(wanted("next")))
+                await local(controller).create_topics(creation(wanted("next")))
             assert not controller.image.topics
 
     async def test_operations_that_were_committed_together_fail_together(self) -> None:
@@ -260,7 +264,7 @@ class TestFailedAppend:
 
             async def create(name: str) -> None:
                 try:
-                    await controller.create_topics(creation(wanted(name)))
+                    await local(controller).create_topics(creation(wanted(name)))
                 except errors.KafkaStorageError:
                     failed.append(name)
 
@@ -279,14 +283,14 @@ class TestQueue:
             heard.append((image.offset, set(image.topics)))
 
         async with running(MemoryWorld()) as controller:
-            controller.subscribe(publisher)
+            controller.publisher.subscribe(publisher)
             assert heard == [(controller.image.offset, set())]
-            await controller.create_topics(creation(wanted("a")))
+            await local(controller).create_topics(creation(wanted("a")))
             assert heard[-1] == (controller.image.offset, {"a"})
 
             async with trio.open_nursery() as nursery:
                 for name in "bcd":
-                    nursery.start_soon(controller.create_topics, creation(wanted(name)))
+                    nursery.start_soon(local(controller).create_topics, creation(wanted(name)))
         offsets = [offset for offset, _ in heard]
         assert offsets == sorted(set(offsets))
         assert [len(topics) for _, topics in heard] == [0, 1, 2, 3, 4]
@@ -294,9 +298,9 @@ class TestQueue:
     async def test_delta_leads_from_the_image_before_to_the_image(self) -> None:
         links: list[tuple[MetadataImage, MetadataImage]] = []
         async with running(MemoryWorld()) as controller:
-            controller.subscribe(lambda delta, image: links.append((delta.base, image)))
+            controller.publisher.subscribe(lambda delta, image: links.append((delta.base, image)))
             for name in "abc":
-                await controller.create_topics(creation(wanted(name)))
+                await local(controller).create_topics(creation(wanted(name)))
         for (_, before), (base, _) in itertools.pairwise(links):
             assert base is before
 
@@ -307,9 +311,9 @@ class TestQueue:
             raise RuntimeError("cannot follow")
 
         async with running(MemoryWorld()) as controller:
-            controller.subscribe(broken)
-            controller.subscribe(lambda delta, image: heard.append(image.offset))
-            assert codes(await controller.create_topics(creation(wanted("t")))) == [0]
+            controller.publisher.subscribe(broken)
+            controller.publisher.subscribe(lambda delta, image: heard.append(image.offset))
+            assert codes(await local(controller).create_topics(creation(wanted("t")))) == [0]
         assert len(heard) == 2
 
     async def test_operations_that_wait_are_committed_with_one_sync_each_on_what_the_other_left(self) -> None:
@@ -322,7 +326,7 @@ class TestQueue:
             answers: list[int] = []
 
             async def create() -> None:
-                answers.extend(codes(await controller.create_topics(creation(wanted("same")))))
+                answers.extend(codes(await local(controller).create_topics(creation(wanted("same")))))
 
             async with trio.open_nursery() as nursery:
                 for _ in range(MAX_TOGETHER):
@@ -343,7 +347,7 @@ class TestQueue:
 
         async with trio.open_nursery() as callers:
             for _ in range(MAX_WAITING + 20):
-                callers.start_soon(controller._running().submit, "test", compute)
+                callers.start_soon(controller.submit, "test", compute)
             await trio.testing.wait_all_tasks_blocked()
             assert controller._running()._send.statistics().current_buffer_used == MAX_WAITING
             async with trio.open_nursery() as runner:
@@ -357,7 +361,7 @@ class TestQueue:
         async with running(MemoryWorld()) as controller:
             late = CreateTopicsRequest(topics=[wanted("t")], timeout_ms=0)
             with pytest.raises(errors.RequestTimedOutError):
-                await controller.create_topics(late)
+                await local(controller).create_topics(late)
             assert not controller.image.topics
 
     async def test_operation_whose_caller_gave_up_before_its_turn_is_left_out(self) -> None:
@@ -371,7 +375,7 @@ class TestQueue:
             return Outcome([], None)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(controller._running().submit, "test", compute)
+            nursery.start_soon(controller.submit, "test", compute)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
         async with trio.open_nursery() as nursery:
@@ -383,10 +387,10 @@ class TestQueue:
     async def test_caller_that_gives_up_during_the_commit_does_not_stop_it(self) -> None:
         async with running(MemoryWorld()) as controller:
             with trio.CancelScope() as scope:
-                controller.subscribe(lambda delta, image: scope.cancel() if image.topics else None)
-                await controller.create_topics(creation(wanted("t")))
+                controller.publisher.subscribe(lambda delta, image: scope.cancel() if image.topics else None)
+                await local(controller).create_topics(creation(wanted("t")))
             assert set(controller.image.topics) == {"t"}
-            assert codes(await controller.create_topics(creation(wanted("u")))) == [0]
+            assert codes(await local(controller).create_topics(creation(wanted("u")))) == [0]
 
     async def test_controller_that_is_cancelled_during_a_commit_still_answers_it(self) -> None:
         world = SlowDisk()
@@ -395,7 +399,7 @@ class TestQueue:
         answers: list[int] = []
 
         async def create() -> None:
-            answers.extend(codes(await controller.create_topics(creation(wanted("t")))))
+            answers.extend(codes(await local(controller).create_topics(creation(wanted("t")))))
 
         async with trio.open_nursery() as callers, trio.open_nursery() as runner:
             runner.start_soon(controller.run)
@@ -416,7 +420,7 @@ class TestQueue:
 
         async def create() -> None:
             try:
-                await controller.create_topics(creation(wanted("t")))
+                await local(controller).create_topics(creation(wanted("t")))
             except errors.NotControllerError as error:
                 failed.append(error)
 
@@ -427,7 +431,7 @@ class TestQueue:
             await controller.close()
         assert len(failed) == 3
         with pytest.raises(errors.NotControllerError):
-            await controller.create_topics(creation(wanted("t")))
+            await local(controller).create_topics(creation(wanted("t")))
         await controller.close()
 
     async def test_failure_in_an_operation_fails_its_caller_alone(self) -> None:
@@ -437,8 +441,8 @@ class TestQueue:
                 raise ZeroDivisionError
 
             with pytest.raises(ZeroDivisionError):
-                await controller._running().submit("test", broken)
-            assert codes(await controller.create_topics(creation(wanted("t")))) == [0]
+                await controller.submit("test", broken)
+            assert codes(await local(controller).create_topics(creation(wanted("t")))) == [0]
 
 
 class TestOperations:
@@ -454,11 +458,11 @@ class TestOperations:
     async def test_producer_ids_need_a_registered_broker(self) -> None:
         async with running(MemoryWorld(), register=False) as controller:
             with pytest.raises(errors.StaleBrokerEpochError):
-                await controller.allocate_producer_ids(CONFIG.node_id, 0)
+                await local(controller).allocate_producer_ids(CONFIG.node_id, 0)
 
     async def test_configuration_change_applies_to_the_topic(self) -> None:
         async with running(MemoryWorld()) as controller:
-            await controller.create_topics(creation(wanted("t")))
+            await local(controller).create_topics(creation(wanted("t")))
             request = IncrementalAlterConfigsRequest(
                 resources=[
                     AlterConfigsResource(
@@ -469,16 +473,16 @@ class TestOperations:
                 ]
             )
             changed: list[set[tuple[int, str]]] = []
-            controller.subscribe(lambda delta, image: changed.append(delta.changed_configs))
-            await controller.incremental_alter_configs(request)
+            controller.publisher.subscribe(lambda delta, image: changed.append(delta.changed_configs))
+            await local(controller).incremental_alter_configs(request)
             assert changed[-1] == {(2, "t")}
-            assert controller.configuration.topic_config(controller.image, "t").retention_ms == 5
+            assert controller.topic_config(controller.image)("t").retention_ms == 5
 
     async def test_topic_ids_are_random_and_not_reused(self) -> None:
         async with running(MemoryWorld()) as controller:
             ids: set[uuid.UUID] = set()
             for _ in range(3):
-                (made,) = (await controller.create_topics(creation(wanted("t")))).topics
+                (made,) = (await local(controller).create_topics(creation(wanted("t")))).topics
                 ids.add(made.topic_id)
-                await controller.delete_topics(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000))
+                await local(controller).delete_topics(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000))
             assert len(ids) == 3

@@ -18,7 +18,7 @@ from triokafka.broker_stub.controller.state import ControllerState, StagedChange
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.features import SUPPORTED
-from triokafka.broker_stub.metadata.image import ResourceType
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, ResourceType
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
 from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -42,11 +42,11 @@ class ControllerMachine(RuleBasedStateMachine):
         rng = random.Random(5)
         self.state = ControllerState(
             CONFIG,
-            "cluster",
             pick=rng.randrange,
             new_id=lambda: uuid.UUID(int=rng.getrandbits(128)),
         )
         self.state.epoch = 1
+        self.state.cluster.begin(EMPTY_IMAGE, now=0, own_id=-1, cluster_id="cluster")
         self.log: list[bytes] = []
         self.staged: list[StagedChange] = []
         self.clock = 0.0

@@ -110,7 +110,7 @@ def life_of(channel: Channel) -> tuple[BrokerLifecycle, list[int]]:
     epochs: list[int] = []
     life = BrokerLifecycle(
         RealWorld(),
-        channel,
+        channel,  # type: ignore[arg-type]
         heartbeat_interval_ms=2_000,
         session_timeout_ms=9_000,
         metadata_offset=lambda: 40 + len(channel.beats),

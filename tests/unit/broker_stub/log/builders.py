@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from triokafka.broker_stub.log import AppendInfo, LogConfig, PartitionLog
@@ -12,6 +13,28 @@ from triokafka.world import Storage
 TP = TopicPartition("orders", 3)
 DIRECTORY = "data/orders-3"
 NOW = 1_700_000_000_000
+
+
+class Listener:
+    """Records what a log manager reports; every partition has ``high_watermark``."""
+
+    def __init__(self, *, high_watermark: int | None = None) -> None:
+        self.high_watermark = high_watermark
+        self.flushed: list[TopicPartition] = []
+        self.offline: list[tuple[list[TopicPartition], str]] = []
+        self.moved: list[tuple[TopicPartition, PartitionLog]] = []
+
+    def high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+        return self.high_watermark
+
+    def log_flushed(self, topic_partition: TopicPartition) -> None:
+        self.flushed.append(topic_partition)
+
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        self.offline.append((list(topic_partitions), reason))
+
+    def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        self.moved.append((topic_partition, log))
 
 
 def batch(*values: bytes, timestamp: int = NOW, key: bytes | None = b"k", **options: Any) -> bytearray:

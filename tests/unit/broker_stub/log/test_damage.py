@@ -258,8 +258,6 @@ async def test_active_segment_that_is_removed_takes_its_log_offline(caplog: pyte
         fill(logs.create(topic_partition), COUNT)
     log = logs.all()[A0]
     world.storage.remove(log.active_segment.path(".log"))
-    gone: list[TopicPartition] = []
-    logs.on_offline = lambda partitions, reason: gone.extend(partitions)
     logs.checkpoint_high_watermarks({A0: COUNT, other: COUNT})
     await logs.flush_sealed()
     assert (logs.get(A0), logs.get(other) is not None) == (None, True)

@@ -6,7 +6,7 @@ import errno
 import os
 import random
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ import trio
 import trio.testing
 
 from tests.support.bystander import Bystander
-from tests.unit.broker_stub.log.builders import NOW, append, batch, config, fill, from_producer, offsets
-from triokafka.broker_stub.log import LogManager, PartitionLog, log_manager
+from tests.unit.broker_stub.log.builders import NOW, Listener, append, batch, config, fill, from_producer, offsets
+from triokafka.broker_stub.log import LogManager, PartitionLog, log_maintenance
 from triokafka.broker_stub.log.log_directory import LogDirectory, parse_folder, renamed_folder
-from triokafka.broker_stub.log.log_manager import LogManagerConfig
+from triokafka.broker_stub.log.log_listener import LogListener
+from triokafka.broker_stub.log.log_manager_config import LogManagerConfig
 from triokafka.errors import ConfigurationError, IllegalStateError, InvalidConfigurationError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
@@ -49,12 +50,13 @@ class DiskWorld(RealWorld):
         return function(*args)
 
 
-def manager(world: DiskWorld, *directories: str, **intervals: int) -> LogManager:
-    return LogManager(world, directories or ("/data",), config(retention_ms=-1), LogManagerConfig(**intervals))
+def manager(world: DiskWorld, *directories: str, listener: LogListener | None = None, **intervals: int) -> LogManager:
+    options = LogManagerConfig(**intervals)
+    return LogManager(world, directories or ("/data",), config(retention_ms=-1), options, listener=listener)
 
 
-def started(world: DiskWorld, *directories: str, **intervals: int) -> LogManager:
-    logs = manager(world, *directories, **intervals)
+def started(world: DiskWorld, *directories: str, listener: LogListener | None = None, **intervals: int) -> LogManager:
+    logs = manager(world, *directories, listener=listener, **intervals)
     logs.start()
     return logs
 
@@ -75,7 +77,7 @@ async def test_logs_are_there_again_after_a_clean_stop() -> None:
     log = again.get(A0)
     assert log is not None
     assert (log.log_end_offset, log.recovery_point) == (50, 50)
-    assert again.topic_id(A0) == TOPIC_ID
+    assert again.topic_id_of(A0) == TOPIC_ID
     assert not world.storage.exists("/data/.kafka_cleanshutdown")
 
 
@@ -329,10 +331,10 @@ async def test_a_topic_id_that_was_lost_is_written_again() -> None:
     await logs.close()
     world.storage.replace_file("/data/a-b-0/partition.metadata", b"")
     logs = started(world)
-    assert logs.topic_id(A0) is None
+    assert logs.topic_id_of(A0) is None
     logs.create(A0, TOPIC_ID)
     world.storage.kill()
-    assert started(world).topic_id(A0) == TOPIC_ID
+    assert started(world).topic_id_of(A0) == TOPIC_ID
 
 
 def test_the_folder_of_a_partition_is_parsed_at_the_last_hyphen() -> None:
@@ -573,17 +575,17 @@ async def test_checkpoints_that_would_say_the_same_are_not_written_again(
     assert len(written) == 3
 
 
-@pytest.mark.parametrize("work", [LogManager.flush_due, LogManager.flush_sealed, LogManager._expire_producers])
+@pytest.mark.parametrize("name", ["flush_due", "flush_sealed", "_expire_producers"])
 async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
-    work: Callable[[LogManager], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_manager, "_SEEN_AT_ONCE", 5)
+    monkeypatch.setattr(log_maintenance, "_SEEN_AT_ONCE", 5)
     logs, bystander = started(DiskWorld()), Bystander()
     for number in range(60):
         logs.create(TopicPartition("t", number))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bystander.run)
-        await work(logs)
+        await getattr(logs._maintenance, name)()
         nursery.cancel_scope.cancel()
     assert bystander.turns >= 10, f"{bystander.turns} turns"
 
@@ -591,7 +593,7 @@ async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
 async def test_what_is_appended_while_others_are_looked_at_is_not_flushed_before_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_manager, "_SEEN_AT_ONCE", 1)
+    monkeypatch.setattr(log_maintenance, "_SEEN_AT_ONCE", 1)
     world = DiskWorld()
     logs = started(world)
     _, late = logs.create(A0), logs.create(B0, config=config(flush_ms=1_000))
@@ -634,24 +636,23 @@ async def test_few_files_are_open_however_many_logs_there_are() -> None:
         for log in logs.all().values():
             fill(log, 30)
             log.flush()
-    assert len(logs._files) == 3
+    assert len(logs._directories.files) == 3
     assert all(offsets(log) == list(range(90)) for log in logs.all().values())
     logs.delete(TopicPartition("many", 0))
     await logs.close()
-    assert len(logs._files) == 0
+    assert len(logs._directories.files) == 0
     assert all(offsets(log) == list(range(90)) for log in started(world).all().values())
 
 
 def test_retention_asks_what_is_committed() -> None:
-    world = DiskWorld()
-    logs = started(world)
+    world, listener = DiskWorld(), Listener(high_watermark=0)
+    logs = started(world, listener=listener)
     log = logs.create(A0, config=config(retention_ms=0))
     fill(log, 60)
     world.wall += 10**8
-    logs.high_watermark_of = lambda partition: 0
     logs.apply_retention()
     assert log.log_start_offset == 0
-    logs.high_watermark_of = None
+    listener.high_watermark = None
     logs.apply_retention()
     assert log.log_start_offset == 60
 
@@ -692,9 +693,9 @@ def test_a_failed_disk_fails_the_creation_alone() -> None:
 # Disks that fail
 
 
-def spread(world: DiskWorld) -> tuple[LogManager, list[PartitionLog]]:
+def spread(world: DiskWorld, listener: LogListener | None = None) -> tuple[LogManager, list[PartitionLog]]:
     """Two logs in ``/one`` and two in ``/two``, with some records each, flushed and checkpointed."""
-    logs = started(world, "/one", "/two")
+    logs = started(world, "/one", "/two", listener=listener)
     made = [logs.create(TopicPartition("t", number), TOPIC_ID) for number in range(4)]
     for log in made:
         fill(log, 5)
@@ -705,10 +706,8 @@ def spread(world: DiskWorld) -> tuple[LogManager, list[PartitionLog]]:
 
 async def test_an_error_of_the_disk_takes_its_directory_offline_and_no_other() -> None:
     """Also the logs that have not met it; whoever serves them is told."""
-    world = DiskWorld()
-    logs, (failing, beside, *others) = spread(world)
-    told: list[tuple[list[TopicPartition], str]] = []
-    logs.on_offline = lambda gone, reason: told.append((gone, reason))
+    world, listener = DiskWorld(), Listener()
+    logs, (failing, beside, *others) = spread(world, listener)
     world.storage.inject(DiskFault("write", "/one/*.log", errno.EIO))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(logs.run)
@@ -721,7 +720,7 @@ async def test_an_error_of_the_disk_takes_its_directory_offline_and_no_other() -
                 logs.create(log.topic_partition, TOPIC_ID)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert [set(gone) for gone, _ in told] == [{failing.topic_partition, beside.topic_partition}]
+    assert [set(gone) for gone, _ in listener.offline] == [{failing.topic_partition, beside.topic_partition}]
     assert set(logs.all()) == {log.topic_partition for log in others}
     assert list(logs.offline_directories()) == ["/one"]
     for log in others:
@@ -816,11 +815,11 @@ async def test_records_wait_for_their_flush_and_not_the_appending_task(
         return function(*args)
 
     world.run_in_thread = slow_thread  # type: ignore[method-assign]
-    logs = started(world)
+    listener, flushed = Listener(), list[int]()
+    logs = started(world, listener=listener)
     log = logs.create(A0, config=config(flush_messages=1))
     log.flush()
-    flushed: list[int] = []
-    logs.on_flushed = lambda tp: flushed.append(log.settled_offset)
+    listener.log_flushed = lambda tp: flushed.append(log.settled_offset)  # type: ignore[method-assign, assignment]
 
     def count(operation: str, path: str, size: int) -> None:
         nonlocal syncs

@@ -12,10 +12,11 @@ import pytest
 import trio
 import trio.testing
 
-from tests.unit.broker_stub.log.builders import append, batch, fill, from_producer, offsets
+from tests.unit.broker_stub.log.builders import Listener, append, batch, fill, from_producer, offsets
 from tests.unit.broker_stub.log.test_log_manager import TOPIC_ID, DiskWorld, manager, started
-from triokafka.broker_stub.log import LogManager, PartitionLog
+from triokafka.broker_stub.log import LogManager
 from triokafka.broker_stub.log.checkpoints import read_topic_id
+from triokafka.broker_stub.log.log_listener import LogListener
 from triokafka.errors import KafkaStorageError, LogDirNotFoundError, ReplicaNotAvailableError
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
@@ -28,9 +29,9 @@ class PowerCut(BaseException):
     """The power fails in the middle of something."""
 
 
-def filled(world: DiskWorld, count: int = 60) -> LogManager:
+def filled(world: DiskWorld, count: int = 60, listener: LogListener | None = None) -> LogManager:
     """A log manager with a log of several segments in ``/one``, some of it not flushed."""
-    logs = started(world, "/one", "/two")
+    logs = started(world, "/one", "/two", listener=listener)
     log = logs.create(TP, TOPIC_ID)
     fill(log, count - 10)
     log.flush()
@@ -58,20 +59,18 @@ def folders(world: DiskWorld, path: str) -> list[str]:
 
 async def test_a_log_is_moved_with_all_that_is_known_of_it() -> None:
     """Records, start, epochs, producers and topic id; the old files go later."""
-    world = DiskWorld()
-    logs = filled(world)
+    world, listener = DiskWorld(), Listener()
+    logs = filled(world, listener=listener)
     log = logs.get(TP)
     assert log is not None
     append(log, from_producer(b"a", sequence=0), epoch=3)
     log.advance_log_start_offset(25)
     records = [log.read(offset, 1).records for offset in range(25, 61)]
-    heard: list[tuple[TopicPartition, PartitionLog]] = []
-    logs.on_moved = lambda *moved: heard.append(moved)
     logs.mover.move(TP, "/two/")
     await carried_out(logs)
     moved = logs.get(TP)
     assert moved is not None and moved is not log
-    assert heard == [(TP, moved)]
+    assert listener.moved == [(TP, moved)]
     assert logs.directory_of(TP) == "/two"
     assert [moved.read(offset, 1).records for offset in range(25, 61)] == records
     assert (moved.log_start_offset, moved.log_end_offset, moved.recovery_point) == (25, 61, 61)
@@ -177,14 +176,13 @@ async def test_offsets_without_records_at_the_end_are_not_given_again() -> None:
 
 async def test_what_is_committed_of_a_log_is_known_where_it_has_moved_to() -> None:
     """Also when the process dies before high watermarks are checkpointed again, and not what was known before."""
-    world = DiskWorld()
-    logs = filled(world)
+    world, listener = DiskWorld(), Listener(high_watermark=40)
+    logs = filled(world, listener=listener)
     logs.checkpoint_high_watermarks({TP: 20})
-    logs.high_watermark_of = lambda topic_partition: 40
     logs.mover.move(TP, "/two")
     await carried_out(logs)
     logs.mover.move(TP, "/one")
-    logs.high_watermark_of = lambda topic_partition: 45
+    listener.high_watermark = 45
     await carried_out(logs)
     world.storage.kill()
     again = started(world, "/one", "/two")
@@ -262,7 +260,7 @@ def test_what_cannot_be_moved_says_why() -> None:
         logs.mover.move(TP, "/three")
     with pytest.raises(ReplicaNotAvailableError):
         logs.mover.move(OTHER, "/two")
-    logs.directory_failed(logs.data_directory("/two"), OSError(errno.EIO, "broken"))  # type: ignore[arg-type]
+    logs.cannot_use({"/two": OSError(errno.EIO, "broken")})
     with pytest.raises(KafkaStorageError):
         logs.mover.move(TP, "/two")
 

@@ -20,6 +20,7 @@ from tests.unit.broker_stub.clusters import (
     cluster,
     codes,
     creation,
+    local,
     replayed,
     running,
     topic,
@@ -168,7 +169,7 @@ class TestController:
         config = small(metadata_log_max_record_bytes_between_snapshots=2_000)
         async with running(world, config) as controller:
             for number in range(40):
-                assert codes(await controller.create_topics(creation(wanted(f"t{number}")))) == [0]
+                assert codes(await local(controller).create_topics(creation(wanted(f"t{number}")))) == [0]
             with trio.fail_after(5):
                 while not snapshot_names(world):
                     await trio.sleep(0.001)
@@ -193,8 +194,8 @@ class TestController:
             number = 0
             while not begun.is_set():
                 number += 1
-                assert codes(await controller.create_topics(creation(wanted(f"t{number}")))) == [0]
-            assert codes(await controller.create_topics(creation(wanted("late")))) == [0]
+                assert codes(await local(controller).create_topics(creation(wanted(f"t{number}")))) == [0]
+            assert codes(await local(controller).create_topics(creation(wanted("late")))) == [0]
             may_go_on.set()
             with trio.fail_after(5):
                 while not snapshot_names(world):
@@ -204,9 +205,9 @@ class TestController:
     async def test_start_reads_nothing_from_before_the_snapshot(self, monkeypatch: pytest.MonkeyPatch) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
-            await controller.create_topics(creation(wanted("early")))
+            await local(controller).create_topics(creation(wanted("early")))
             end = await controller.take_snapshot()
-            await controller.create_topics(creation(wanted("late")))
+            await local(controller).create_topics(creation(wanted("late")))
         read_all = MetadataLog.read_all
         starts: list[int | None] = []
 
@@ -222,7 +223,7 @@ class TestController:
     async def test_log_that_lost_what_the_snapshot_has_begins_after_it(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
-            await controller.create_topics(creation(wanted("t")))
+            await local(controller).create_topics(creation(wanted("t")))
             end = await controller.take_snapshot()
         for name in world.disk.list_dir(DIRECTORY):
             if name.startswith("0" * 20 + ".") and not name.endswith(".checkpoint"):
@@ -230,7 +231,7 @@ class TestController:
         async with running(world) as controller:
             assert set(controller.image.topics) == {"t"}
             assert controller.image.offset > end
-            assert codes(await controller.create_topics(creation(wanted("u")))) == [0]
+            assert codes(await local(controller).create_topics(creation(wanted("u")))) == [0]
         async with running(world, register=False) as controller:
             assert set(controller.image.topics) == {"t", "u"}
 
@@ -240,7 +241,7 @@ class TestController:
         config = small(metadata_max_retention_bytes=1, metadata_log_segment_bytes=8 * 1024 * 1024)
         async with running(world, config) as controller:
             for number in range(3):
-                await controller.create_topics(creation(wanted(f"t{number}")))
+                await local(controller).create_topics(creation(wanted(f"t{number}")))
                 end = await controller.take_snapshot()
             log = controller._open_log()
             assert log.snapshots.ids()[-1].end_offset == end
@@ -255,7 +256,7 @@ class TestController:
             world = MemoryWorld()
             async with running(world, small(metadata_max_retention_bytes=1)) as controller:
                 for number in range(3):
-                    await controller.create_topics(creation(wanted(f"t{number}")))
+                    await local(controller).create_topics(creation(wanted(f"t{number}")))
                     await controller.take_snapshot()
                 image = controller.image
             world.disk.crash(random.Random(seed))
@@ -265,21 +266,21 @@ class TestController:
     async def test_disk_without_room_for_a_snapshot_does_no_other_harm(self) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
-            await controller.create_topics(creation(wanted("t")))
+            await local(controller).create_topics(creation(wanted("t")))
             world.disk.inject(DiskFault("write", "*.checkpoint*", errno.ENOSPC))
             with pytest.raises((OSError, errors.KafkaError)):
                 await controller.take_snapshot()
             assert snapshot_names(world) == []
-            assert codes(await controller.create_topics(creation(wanted("u")))) == [0]
+            assert codes(await local(controller).create_topics(creation(wanted("u")))) == [0]
 
     async def test_start_after_a_crash_checks_only_the_log_after_the_snapshot(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         world = MemoryWorld()
         async with running(world) as controller:
-            await controller.create_topics(creation(wanted("early")))
+            await local(controller).create_topics(creation(wanted("early")))
             end = await controller.take_snapshot()
-            await controller.create_topics(creation(wanted("late")))
+            await local(controller).create_topics(creation(wanted("late")))
         points: list[int] = []
         opened = PartitionLog.open
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from triokafka.broker_stub.network.pending_responses import PendingResponses, bytes_in_memory
 
 
 def test_oldest_answers_are_closed_when_there_are_too_many_bytes() -> None:
     """The newest is never closed: its client may just be about to read it."""
-    unsent, closed = PendingResponses(100), []
+    closed: list[Any] = []
+    unsent = PendingResponses(100)
     for name in "abc":
-        unsent.begin(name, 40, lambda reason, name=name: closed.append((name, reason)))
+        unsent.begin(name, 40, lambda reason, name=name: closed.append((name, reason)))  # type: ignore[misc]
     assert [name for name, _ in closed] == ["a"]
     assert "queued.max.response.bytes" in closed[0][1]
     unsent.begin("d", 500, lambda reason: closed.append(("d", reason)))
@@ -19,7 +22,8 @@ def test_oldest_answers_are_closed_when_there_are_too_many_bytes() -> None:
 
 def test_answer_that_was_sent_counts_no_more() -> None:
     """A second end does nothing."""
-    unsent, closed = PendingResponses(100), []
+    closed: list[Any] = []
+    unsent = PendingResponses(100)
     unsent.begin("a", 60, closed.append)
     unsent.end("a")
     unsent.end("a")
@@ -29,7 +33,8 @@ def test_answer_that_was_sent_counts_no_more() -> None:
 
 def test_without_a_limit_no_answer_is_closed() -> None:
     """-1 stands for none."""
-    unsent, closed = PendingResponses(-1), []
+    closed: list[Any] = []
+    unsent = PendingResponses(-1)
     for name in range(10):
         unsent.begin(name, 10**9, closed.append)
     assert not closed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.clients.job import Job, bytes_of
+from benchmarks.clients.job import Job, bytes_of  # type: ignore[attr-defined]
 from triokafka.cli.load.payloads import file_values, json_values
 
 

@@ -1238,7 +1238,8 @@ async def test_a_pattern_follows_topics_that_appear() -> None:
     cluster = ReadableCluster(orders_eu=1, audit=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world)
     world = simulation.host("client").world
-    for group in ({"group_id": "g"}, {}):
+    groups: tuple[dict[str, Any], ...] = ({"group_id": "g"}, {})
+    for group in groups:
         cluster.topics.pop("orders_us", None)
         async with triokafka.Consumer(
             bootstrap_servers=address, world=world, metadata_max_age_ms=10_000, auto_offset_reset="earliest", **group
@@ -1467,7 +1468,8 @@ async def test_an_auto_commit_that_is_forbidden_shows_in_the_health_as_long_as_t
 async def test_a_topic_that_does_not_exist_surfaces_and_may_still_be_created() -> None:
     cluster, _, options = await started()
     options |= {"default_api_timeout_ms": 5_000}
-    for group in ({"group_id": "g"}, {}):
+    groups: tuple[dict[str, Any], ...] = ({"group_id": "g"}, {})
+    for group in groups:
         cluster.topics.pop("nope", None)
         async with triokafka.Consumer("nope", **options, **group) as consumer:
             with pytest.raises(KafkaTimeoutError, match=r"finding topic 'nope' has failed for [56] s"):

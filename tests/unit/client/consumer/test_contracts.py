@@ -188,7 +188,7 @@ async def test_a_member_speaks_to_brokers_only_and_for_its_group_to_the_coordina
         LeaveGroupRequest,
     }
     with pytest.raises(ConfigurationError, match="zookeeper_connect"):
-        triokafka.Consumer("t", **options, group_id="g", zookeeper_connect="localhost:2181")
+        triokafka.Consumer("t", **options, group_id="g", zookeeper_connect="localhost:2181")  # type: ignore[call-arg]
 
 
 class Weighted(PartitionAssignor):

@@ -55,8 +55,8 @@ async def test_fetching_ahead_stops_at_the_bound_and_goes_on_when_there_is_room(
         assert 0 < consumer.metrics()["fetch_buffer_bytes"] <= 4_000 + 1_000
         seen: Counter[int] = Counter()
         while seen.total() < 80:
-            for partition, records in (await consumer.poll(timeout_ms=5_000, max_records=1)).items():
-                seen[partition.partition] += len(records)
+            for partition, records in (await consumer.poll(timeout_ms=5_000, max_records=1)).items():  # type: ignore[assignment]
+                seen[partition.partition] += len(records)  # type: ignore[attr-defined]
             assert consumer.metrics()["fetch_buffer_bytes"] <= 4_000 + 1_000
         assert set(seen.values()) == {20}
 
@@ -263,7 +263,7 @@ async def test_a_replica_nearby_that_fails_is_left_for_the_leader(how: str) -> N
             follower.script(FetchRequest, *[CLOSE] * 100)
         else:
             follower.script(FetchRequest, *[follower.fetch_with(p0=1 if how == "out of range" else 9)] * 100)
-        got = []
+        got: list[Any] = []
         with trio.fail_after(5):
             while len(got) < 1:
                 got += [r.value for r in (await consumer.poll(timeout_ms=5_000)).get(T0, [])]

@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.compressor import Compressor
+from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.client.producer.splitting import split_records
+from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.network.backoff import Backoff
-from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata  # type: ignore[attr-defined]
 from triokafka.records import BatchBuilder
 from triokafka.structs import Node, TopicPartition
 
@@ -27,7 +30,14 @@ IDENTITY = ProducerIdentity(1, 0)
 class Bench:
     """An accumulator and what is needed to play with it. Partition p of topic t is led by node ``leaders[p]``."""
 
-    def __init__(self, leaders: list[int] | None = None, memory: int = 100_000, **settings: Any) -> None:
+    def __init__(
+        self,
+        leaders: list[int] | None = None,
+        memory: int = 100_000,
+        *,
+        compressor: Compressor | None = None,
+        **settings: Any,
+    ) -> None:
         given: dict[str, Any] = {
             "batch_size": 200,
             "linger": 1.0,
@@ -36,7 +46,8 @@ class Bench:
         }
         self.settings = AccumulatorSettings(**{**given, **settings})
         self.failed: list[ProducerBatch] = []
-        self.accumulator = Accumulator(self.settings, BufferPool(memory, 200), self.failed.append)
+        batches = IncompleteBatches(self.settings, BufferPool(memory, 200), self.failed.append)
+        self.accumulator = Accumulator(batches, new_event=SettledEvent, compressor=compressor)
         self.leaders = leaders or [1]
 
     @property
@@ -64,8 +75,8 @@ class Bench:
         return self.accumulator.drain(self.cluster, nodes or (1,), now, IDENTITY)
 
     def retry(self, batch: ProducerBatch, now: float) -> None:
-        self.accumulator.off_wire(batch)
-        self.accumulator.retry(batch, now, chance=0.5)
+        self.accumulator.batches.off_wire(batch)
+        self.accumulator.batches.retry(batch, now, chance=0.5)
 
 
 def test_open_batch_is_ready_after_linger_and_says_when() -> None:
@@ -144,8 +155,8 @@ def test_muted_partition_is_neither_ready_nor_drained() -> None:
     other = bench.batch(1, now=0.0)
     assert bench.ready(5.0) == [1]
     assert bench.drain(5.0) == {1: [other]}
-    bench.accumulator.off_wire(first)
-    bench.accumulator.acknowledge(first, 0, -1)
+    bench.accumulator.batches.off_wire(first)
+    bench.accumulator.batches.acknowledge(first, 0, -1)
     assert bench.ready(5.0) == [1]
 
 
@@ -266,12 +277,12 @@ def test_memory_is_held_until_the_batch_is_settled() -> None:
     bench.drain(2.0)
     bench.retry(batch, 3.0)
     assert pool.in_use == 200
-    assert bench.accumulator.incomplete() == [batch]
+    assert bench.accumulator.batches.all() == [batch]
     bench.drain(20.0)
-    bench.accumulator.off_wire(batch)
-    bench.accumulator.acknowledge(batch, 7, -1)
+    bench.accumulator.batches.off_wire(batch)
+    bench.accumulator.batches.acknowledge(batch, 7, -1)
     assert pool.in_use == 0
-    assert not bench.accumulator.has_incomplete
+    assert not bench.accumulator.batches.unsettled
 
 
 _texts = st.text(max_size=20)
@@ -302,8 +313,8 @@ def test_settled_batch_keeps_nothing_of_its_memory() -> None:
     assert batch.builder is not None
     buffer = batch.builder.buffer
     bench.drain(2.0)
-    bench.accumulator.off_wire(batch)
-    bench.accumulator.acknowledge(batch, 7, -1)
+    bench.accumulator.batches.off_wire(batch)
+    bench.accumulator.batches.acknowledge(batch, 7, -1)
     assert sys.getrefcount(buffer) == 3  # ours, the call's, and the pool's
     assert batch.append(0, None, b"late") == -1
     assert batch.count == 1
@@ -313,11 +324,11 @@ def test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay()
     bench = Bench([1, 1])
     old = [bench.batch(0, now=0.0), bench.batch(1, now=1.0), bench.batch(0, now=2.0)]
     young = bench.batch(0, now=50.0)
-    assert bench.accumulator.next_expiry(40.0) == 60.0
-    assert bench.accumulator.take_expired(102.0) == old
+    assert bench.accumulator.batches.next_expiry(40.0) == 60.0
+    assert bench.accumulator.batches.take_expired(102.0) == old
     assert bench.failed == old
     assert all(isinstance(batch.error, KafkaTimeoutError) for batch in old)
-    assert bench.accumulator.incomplete() == [young]
+    assert bench.accumulator.batches.all() == [young]
     assert bench.drain(102.0) == {1: [young]}
 
 
@@ -326,7 +337,7 @@ def test_expiry_stops_at_the_first_batch_that_is_young() -> None:
     bench = Bench()
     young = bench.batch(0, now=50.0)
     bench.batch(0, now=0.0)
-    assert bench.accumulator.take_expired(120.0) == []
+    assert bench.accumulator.batches.take_expired(120.0) == []
     assert not young.done
 
 
@@ -338,16 +349,16 @@ def test_pieces_of_a_split_batch_take_its_place_its_age_and_its_memory() -> None
         whole.append(0, None, b"y" * 20)
     bench.drain(2.0)
     later = bench.batch(now=3.0)
-    accumulator.off_wire(whole)
+    accumulator.batches.off_wire(whole)
     pieces, starts = split_records(whole, bench.settings)
-    accumulator.split(whole, pieces, starts)
-    assert accumulator.incomplete() == [*pieces, later]
+    accumulator.batches.split(whole, pieces, starts)
+    assert accumulator.batches.all() == [*pieces, later]
     assert list(accumulator.queue(TopicPartition("t", 0)).batches) == [*pieces, later]
     assert [piece.created_at for piece in pieces] == [0.0, 0.0]
     assert [(piece.count, piece.base_sequence, piece.attempts) for piece in pieces] == [(1, 0, 0), (2, 1, 0)]
     assert [piece.reserved for piece in pieces] == [100, 100]
     assert accumulator.pool.in_use == 400
-    accumulator.take_expired(1000.0)
+    accumulator.batches.take_expired(1000.0)
     assert bench.failed == [*pieces, later]
     assert accumulator.pool.in_use == 0
 
@@ -356,13 +367,13 @@ def test_batch_that_cannot_be_made_gives_its_memory_back() -> None:
     bench = Bench()
     accumulator = bench.accumulator
     bench.batch()
-    accumulator.settings = replace(accumulator.settings, compression_type="nonsense")
+    accumulator.batches.settings = replace(accumulator.settings, compression_type="nonsense")
     buffer = accumulator.pool.try_allocate(200)
     assert buffer is not None
     with pytest.raises(KafkaError):
         accumulator.open_batch(accumulator.queue(TopicPartition("t", 0)), buffer, 0.0)
     assert accumulator.pool.in_use == 200
-    assert len(accumulator.incomplete()) == 1
+    assert len(accumulator.batches.all()) == 1
 
 
 def test_batch_without_records_is_dropped_when_it_would_be_sent() -> None:
@@ -376,7 +387,7 @@ def test_batch_without_records_is_dropped_when_it_would_be_sent() -> None:
     assert bench.drain(5.0) == {1: [other]}
     assert empty.done
     assert not empty.failed
-    assert accumulator.incomplete() == [other]
+    assert accumulator.batches.all() == [other]
     assert accumulator.pool.in_use == 200
 
 
@@ -385,11 +396,11 @@ def test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer() -> N
     bench = Bench()
     batch = bench.batch()
     bench.drain(2.0)
-    bench.accumulator.take_expired(200.0)
+    bench.accumulator.batches.take_expired(200.0)
     assert batch.done
     assert bench.accumulator.pool.in_use == 200
-    bench.accumulator.off_wire(batch)
-    bench.accumulator.late_answer(batch, written=True)
+    bench.accumulator.batches.off_wire(batch)
+    bench.accumulator.batches.late_answer(batch, written=True)
     assert bench.accumulator.pool.in_use == 0
 
 
@@ -398,11 +409,11 @@ def test_abort_fails_everything_once() -> None:
     on_wire = bench.batch(0)
     bench.drain(5.0)
     queued = bench.batch(1)
-    bench.accumulator.abort(lambda batch: KafkaError("closed"))
+    bench.accumulator.batches.abort(lambda batch: KafkaError("closed"))
     assert bench.failed == [on_wire, queued]
     assert not bench.accumulator.active
-    bench.accumulator.off_wire(on_wire)
-    bench.accumulator.late_answer(on_wire, written=False)
+    bench.accumulator.batches.off_wire(on_wire)
+    bench.accumulator.batches.late_answer(on_wire, written=False)
     assert bench.accumulator.pool.in_use == 0
 
 
@@ -414,8 +425,8 @@ def test_unanswered_first_batch_holds_back_retries_of_later_ones() -> None:
     bench.retry(second, 2.0)
     assert bench.ready(60.0) == []
     assert bench.drain(60.0) == {}
-    bench.accumulator.off_wire(first)
-    bench.accumulator.acknowledge(first, 0, -1)
+    bench.accumulator.batches.off_wire(first)
+    bench.accumulator.batches.acknowledge(first, 0, -1)
     assert bench.drain(60.0) == {1: [second]}
 
 
@@ -448,8 +459,8 @@ def test_what_may_not_go_at_once_does_not_follow(settings: dict[str, Any]) -> No
         bench.retry(second, 2.0)
     assert follow(first, 2.0, IDENTITY) is None
     if settings.get("idempotent"):
-        bench.accumulator.off_wire(first)
-        bench.accumulator.acknowledge(first, 0, -1)
+        bench.accumulator.batches.off_wire(first)
+        bench.accumulator.batches.acknowledge(first, 0, -1)
         assert follow(first, 2.0, IDENTITY) is second
 
 

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.waiting import allocate
 from triokafka.errors import BufferTimeoutError, MessageSizeTooLargeError
 
 FOREVER = 1e6
@@ -61,7 +62,7 @@ async def test_waiters_are_served_in_order_and_small_ones_do_not_overtake(
     served: list[str] = []
 
     async def wait(name: str, size: int) -> None:
-        await pool.allocate(size, FOREVER)
+        await allocate(pool, size, FOREVER)
         served.append(name)
 
     async with trio.open_nursery() as nursery:
@@ -88,7 +89,7 @@ async def test_waiter_for_one_buffer_gets_the_one_that_is_given_back() -> None:
     got: list[bytearray] = []
 
     async def wait() -> None:
-        got.append(await pool.allocate(10, FOREVER))
+        got.append(await allocate(pool, 10, FOREVER))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
@@ -104,7 +105,7 @@ async def test_waiting_ends_with_a_sentence_after_the_timeout(autojump_clock: tr
     with pytest.raises(
         BufferTimeoutError, match="no 10 bytes of buffer memory within 3000 ms: 95 of buffer_memory=100"
     ):
-        await pool.allocate(10, 3)
+        await allocate(pool, 10, 3)
     assert (pool.available, pool.waiting) == (5, 0)
 
 
@@ -116,7 +117,7 @@ async def test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served(
     async with trio.open_nursery() as nursery:
         with trio.move_on_after(1):
             nursery.start_soon(_allocate_later, pool, 30)
-            await pool.allocate(90, FOREVER)
+            await allocate(pool, 90, FOREVER)
         with trio.fail_after(1):
             await _until(lambda: pool.in_use == 90)
     assert (pool.available, pool.waiting) == (10, 0)
@@ -124,7 +125,7 @@ async def test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served(
 
 async def _allocate_later(pool: BufferPool, size: int) -> None:
     await trio.sleep(0.5)
-    await pool.allocate(size, FOREVER)
+    await allocate(pool, size, FOREVER)
 
 
 async def _until(condition: object) -> None:
@@ -141,7 +142,7 @@ async def test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_whole(
     async def operation() -> bytearray:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_release_in_parts, pool, nursery)
-            buffer = await pool.allocate(60, FOREVER)
+            buffer = await allocate(pool, 60, FOREVER)
         return buffer
 
     async def check() -> None:

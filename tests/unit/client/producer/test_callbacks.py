@@ -13,6 +13,7 @@ from tests.support.scripted_producing import memory_is_whole, scripted
 from tests.support.simulated import simulated
 from triokafka.errors import BufferFullError, ClosedError, KafkaTimeoutError, RecordListTooLargeError
 from triokafka.protocol.api.produce import ProduceRequest
+from triokafka.structs import RecordMetadata
 
 
 class Outcome(BaseException):
@@ -56,15 +57,20 @@ async def test_callback_added_late_is_called_at_once() -> None:
 @simulated
 async def test_own_callback_replaces_the_producers_by_every_way_to_send() -> None:
     told: list[tuple[str, int]] = []
+
+    def own(metadata: RecordMetadata | None, _: Exception | None) -> None:
+        assert metadata is not None
+        told.append(("own", metadata.offset))
+
     async with scripted() as s, s.producer(on_delivery=lambda m, e: told.append(("all", m.offset))) as producer:
         stream = await producer.bind("orders", 0)
-        await producer.send("orders", b"0", on_delivery=lambda m, e: told.append(("own", m.offset)))
+        await producer.send("orders", b"0", on_delivery=own)
         producer.send_nowait("orders", b"1")
         await producer.send_many("orders", [b"2", b"3"])
-        await producer.send_many("orders", [b"4"], on_delivery=lambda m, e: told.append(("own", m.offset)))
+        await producer.send_many("orders", [b"4"], on_delivery=own)
         await stream.send(b"5")
-        await stream.send(b"6", on_delivery=lambda m, e: told.append(("own", m.offset)))
-        stream.send_nowait(b"7", on_delivery=lambda m, e: told.append(("own", m.offset)))
+        await stream.send(b"6", on_delivery=own)
+        stream.send_nowait(b"7", on_delivery=own)
     assert told == [
         ("own", 0),
         ("all", 1),

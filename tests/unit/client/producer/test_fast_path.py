@@ -21,6 +21,7 @@ import triokafka
 from triokafka import kernels
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.partition_stream import PartitionStream
+from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import IllegalStateError, KafkaError, ProtocolError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
@@ -37,12 +38,17 @@ BATCH_BYTES = 400
 
 def open_batch(created_at: float = 100.0) -> ProducerBatch:
     return ProducerBatch(
-        TopicPartition("orders", 0), (1,), BatchBuilder(BATCH_BYTES), reserved=0, created_at=created_at
+        TopicPartition("orders", 0),
+        (1,),
+        BatchBuilder(BATCH_BYTES),
+        reserved=0,
+        created_at=created_at,
+        new_event=SettledEvent,
     )
 
 
 def _end(module: ModuleType, number: int) -> Any:
-    class Queue(module.QueueTail):  # type: ignore[misc, name-defined]
+    class Queue(module.QueueTail):  # type: ignore[name-defined]
         topic_partition = TopicPartition("orders", number)
 
     return Queue()
@@ -120,7 +126,7 @@ things = st.one_of(
     st.none(),
     st.binary(max_size=60),
     st.binary(max_size=60).map(bytearray),
-    st.binary(max_size=60).map(memoryview),
+    st.binary(max_size=60).map(memoryview),  # type: ignore[arg-type]
     st.binary(min_size=2, max_size=60).map(lambda data: memoryview(data)[::2]),
     st.sampled_from(["text", 5, 1.5, [b"x"]]),
 )

@@ -101,9 +101,9 @@ async def test_close_timeout_holds_and_what_was_not_delivered_is_reported(
         assert scope.cancelled_caught == (body == "is cancelled")
         assert trio.current_time() - left_at == pytest.approx(seconds, abs=0.01)
         for delivery in deliveries:
-            with pytest.raises(KafkaTimeoutError, match=bound + r"\).*" + WHY.get(accident, "")):
+            with pytest.raises(KafkaTimeoutError, match=bound + r"\).*" + WHY.get(accident, "")):  # type: ignore[arg-type]
                 await delivery
-        [(metadata, error)] = told
+        [(metadata, error)] = told  # type: ignore[misc]
         assert metadata is None
         assert isinstance(error, KafkaTimeoutError)
         assert memory_is_whole(producer)

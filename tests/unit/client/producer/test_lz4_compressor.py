@@ -23,10 +23,11 @@ from tests.support.scripted_producing import memory_is_whole, scripted
 from tests.support.simulated import simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka import kernels
-from triokafka.client.producer import compressor, lz4_compressor
+from triokafka.client.producer import lz4_compressor, thread_compressor
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.compressor import Compressor, compressor_for
 from triokafka.client.producer.lz4_compressor import MOST_BYTES, MOST_GIVEN, WORTH_GIVING_BYTES, Lz4Compressor
+from triokafka.client.producer.thread_compressor import ThreadCompressor, compressor_for
+from triokafka.client.producer.waiting import SettledEvent
 from triokafka.records import BatchBuilder, compress, decode_records
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
@@ -166,7 +167,7 @@ def closed_batch(size: int, value: bytes = TEXT) -> ProducerBatch:
     """A batch with a record of so many bytes."""
     made = BatchBuilder(size + 200, compression="lz4", buffer=bytearray(size + 300))
     made.append(0, None, (value * (size // len(value) + 1))[:size])
-    batch = ProducerBatch(TopicPartition("t", 0), (1,), made, reserved=0, created_at=0.0)
+    batch = ProducerBatch(TopicPartition("t", 0), (1,), made, reserved=0, created_at=0.0, new_event=SettledEvent)
     batch.close()
     return batch
 
@@ -287,9 +288,9 @@ class Elsewhere(SimpleNamespace):
     [
         ("lz4", None, 2, Lz4Compressor),
         ("lz4", 9, 8, Lz4Compressor),
-        ("lz4", 3, 8, Compressor),
-        ("lz4", None, 1, Compressor),
-        ("zstd", None, 8, Compressor),
+        ("lz4", 3, 8, ThreadCompressor),
+        ("lz4", None, 1, ThreadCompressor),
+        ("zstd", None, 8, ThreadCompressor),
     ],
 )
 def test_only_fast_lz4_on_several_processors(codec: str, level: int | None, cpus: int, expected: type) -> None:
@@ -299,7 +300,7 @@ def test_only_fast_lz4_on_several_processors(codec: str, level: int | None, cpus
         )
 
     assert type(made(Elsewhere(cpus=cpus))) is expected
-    assert type(made(SimpleNamespace(cpus=cpus, has_doorbells=False))) is Compressor
+    assert type(made(SimpleNamespace(cpus=cpus, has_doorbells=False))) is ThreadCompressor
 
 
 # ------------------------------------------------------------------------ the task
@@ -417,8 +418,7 @@ def test_batch_that_the_thread_gets_at_the_last_moment_is_not_compressed_twice(m
     """The second does not fit a request with the first, so the accumulator shows it only when it comes to it."""
     monkeypatch.setattr(lz4_compressor, "WORTH_GIVING_BYTES", 1)
     line = Line()
-    bench = Bench([1, 1], compression_type="lz4", max_request_size=200)
-    bench.accumulator.use_compressor(line.beside)
+    bench = Bench([1, 1], compressor=line.beside, compression_type="lz4", max_request_size=200)
     batches = [bench.batch(0, size=100), bench.batch(1, size=100)]
     assert bench.drain(10.0) == {}
     assert [batch.in_thread for batch in batches] == [True, True]
@@ -498,7 +498,7 @@ def give_threads(world: Any, chance: random.Random, monkeypatch: pytest.MonkeyPa
         return await function(*args)
 
     world.doorbell, world.run_in_thread = doorbell, run_in_thread
-    monkeypatch.setattr(compressor, "can_serve", lambda world: True)
+    monkeypatch.setattr(thread_compressor, "can_serve", lambda world: True)
     monkeypatch.setattr(lz4_compressor, "functions", lambda: (1, 1))
     monkeypatch.setattr(lz4_compressor, "Lz4Worker", worker)
     monkeypatch.setattr(lz4_compressor, "WORTH_GIVING_BYTES", 3_000)

@@ -87,8 +87,8 @@ def test_queue_with_batches_in_it_or_on_the_wire_is_kept() -> None:
     assert len(queues) == 1
     bench.drain(5.0)
     assert len(queues) == 1
-    bench.accumulator.off_wire(batch)
-    bench.accumulator.acknowledge(batch, 0, -1)
+    bench.accumulator.batches.off_wire(batch)
+    bench.accumulator.batches.acknowledge(batch, 0, -1)
     assert len(queues) == 0
 
 
@@ -97,12 +97,12 @@ def test_queue_is_kept_until_the_last_request_with_a_batch_of_it_has_ended() -> 
     bench = Bench(idempotent=True)
     batch = bench.batch()
     bench.drain(5.0)
-    bench.accumulator.take_expired(1000.0)
+    bench.accumulator.batches.take_expired(1000.0)
     assert batch.done
     assert len(bench.accumulator.queues) == 1
-    bench.accumulator.off_wire(batch)
-    bench.accumulator.late_answer(batch, written=True)
-    bench.accumulator.take_restarts()
+    bench.accumulator.batches.off_wire(batch)
+    bench.accumulator.batches.late_answer(batch, written=True)
+    bench.accumulator.batches.take_restarts()
     assert len(bench.accumulator.queues) == 0
     assert bench.accumulator.queues.take_lost_numbers()
 

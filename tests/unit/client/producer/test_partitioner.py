@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as peer_murmur2
 
-from triokafka.client.producer.partitioner import KeyHash, choose_sticky, murmur2
+from triokafka.client.producer.partitioner import KeyHash, choose_sticky, murmur2  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -742,7 +742,7 @@ async def test_bug_in_handling_an_answer_fails_the_producer_instead_of_hanging()
         def broken(*args: Any) -> None:
             raise RuntimeError("a bug")
 
-        producer._sender._answers.answered = broken  # type: ignore[method-assign]
+        producer._sender._answers.answered = broken  # type: ignore[assignment, method-assign]
         delivery = await producer.send("orders", b"a")
         with pytest.raises(KafkaError, match="a bug"):
             await delivery

@@ -27,7 +27,7 @@ class Desk:
         self.counters = new_counters()
         self.refreshes = 0
         self.handler = ResponseHandler(
-            self.bench.accumulator,
+            self.bench.accumulator.batches,
             SimpleNamespace(
                 metadata=SimpleNamespace(update_leader=lambda *args: False),
                 request_metadata_update=self._note_refresh,

@@ -16,6 +16,7 @@ from tests.support.simulated import current_simulation, simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka.client.producer.counters import COUNTERS
 from triokafka.client.producer.sender import Sender
+from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import (
     BrokerResponseError,
     ClosedError,
@@ -277,10 +278,12 @@ class _Node:
 
 def _sender_over(bench: Bench) -> tuple[Sender, _Node]:
     node = _Node(bench.cluster)
+    world: Any = SimpleNamespace(now=lambda: 0.0)
     sender = Sender(
         bench.accumulator,
         node,  # type: ignore[arg-type]
-        world=SimpleNamespace(now=lambda: 0.0),  # type: ignore[arg-type]
+        world=world,
+        wakeup=Wakeup(world),
         acks=-1,
         retries=5,
         idempotence_required=False,
@@ -678,7 +681,7 @@ async def test_topics_used_once_leave_nothing_behind() -> None:
         queues = producer._accumulator.queues
         assert len(queues) == 1
         assert len(queues._ratios) == 1
-        assert list(producer._intake.topics) == ["kept"]
+        assert list(producer._topics.by_name) == ["kept"]
 
 
 @simulated

@@ -6,6 +6,7 @@ import pytest
 
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.sequences import PartitionSequences, ProducerIdentity, add_sequence
+from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import NotEnoughReplicasError, OutOfOrderSequenceNumberError, UnknownProducerIdError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
@@ -15,7 +16,7 @@ IDENTITY = ProducerIdentity(9, 3)
 
 def batch(number: int, records: int = 2) -> ProducerBatch:
     builder = BatchBuilder(1000)
-    made = ProducerBatch(TopicPartition("t", 0), (number,), builder, reserved=0, created_at=0.0)
+    made = ProducerBatch(TopicPartition("t", 0), (number,), builder, reserved=0, created_at=0.0, new_event=SettledEvent)
     for _ in range(records):
         made.append(0, None, b"v")
     return made

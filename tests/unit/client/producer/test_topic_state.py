@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.producer.test_accumulator import IDENTITY, Bench
+from triokafka.client.producer.partitioner import RecordPartitioner
 from triokafka.client.producer.topic_state import TopicState
 
 BATCH = 1000
@@ -19,7 +20,10 @@ class Spreader:
 
     def __init__(self, leaders: list[int], *, seed: int = 1, **settings: Any) -> None:
         self.bench = Bench(leaders, memory=10_000_000, batch_size=BATCH, **settings)
-        self.state = TopicState(self.bench.cluster.topics["t"], self.bench.accumulator, random.Random(seed).random)
+        partitioner = RecordPartitioner(None, ignore_keys=False)
+        self.state = TopicState(
+            self.bench.cluster.topics["t"], self.bench.accumulator, partitioner, random.Random(seed).random
+        )
         self.records: Counter[int] = Counter()
 
     def send(self, size: int = 50) -> int:
@@ -42,8 +46,8 @@ class Spreader:
         while drained := accumulator.drain(self.bench.cluster, nodes, 1e6, IDENTITY):
             for batches in drained.values():
                 for batch in batches:
-                    accumulator.off_wire(batch)
-                    accumulator.acknowledge(batch, 0, -1)
+                    accumulator.batches.off_wire(batch)
+                    accumulator.batches.acknowledge(batch, 0, -1)
 
 
 def test_records_stay_on_one_partition_until_a_batch_is_full() -> None:
@@ -53,7 +57,7 @@ def test_records_stay_on_one_partition_until_a_batch_is_full() -> None:
         full = spreader.state.queues[spreader.state.sticky].open
         assert full is not None
     spreader.bench.accumulator.close_open_batches()
-    batches = spreader.bench.accumulator.incomplete()
+    batches = spreader.bench.accumulator.batches.all()
     assert [batch.count for batch in batches[:-1]] == [batches[0].count] * (len(batches) - 1)
     assert batches[0].count > 10
 
@@ -100,7 +104,8 @@ def test_node_that_takes_nothing_for_long_is_avoided_until_it_does() -> None:
     accumulator.note_refusals([2], now=15.1)
     assert accumulator.slow_nodes == {2}
     spreader.drain(1, 2)
-    spreader.state._choose()
+    spreader.state._sticky_partitioner._choose()
+    spreader.state.switch_if_due()
     assert {spreader.send() for _ in range(300)} == {0}
     accumulator.note_refusals([], now=16.0)
     assert {spreader.send() for _ in range(300)} == {0, 1}

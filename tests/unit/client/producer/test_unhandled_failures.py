@@ -6,6 +6,7 @@ import pytest
 
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
+from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import KafkaTimeoutError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
@@ -15,7 +16,9 @@ REMEMBERED = 1_000
 
 def failed(records: int = 2, *, seen: int = 0) -> ProducerBatch:
     """A batch that was given up, of which the first ``seen`` records' failures were told."""
-    batch = ProducerBatch(TopicPartition("t", 0), (1,), BatchBuilder(1000), reserved=0, created_at=0.0)
+    batch = ProducerBatch(
+        TopicPartition("t", 0), (1,), BatchBuilder(1000), reserved=0, created_at=0.0, new_event=SettledEvent
+    )
     for _ in range(records):
         batch.append(0, None, b"value")
     batch.settle(error=KafkaTimeoutError("too late"))

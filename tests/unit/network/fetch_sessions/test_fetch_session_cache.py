@@ -283,5 +283,5 @@ def test_session_ids_are_positive_and_nobody_elses(monkeypatch: pytest.MonkeyPat
     world = RealWorld()
     drawn = iter([5, 5, 5, 9])
     monkeypatch.setattr(world.random, "randint", lambda low, high: next(drawn))
-    sessions = FetchSessionCache(10, world)
+    sessions = FetchSessionCache(10, world)  # type: ignore[var-annotated]
     assert [open_session(sessions, A), open_session(sessions, B)] == [5, 9]

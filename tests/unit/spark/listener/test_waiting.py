@@ -35,7 +35,7 @@ def handlers() -> list[Any]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_query_and_leaves_signals_as_they_were(number: signal.Signals) -> None:
     before = handlers()
-    query = Query(lambda waits: waits == 3 and signal.raise_signal(number) is not None)
+    query = Query(lambda waits: waits == 3 and signal.raise_signal(number) is not None)  # type: ignore[func-returns-value]
     assert wait_for_query(query) is False
     assert (query.stopped, len(query.waits)) == (1, 3)
     assert handlers() == before
@@ -63,7 +63,7 @@ def test_what_fails_a_query_is_raised() -> None:
 def test_a_second_signal_waits_for_nothing() -> None:
     """A batch may take long to be given up."""
     before = handlers()
-    query = Query(lambda waits: signal.raise_signal(signal.SIGINT) is not None)
+    query = Query(lambda waits: signal.raise_signal(signal.SIGINT) is not None)  # type: ignore[func-returns-value]
     query.stop = lambda: signal.raise_signal(signal.SIGINT)  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         wait_for_query(query)

@@ -157,7 +157,7 @@ def test_a_partition_that_is_gone_for_a_moment_is_asked_for_again(brokers: Given
 
 def test_an_end_that_stays_back_counts_after_the_tries(brokers: GivenBrokers) -> None:
     brokers.ends = [{A: 3}]
-    assert reader(**{"fetchOffset.numRetries": "4"}).latestOffset(at(a=5), None) == at(a=3)
+    assert reader(**{"fetchOffset.numRetries": "4"}).latestOffset(at(a=5), None) == at(a=3)  # type: ignore[arg-type]
     assert brokers.asked == 4
 
 
@@ -399,7 +399,7 @@ def test_bytes_limit_a_batch_also_where_sizes_cannot_be_looked_at(
 )
 def test_spark_is_told_that_there_are_limits(options: dict[str, str], limit: str) -> None:
     """Otherwise it would hand ReadAllAvailable, which goes before them."""
-    assert repr(reader(**options).getDefaultReadLimit()) == limit
+    assert repr(reader(**options).getDefaultReadLimit()) == limit  # type: ignore[arg-type]
 
 
 def test_the_reader_of_the_tasks_is_small(brokers: GivenBrokers) -> None:

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from triokafka.broker_stub.log.checkpoints import (
-    CLEANER_CHECKPOINT,
-    CorruptCheckpointError,
-    read_offsets,
-    write_offsets,
-)
 from triokafka.broker_stub.log.cleaner.cleanable_range import CleanableRange, cleanable_range
-from triokafka.broker_stub.log.cleaner.cleaning_states import CleaningStates
 from triokafka.broker_stub.log.cleaner.metrics import CleanerMetrics, Uncleanable
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.partition_log import PartitionLog
@@ -77,8 +70,8 @@ class LogCleaner:
 
     ``config`` may be replaced at any time; it counts from the next step on. ``metrics`` say how it goes.
 
-    It is the ``watcher`` of ``logs``. What is not committed is not cleaned: partitions of which ``logs`` have no high
-    watermark are left alone.
+    Records that are not committed are not cleaned: the cleaner leaves alone a log whose partition has no high
+    watermark.
     """
 
     def __init__(self, world: World, logs: LogManager, config: CleanerConfig | None = None) -> None:
@@ -86,15 +79,12 @@ class LogCleaner:
         self.metrics = CleanerMetrics(world)
         self._world = world
         self._logs = logs
-        self._states = CleaningStates()
+        self._progress = logs.cleaning
+        self._states = logs.cleaning.states
         self._throttle = Throttle()
-        self._cleaned: dict[str, dict[TopicPartition, int]] = {}  # by data directory: offsets that were cleaned up to
-        self._not_before: dict[TopicPartition, float] = {}  # after an error of the disk
-        self._uncleanable: dict[TopicPartition, str] = {}
         self._wake = trio.Event()
-        logs.watcher = self
 
-    # -- what others tell it
+    # -- requests
 
     def in_progress(self, topic_partition: TopicPartition) -> bool:
         """Whether a log is being cleaned: its segments should be dropped by nobody else then."""
@@ -109,31 +99,14 @@ class LogCleaner:
         self._states.resume(topic_partition)
         self._wake.set()
 
-    def log_truncated(self, topic_partition: TopicPartition, directory: str, offset: int) -> None:
-        """Records at and after ``offset`` are being given up: what comes there next is not clean."""
-        self._states.abort(topic_partition)
-        self._uncleanable.pop(topic_partition, None)
-        cleaned = self._cleaned_in(directory)
-        if cleaned.get(topic_partition, -1) > offset:
-            cleaned[topic_partition] = offset
-            self._write_checkpoint(directory)
-
-    def log_deleted(self, topic_partition: TopicPartition, directory: str) -> None:
-        """A log is gone from ``directory``."""
-        self._states.abort(topic_partition)
-        self._uncleanable.pop(topic_partition, None)
-        self._not_before.pop(topic_partition, None)
-        if self._cleaned_in(directory).pop(topic_partition, None) is not None:
-            self._write_checkpoint(directory)
-
     def cleaned_up_to(self, topic_partition: TopicPartition) -> int | None:
         """The offset below which a hosted log is clean; None when it was never cleaned."""
-        return self._cleaned_in(self._logs.directory_of(topic_partition)).get(topic_partition)
+        return self._progress.cleaned_up_to(topic_partition)
 
     def uncleanable(self) -> list[Uncleanable]:
         """The logs that are left alone because they could not be cleaned, and why."""
         found = []
-        for topic_partition, reason in self._uncleanable.items():
+        for topic_partition, reason in self._progress.uncleanable.items():
             log = self._logs.get(topic_partition)
             if log is not None:
                 directory = self._logs.directory_of(topic_partition)
@@ -170,8 +143,8 @@ class LogCleaner:
             if (
                 not log.config.compacts
                 or not self._states.is_idle(topic_partition)
-                or topic_partition in self._uncleanable
-                or self._not_before.get(topic_partition, now) > now
+                or topic_partition in self._progress.uncleanable
+                or self._progress.not_before.get(topic_partition, now) > now
             ):
                 continue
             try:
@@ -187,7 +160,7 @@ class LogCleaner:
                     logger.warning(
                         "%s is cleaned from its beginning: it has not what was cleaned before", topic_partition
                     )
-                self._cleaned_in(self._logs.directory_of(topic_partition)).pop(topic_partition, None)
+                self._progress.start_over(topic_partition)
             dirtiest, longest = max(dirtiest, found.dirty_ratio), max(longest, found.overdue_ms)
             is_due = found.is_due(log.config.min_cleanable_dirty_ratio)
             if is_due and (best is None or found.dirty_ratio > best.range.dirty_ratio):
@@ -197,9 +170,9 @@ class LogCleaner:
 
     def _committed(self, topic_partition: TopicPartition, log: PartitionLog) -> int:
         """The last stable offset."""
-        high_watermark = log.log_end_offset
-        if self._logs.high_watermark_of is not None:
-            known = self._logs.high_watermark_of(topic_partition)
+        listener, high_watermark = self._logs.listener, log.log_end_offset
+        if listener is not None:
+            known = listener.high_watermark_of(topic_partition)
             high_watermark = log.log_start_offset if known is None else known
         return log.last_stable_offset(high_watermark)
 
@@ -226,8 +199,7 @@ class LogCleaner:
         if failure is not None:
             self._failed(topic_partition, failure)
         elif stats is not None:
-            self._cleaned_in(directory)[topic_partition] = stats.end_offset
-            self._write_checkpoint(directory)
+            self._progress.cleaned(topic_partition, directory, stats.end_offset)
             self.metrics.cleaned(stats, seconds=self._world.now() - started, threads=self.config.threads)
             logger.info("cleaned %s up to offset %d: %s", topic_partition, stats.end_offset, stats.summary)
             if log.config.deletes:
@@ -287,33 +259,8 @@ class LogCleaner:
     def _failed(self, topic_partition: TopicPartition, error: Exception) -> None:
         if isinstance(error, (OSError, KafkaStorageError)):
             logger.error("%s cannot be cleaned now: %s", topic_partition, error)
-            self._not_before[topic_partition] = self._world.now() + _RETRY_SECONDS
+            self._progress.not_before[topic_partition] = self._world.now() + _RETRY_SECONDS
         else:
             # Not tried again, or it would keep the others from being cleaned.
             logger.error("%s cannot be cleaned, and is left as it is: %s", topic_partition, error, exc_info=error)
-            self._uncleanable[topic_partition] = str(error) or type(error).__name__
-
-    # -- checkpoints
-
-    def _cleaned_in(self, directory: str) -> dict[TopicPartition, int]:
-        known = self._cleaned.get(directory)
-        if known is None:
-            path = f"{directory}/{CLEANER_CHECKPOINT}"
-            try:
-                known = read_offsets(self._world.storage, path)
-            except (CorruptCheckpointError, OSError) as error:
-                logger.warning("%s; all logs there count as not cleaned", error)
-                known = {}
-            self._cleaned[directory] = known
-        return known
-
-    def _write_checkpoint(self, directory: str) -> None:
-        cleaned = self._cleaned_in(directory)
-        for topic_partition in list(cleaned):
-            if self._logs.get(topic_partition) is None or self._logs.directory_of(topic_partition) != directory:
-                del cleaned[topic_partition]
-        try:
-            write_offsets(self._world.storage, f"{directory}/{CLEANER_CHECKPOINT}", cleaned)
-        except OSError as error:
-            # What is not written is cleaned once more after a restart.
-            logger.error("%s in %s cannot be written: %s", CLEANER_CHECKPOINT, directory, error)
+            self._progress.uncleanable[topic_partition] = str(error) or type(error).__name__

@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.broker_stub.log.builders import NOW
 from tests.unit.broker_stub.log.cleaner.logs import compacted, compacted_log, put
 from triokafka.broker_stub.log import PartitionLog
-from triokafka.broker_stub.log.cleaner import CleanableRange, cleanable_range
+from triokafka.broker_stub.log.cleaner.cleanable_range import CleanableRange, cleanable_range
 from triokafka.world.memory import MemoryStorage
 
 MINUTE = 60_000

@@ -12,12 +12,13 @@ import pytest
 import trio
 import trio.testing
 
-from tests.unit.broker_stub.log.builders import NOW
+from tests.unit.broker_stub.log.builders import NOW, Listener
 from tests.unit.broker_stub.log.cleaner.logs import compacted, put, records
 from triokafka.broker_stub.log import LogManager, PartitionLog
 from triokafka.broker_stub.log.checkpoints import CLEANER_CHECKPOINT, read_offsets
-from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.cleaner.cleaning_states import CleaningStates
+from triokafka.broker_stub.log.cleaner.log_cleaner import CleanerConfig, LogCleaner
+from triokafka.broker_stub.log.log_listener import LogListener
 from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
@@ -49,8 +50,8 @@ class VirtualWorld(RealWorld):
         return function(*args)
 
 
-def logs_of(world: VirtualWorld, *directories: str, **config: Any) -> LogManager:
-    logs = LogManager(world, directories or ("/data",), compacted(**config))
+def logs_of(world: VirtualWorld, *directories: str, listener: LogListener | None = None, **config: Any) -> LogManager:
+    logs = LogManager(world, directories or ("/data",), compacted(**config), listener=listener)
     logs.start()
     return logs
 
@@ -269,16 +270,14 @@ async def test_open_transaction_keeps_its_segment_from_being_cleaned(autojump_cl
 
 
 async def test_what_is_not_replicated_is_not_cleaned(autojump_clock: trio.testing.MockClock) -> None:
-    world = VirtualWorld()
-    logs = logs_of(world)
+    world, listener = VirtualWorld(), Listener()
+    logs = logs_of(world, listener=listener)
     log = logs.create(A)
     fill(log)
-    committed: int | None = None
-    logs.high_watermark_of = lambda topic_partition: committed
     async with cleaning(world, logs) as cleaner:
         await trio.sleep(20)
         assert cleaner.metrics.passes == 0
-        committed = log.log_end_offset
+        listener.high_watermark = log.log_end_offset
         await trio.sleep(20)
         assert cleaner.metrics.passes == 1
 

@@ -1,0 +1,92 @@
+"""The modules of the client, the broker and the coordinators import each other without cycles."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import triokafka
+
+_ROOT: Final = Path(triokafka.__file__).parents[1]
+
+_KNOWN: Final[dict[str, frozenset[str]]] = {
+    "triokafka.broker_stub": frozenset(
+        {
+            "log.log_segment log.segment_reader log.transaction_index",
+            "api backend broker deferred_imports faults.faulty_items image_follower metrics.catalogue"
+            " metrics.request_metrics network.options network.processor network.socket_server request.context"
+            " request.dispatcher request.registry",
+        }
+    ),
+    "triokafka.client": frozenset(
+        {
+            "deliveries producer.batch producer.kernel producer.plain_fast_path",
+            "producer.accumulator producer.incomplete_batches producer.partition_queue producer.request_sender"
+            " producer.response_handler producer.splitting",
+            "producer.producer producer.send_many",
+        }
+    ),
+    "triokafka.coordinator": frozenset(
+        {
+            "consumer_group.advance consumer_group.leaving consumer_group.migration group.group_shard group.metrics"
+            " offsets.deleted_topics offsets.expiry",
+        }
+    ),
+}
+"""The modules of the cycles that remain. Whoever removes a cycle removes it here too, so that it cannot come back."""
+
+
+def _imports(package: str) -> dict[str, set[str]]:
+    """Return the modules of a package with the modules of it that each imports: in functions and for types too."""
+    files = {}
+    for path in (_ROOT / package.replace(".", "/")).rglob("*.py"):
+        parts = path.relative_to(_ROOT).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        imported: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                for alias in node.names:
+                    module = f"{node.module}.{alias.name}"
+                    imported.add(module if module in files else node.module)
+        found[name] = imported & files.keys() - {name}
+    return found
+
+
+def _cycles(imports: dict[str, set[str]]) -> list[set[str]]:
+    """Return the sets of modules that import each other, directly or through others."""
+    reached = {name: _reachable(name, imports) for name in imports}
+    cycles: list[set[str]] = []
+    for name in sorted(imports):
+        if name in reached[name] and not any(name in cycle for cycle in cycles):
+            cycles.append({other for other in reached[name] if name in reached[other]})
+    return cycles
+
+
+def _reachable(name: str, imports: dict[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    left = list(imports[name])
+    while left:
+        module = left.pop()
+        if module not in seen:
+            seen.add(module)
+            left.extend(imports[module])
+    return seen
+
+
+@pytest.mark.parametrize("package", sorted(_KNOWN))
+def test_package_has_no_new_import_cycle(package: str) -> None:
+    known = [{f"{package}.{module}" for module in cycle.split()} for cycle in _KNOWN[package]]
+    for cycle in _cycles(_imports(package)):
+        assert any(cycle <= modules for modules in known), f"these modules import each other: {sorted(cycle)}"
+
+
+def test_cycle_through_a_third_module_is_found() -> None:
+    imports = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
+    assert _cycles(imports) == [{"a", "b", "c"}]

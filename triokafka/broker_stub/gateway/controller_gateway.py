@@ -1,0 +1,131 @@
+"""`ControllerGateway`: everything that a broker asks of the active controller.
+
+API handlers, topic creation, producer ids and the broker's lifecycle use it, and import nothing of the controller.
+Reading the metadata does not go through it: a broker reads its own `MetadataCache`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.item_error import ItemError
+from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
+from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
+
+if TYPE_CHECKING:  # messages are imported when a handler first needs them: a broker starts without any of them
+    from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+    from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from triokafka.protocol.api.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from triokafka.protocol.api.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+DeniedResources = Mapping[tuple[int, str], ItemError]
+"""Configuration resources (type, name) that the client may not change, with the error to answer for each."""
+
+
+class ControllerGateway(Protocol):
+    """Changes the cluster, and asks about its quorum.
+
+    Every method waits until its change is committed and published on this node. If cancelled, the change may still
+    happen. ``version`` is the version of the client's request.
+
+    Raises, in every method:
+        NotControllerError: the controller has stopped or lost its leadership; the change may have been lost. Ask again.
+        KafkaStorageError: the metadata log cannot be written; nothing has changed.
+        RequestTimedOutError: the request's ``timeout_ms`` ended before the controller began; nothing has changed.
+    """
+
+    async def create_topics(
+        self,
+        request: CreateTopicsRequest,
+        *,
+        hidden_configs: frozenset[str] = frozenset(),
+        charge: MutationCharge = no_charge,
+    ) -> CreateTopicsResponse:
+        """Create topics. The answer leaves out the configuration of the topics in ``hidden_configs``."""
+        ...
+
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, *, version: int = 6, charge: MutationCharge = no_charge
+    ) -> DeleteTopicsResponse:
+        """Delete topics."""
+        ...
+
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
+    ) -> CreatePartitionsResponse:
+        """Add partitions to topics."""
+        ...
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Elect leaders of partitions (KIP-460)."""
+        ...
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begin and cancel reassignments (KIP-455)."""
+        ...
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Change in-sync sets, on behalf of the leaders of the partitions (KIP-497)."""
+        ...
+
+    async def alter_configs(
+        self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
+    ) -> AlterConfigsResponse:
+        """Replace the whole configuration of resources."""
+        ...
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, *, denied: DeniedResources | None = None
+    ) -> IncrementalAlterConfigsResponse:
+        """Change single configuration keys of resources (KIP-339)."""
+        ...
+
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        """Set and remove client quotas (KIP-546)."""
+        ...
+
+    async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
+        """Change feature levels (KIP-584)."""
+        ...
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        """Remove the registration of a broker that will not come back."""
+        ...
+
+    async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
+        """Describe the quorum of the metadata log (KIP-595)."""
+        ...
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+        """Allocate the next block of producer ids to a broker.
+
+        Raises:
+            StaleBrokerEpochError: the broker is not registered with this epoch.
+        """
+        ...
+
+    async def register_broker(self, registration: BrokerRegistration) -> int:
+        """Register a broker, fenced; return its broker epoch."""
+        ...
+
+    async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
+        """Report that a broker is alive, and what it wants."""
+        ...

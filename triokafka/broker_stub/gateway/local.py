@@ -1,0 +1,195 @@
+"""The gateway of a broker whose node also runs the active controller: it puts every change into the event queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from triokafka.broker_stub.controller import Controller, elections, feature_updates
+from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.gateway.controller_gateway import DeniedResources
+from triokafka.broker_stub.metadata import features
+from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
+from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+    from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from triokafka.protocol.api.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from triokafka.protocol.api.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+class LocalControllerGateway:
+    """A `ControllerGateway` to the controller of this process.
+
+    Args:
+        configuration: decides about the broker's own dynamic configuration; the controller's when None. Brokers that
+            share a controller each bring their own.
+    """
+
+    def __init__(self, controller: Controller, configuration: ConfigurationControl | None = None) -> None:
+        self._controller = controller
+        self._configuration = controller.state.configuration if configuration is None else configuration
+        self._submit = controller.submit
+        self._topic_config = controller.topic_config
+        self._world = controller.world
+
+    # Topics and partitions
+
+    async def create_topics(
+        self,
+        request: CreateTopicsRequest,
+        *,
+        hidden_configs: frozenset[str] = frozenset(),
+        charge: MutationCharge = no_charge,
+    ) -> CreateTopicsResponse:
+        """Create topics; see `ReplicationControl.create_topics`."""
+        control = self._controller.state.replication
+        return await self._submit(
+            "CreateTopics",
+            lambda image: control.create_topics(image, request, hidden_configs=hidden_configs, charge=charge),
+            timeout_ms=request.timeout_ms,
+        )
+
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, *, version: int = 6, charge: MutationCharge = no_charge
+    ) -> DeleteTopicsResponse:
+        """Delete topics; see `ReplicationControl.delete_topics`."""
+        control = self._controller.state.replication
+        return await self._submit(
+            "DeleteTopics",
+            lambda image: control.delete_topics(image, request, version=version, charge=charge),
+            timeout_ms=request.timeout_ms,
+        )
+
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
+    ) -> CreatePartitionsResponse:
+        """Add partitions; see `ReplicationControl.create_partitions`."""
+        control = self._controller.state.replication
+        return await self._submit(
+            "CreatePartitions",
+            lambda image: control.create_partitions(image, request, charge=charge),
+            timeout_ms=request.timeout_ms,
+        )
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Elect leaders; see `elections.elect_leaders`. For no partitions at all, the time limit means nothing."""
+        return await self._submit(
+            "ElectLeaders",
+            lambda image: elections.elect_leaders(image, request, self._topic_config(image)),
+            timeout_ms=None if request.topic_partitions == [] else request.timeout_ms,
+        )
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begin and cancel reassignments; see `reassignments.alter_reassignments`.
+
+        For no partitions at all, the time limit means nothing.
+        """
+        from triokafka.broker_stub.controller.reassignments import alter_reassignments
+
+        return await self._submit(
+            "AlterPartitionReassignments",
+            lambda image: alter_reassignments(image, request, self._topic_config(image)),
+            timeout_ms=request.timeout_ms if request.topics else None,
+        )
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Change in-sync sets as their leaders ask; see `in_sync.alter_partition`."""
+        from triokafka.broker_stub.controller.in_sync import alter_partition
+
+        return await self._submit(
+            "AlterPartition", lambda image: alter_partition(image, request, self._topic_config(image))
+        )
+
+    # Configuration
+
+    async def alter_configs(
+        self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
+    ) -> AlterConfigsResponse:
+        """Replace configuration; see `ConfigurationControl.alter_configs`."""
+        control = self._configuration
+        return await self._submit("AlterConfigs", lambda image: control.alter_configs(image, request, denied=denied))
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, *, denied: DeniedResources | None = None
+    ) -> IncrementalAlterConfigsResponse:
+        """Change configuration; see `ConfigurationControl.incremental_alter_configs`."""
+        control = self._configuration
+        return await self._submit(
+            "IncrementalAlterConfigs",
+            lambda image: control.incremental_alter_configs(image, request, denied=denied),
+        )
+
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        """Change quotas; see `ClientQuotaControl.alter`."""
+        control = self._controller.state.client_quotas
+        return await self._submit("AlterClientQuotas", lambda image: control.alter(image, request))
+
+    # The cluster
+
+    async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
+        """Change feature levels; see `feature_updates.update_features`. As in Kafka, the time limit is ignored."""
+        return await self._submit(
+            "UpdateFeatures",
+            lambda image: feature_updates.update_features(
+                image,
+                request,
+                self._controller.kraft_version,
+                version=version,
+                min_insync_replicas=self._controller.config.text(features.MIN_INSYNC_REPLICAS) or "1",
+            ),
+        )
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        """Forget a broker; see `ClusterControl.unregister`."""
+        control = self._controller.state.cluster
+        return await self._submit("UnregisterBroker", lambda image: control.unregister(image, request))
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+        """A block of producer ids for a broker."""
+        control = self._controller.state.producer_ids
+        return await self._submit("AllocateProducerIds", lambda image: control.allocate(image, broker_id, broker_epoch))
+
+    async def register_broker(self, registration: BrokerRegistration) -> int:
+        """Register a broker, fenced; returns its epoch. See `ClusterControl.register`."""
+        state = self._controller.state
+        return await self._submit(
+            "RegisterBroker",
+            lambda image: state.cluster.register(
+                image, registration, now=self._world.now(), next_offset=state.next_offset
+            ),
+        )
+
+    async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
+        """Hear of a broker; see `ClusterControl.heartbeat`."""
+        state = self._controller.state
+        return await self._submit(
+            "BrokerHeartbeat",
+            lambda image: state.cluster.heartbeat(
+                image, beat, now=self._world.now(), committed_offset=state.committed.offset
+            ),
+        )
+
+    async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
+        """See `quorum.describe_quorum`."""
+        from triokafka.broker_stub.controller.quorum import describe_quorum
+
+        controller = self._controller
+        return describe_quorum(controller.quorum, request, now_ms=self._world.wall_ms(), version=version)

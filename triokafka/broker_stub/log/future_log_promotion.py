@@ -1,0 +1,107 @@
+"""Letting the complete copy of a log in another data directory take the log's place."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
+from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.log_deletion import LogDeletion
+from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
+from triokafka.broker_stub.log.log_directory import (
+    DELETE_SUFFIX,
+    LogDirectory,
+    OfflineLog,
+    folder_name,
+    renamed_folder,
+)
+from triokafka.broker_stub.log.log_discovery import FoundLog
+from triokafka.broker_stub.log.log_listener import LogListener
+from triokafka.broker_stub.log.log_opener import LogOpener
+from triokafka.broker_stub.log.move_recovery import MoveOutcome, exchange
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.pending_moves import PendingMoves
+from triokafka.errors import KafkaStorageError
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+
+class UnclearMoveError(KafkaStorageError):
+    """The next start decides whether the log or its copy counts."""
+
+
+class FutureLogPromotion:
+    """Promotes copies of logs (``…-future``)."""
+
+    def __init__(
+        self,
+        world: World,
+        directories: LogDirectories,
+        opener: LogOpener,
+        deletion: LogDeletion,
+        cleaning: CleaningProgress,
+        moves: PendingMoves,
+        listener: LogListener | None,
+    ) -> None:
+        self._world = world
+        self._directories = directories
+        self._opener = opener
+        self._deletion = deletion
+        self._cleaning = cleaning
+        self._moves = moves
+        self._listener = listener
+
+    def promote(self, topic_partition: TopicPartition, copy: PartitionLog, target: LogDirectory) -> None:
+        """Let a closed copy with all records of the log take its place; the log's old files go as if deleted.
+
+        Raises:
+            KafkaStorageError: a disk failed; the log goes on where it was, unless that directory is offline now.
+            UnclearMoveError: a disk failed so that only the next start can tell; the copy must stay.
+        """
+        directories = self._directories
+        hosted = directories.hosted[topic_partition]
+        source, old, config = hosted.log, hosted.directory, hosted.log.config
+        path = f"{target.path}/{folder_name(topic_partition)}"
+        found = FoundLog(target, topic_partition, path, config, copy.log_end_offset, copy.log_start_offset)
+        # So that the checkpoints of the target have the offsets of the log before it arrives.
+        target.offline[topic_partition] = OfflineLog("it is coming", found.recovery_point, found.log_start_offset)
+        try:
+            directories.write(target, target.checkpoint)
+        finally:
+            del target.offline[topic_partition]
+        committed = self._listener.high_watermark_of(topic_partition) if self._listener is not None else None
+        if committed is not None:  # otherwise a crash before the next checkpoint would lose it
+            directories.write(target, partial(target.note_high_watermark, topic_partition, committed))
+        gone = f"{old.path}/{renamed_folder(topic_partition, self._world.uuid().hex, DELETE_SUFFIX)}"
+        outcome, problems = exchange(
+            self._world.storage, topic_partition, log=source.directory, gone=gone, copy=copy.directory, path=path
+        )
+        if outcome is MoveOutcome.DONE:
+            self._moves.ended(topic_partition)
+            self._deletion.remove_later(gone, config.file_delete_delay_ms)
+            self._host_moved(found, hosted)
+        for problem in problems:
+            if outcome is MoveOutcome.UNCLEAR or not gets_better(problem.error):
+                directories.fail(old if problem.path == source.directory else target, problem.error)
+        if outcome is not MoveOutcome.DONE:
+            kind = UnclearMoveError if outcome is MoveOutcome.UNCLEAR else KafkaStorageError
+            raise kind(f"{topic_partition} could not be moved: {problems[0].error}")
+
+    def _host_moved(self, found: FoundLog, hosted: HostedLog) -> None:
+        """Go on with a log in its new directory."""
+        directories, topic_partition, target = self._directories, found.topic_partition, found.directory
+        directories.remove(topic_partition)
+        self._cleaning.log_deleted(topic_partition, hosted.directory.path)
+        try:
+            log = self._opener.open(found, directories.files, clean=True)
+        except KafkaStorageError as error:
+            logger.error("%s is offline: %s", topic_partition, error)
+            offline = OfflineLog(str(error), found.recovery_point, found.log_start_offset)
+            directories.set_offline(topic_partition, target, offline)
+            return
+        directories.host(topic_partition, log, target, hosted.topic_id)
+        if self._listener is not None:
+            self._listener.log_moved(topic_partition, log)

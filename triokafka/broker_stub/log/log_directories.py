@@ -1,0 +1,256 @@
+"""The data directories of a broker and the logs in them: finding logs, and losing them when a disk fails.
+
+A disk that fails takes its data directory offline with all logs in it (`KafkaStorageError`), never the process.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import trio
+
+from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
+from triokafka.broker_stub.log.log_flusher import LogFlusher
+from triokafka.broker_stub.log.log_listener import LogListener
+from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.pending_moves import PendingMoves
+from triokafka.errors import ConfigurationError, KafkaStorageError
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+_REFUSALS_MS: Final = 60_000
+"""The shortest interval between two log lines about the same full directory."""
+
+
+@dataclass(slots=True)
+class HostedLog:
+    """A log with its data directory."""
+
+    log: PartitionLog
+    directory: LogDirectory
+    topic_id: UUID | None
+
+
+class LogDirectories:
+    """The data directories (``log.dirs``) with the logs that are open in them.
+
+    ``hosted`` has the logs that can be used, ``files`` their open files. ``started``: the logs were loaded, and not
+    closed since.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        paths: Sequence[str],
+        *,
+        max_open_files: int,
+        moves: PendingMoves,
+        listener: LogListener | None,
+    ) -> None:
+        if not paths:
+            raise ConfigurationError("log.dirs names no data directory")
+        if len(set(paths)) != len(paths):
+            raise ConfigurationError(f"log.dirs names a directory twice: {', '.join(paths)}")
+        self._world = world
+        self._moves = moves
+        self._listener = listener
+        self._all = [LogDirectory(world.storage, path.rstrip("/") or "/") for path in paths]
+        self.hosted: dict[TopicPartition, HostedLog] = {}
+        self.started = False
+        self.files = OpenFiles(world.storage, max_open_files)
+        self._unreported: list[tuple[list[TopicPartition], str]] = []  # logs that went offline
+        self._went_offline = trio.Event()
+        self._all_offline = trio.Event()
+
+    # -- directories
+
+    def all(self) -> list[LogDirectory]:
+        """Every data directory, offline ones included."""
+        return self._all
+
+    def online(self) -> list[LogDirectory]:
+        """The data directories that can be used."""
+        return [directory for directory in self._all if not directory.failure]
+
+    def offline(self) -> dict[str, str]:
+        """The paths of the data directories that cannot be used, and why."""
+        return {directory.path: directory.failure for directory in self._all if directory.failure}
+
+    def get(self, path: str) -> LogDirectory | None:
+        """The data directory of that path; None when there is none."""
+        wanted = path.rstrip("/") or "/"
+        return next((directory for directory in self._all if directory.path == wanted), None)
+
+    def lock(self) -> None:
+        """Lock the data directories. One of several that cannot be used goes offline.
+
+        Raises:
+            ConfigurationError: none can be used, or another broker uses one. Nothing stays locked.
+        """
+        try:
+            for directory in self._all:
+                try:
+                    directory.open()
+                except KafkaStorageError as error:
+                    if len(self._all) == 1:
+                        raise ConfigurationError(str(error)) from error
+                    self.fail(directory, cause_of(error))
+            self.check_any_is_online()
+        except BaseException:
+            self._release()
+            raise
+
+    def check_any_is_online(self) -> None:
+        """Raise `ConfigurationError` when no data directory can be used."""
+        if not self.online():
+            raise ConfigurationError(f"no data directory can be used: {self._all[0].failure}")
+
+    def find_folders(self) -> list[str]:
+        """The folders of logs in the data directories, open or not."""
+        found: list[str] = []
+        for directory in self.online():
+            try:
+                found += directory.log_folders().values()
+            except OSError as error:
+                self.fail(directory, error)
+        return found
+
+    def write(self, directory: LogDirectory, write: Callable[[], None]) -> None:
+        """Write a checkpoint of ``directory``, which goes offline when its disk fails rather than being full.
+
+        Raises:
+            KafkaStorageError: the disk failed or is full.
+        """
+        try:
+            write()
+        except KafkaStorageError as error:
+            if not gets_better(cause_of(error)):
+                self.fail(directory, cause_of(error))
+            raise
+
+    def abandon(self) -> None:
+        """Close all logs without writing anything, and unlock the directories."""
+        for hosted in self.hosted.values():
+            hosted.log.abandon()
+        self.hosted.clear()
+        self.files.close_all()
+        self._release()
+
+    def _release(self) -> None:
+        for directory in self._all:
+            directory.logs.clear()
+            directory.offline.clear()
+            directory.failure = ""
+            directory.release()
+
+    # -- logs
+
+    def host(
+        self, topic_partition: TopicPartition, log: PartitionLog, directory: LogDirectory, topic_id: UUID | None
+    ) -> None:
+        """Add an open log."""
+        self.hosted[topic_partition] = HostedLog(log, directory, topic_id)
+        directory.logs[topic_partition] = log
+        log.on_refusal(partial(self._refused, directory))
+
+    def remove(self, topic_partition: TopicPartition) -> HostedLog:
+        """Close a hosted log without writing anything, and forget it; its files stay. A move of it ends."""
+        self._moves.give_up(topic_partition)
+        hosted = self.hosted.pop(topic_partition)
+        del hosted.directory.logs[topic_partition]
+        hosted.log.abandon()
+        return hosted
+
+    def log(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition; None when there is none that can be used."""
+        hosted = self.hosted.get(topic_partition)
+        return hosted.log if hosted is not None else None
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Whether a log exists that cannot be used."""
+        return any(topic_partition in directory.offline for directory in self._all)
+
+    # -- failures
+
+    def fail(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline. `report_offline` reports it, since a call to one of its logs may be under way."""
+        if directory.failure:
+            return
+        gone = directory.fail(error)
+        logger.critical("%s; it has %d logs", directory.failure, len(gone))
+        self._moves.give_up_all_to(directory)
+        for topic_partition in gone:
+            self._moves.give_up(topic_partition)
+            del self.hosted[topic_partition]
+        self._report(gone, directory.failure)
+        if not self.online():
+            self._all_offline.set()
+
+    def lose(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Take one log offline whose files were changed from outside; its data directory goes on."""
+        hosted = self.remove(topic_partition)
+        logger.error("%s", reason)
+        offline = OfflineLog(reason, hosted.log.recovery_point, hosted.log.log_start_offset)
+        self.set_offline(topic_partition, hosted.directory, offline)
+
+    def set_offline(self, topic_partition: TopicPartition, directory: LogDirectory, offline: OfflineLog) -> None:
+        """Remember that a log of ``directory`` cannot be used, and report it."""
+        directory.offline[topic_partition] = offline
+        self._report([topic_partition], offline.reason)
+
+    def _report(self, gone: list[TopicPartition], reason: str) -> None:
+        self._unreported.append((gone, reason))
+        self._went_offline.set()
+
+    async def report_offline(self) -> None:
+        """Report logs that went offline to the listener, until cancelled."""
+        while True:
+            await self._went_offline.wait()
+            self._went_offline = trio.Event()
+            reports, self._unreported = self._unreported, []
+            for gone, reason in reports:
+                if self._listener is not None and gone:
+                    self._listener.logs_offline(gone, reason)
+
+    async def run_until_all_offline(self) -> None:
+        """Wait until no data directory can be used; cancelling it leaves nothing behind.
+
+        Raises:
+            KafkaStorageError: no data directory can be used; says why. Repair a disk, and start again.
+        """
+        await self._all_offline.wait()
+        why = "; ".join(self.offline().values())
+        raise KafkaStorageError(f"no data directory can be used any more: {why}")
+
+    def _refused(self, directory: LogDirectory, error: OSError) -> None:
+        """Log a full directory, not more often than once a minute. The client of each refused call gets the error."""
+        now_ms = self._world.wall_ms()
+        if not 0 <= now_ms - directory.refusal_told_ms < _REFUSALS_MS:  # the clock may have been put back
+            directory.refusal_told_ms = now_ms
+            logger.error("%s takes no records at the moment: %s", directory.path, error.strerror or error)
+
+    def log_flushed(self, flusher: LogFlusher) -> None:
+        """Report a flush to the listener, unless the log was closed or replaced meanwhile."""
+        hosted = self.hosted.get(flusher.topic_partition)
+        if self._listener is not None and hosted is not None and hosted.log.flusher is flusher:
+            self._listener.log_flushed(flusher.topic_partition)
+
+    def flush_failed(self, flusher: LogFlusher, error: OSError) -> None:
+        """Take the directory of a log offline whose flush failed, unless the log was closed or replaced meanwhile."""
+        hosted = self.hosted.get(flusher.topic_partition)
+        if hosted is not None and hosted.log.flusher is flusher:
+            self.fail(hosted.directory, error)
+
+
+def cause_of(error: KafkaStorageError) -> OSError:
+    """Return the error of the disk behind ``error``."""
+    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))

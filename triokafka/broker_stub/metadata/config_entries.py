@@ -1,0 +1,224 @@
+"""What DescribeConfigs shows: every key with its value, where that comes from, and what else would have applied."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
+from triokafka.broker_stub.config.broker import is_secret
+from triokafka.broker_stub.log import config as log_config
+from triokafka.broker_stub.log.config import ConfigDefinition as TopicDefinition
+from triokafka.broker_stub.metadata import resource_configs
+from triokafka.broker_stub.metadata.image import MetadataImage, ResourceType
+from triokafka.named_tuple import NamedTuple
+
+_WEAKER: Final = {
+    name: tuple(other for other, _ in definition.broker_keys[number + 1 :])
+    for definition in log_config.DEFINITIONS.values()
+    for number, (name, _) in enumerate(definition.broker_keys)
+}
+"""By option of the broker those that say the same where it is not set: ``log.retention.hours`` for the minutes."""
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from, with the protocol's numbers."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class ConfigSynonym(NamedTuple):
+    """A key and value that apply, or would, if the ones before it were not there."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One key. ``synonyms`` start with what applies; a secret has no value. ``type`` is the protocol's number."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: int
+    documentation: str
+    sensitive: bool
+    read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+
+
+def _broker_synonyms(name: str, config: BrokerConfig, image: MetadataImage) -> list[ConfigSynonym]:
+    """What gives a broker option its value, the strongest first."""
+    definition = DEFINITIONS[name]
+    dynamic = image.broker_configs(config.node_id).get(name)
+    cluster = image.broker_configs(None).get(name)
+    static = None if config.is_default(name) else config.text(name)
+    found = [
+        (dynamic, ConfigSource.DYNAMIC_BROKER),
+        (cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (static, ConfigSource.STATIC_BROKER),
+        (definition.default_text, ConfigSource.DEFAULT),
+    ]
+    hidden = definition.sensitive
+    return [ConfigSynonym(name, None if hidden else text, source) for text, source in found if text is not None]
+
+
+def _scaled(text: str | None, factor: int) -> str | None:
+    # Only whole numbers have another unit; -1 is "no limit" in each.
+    return text if text is None or factor == 1 or int(text) <= 0 else str(int(text) * factor)
+
+
+def _by_source(names: Sequence[str], config: BrokerConfig, image: MetadataImage) -> list[ConfigSynonym]:
+    """What several broker options say: what is dynamic before what is static, and the defaults at the end."""
+    found = [synonym for name in names for synonym in _broker_synonyms(name, config, image)]
+    return sorted(found, key=lambda synonym: synonym.source)
+
+
+def _inherited(
+    definition: TopicDefinition, config: BrokerConfig, image: MetadataImage
+) -> tuple[str | None, list[ConfigSynonym]]:
+    """What a topic's key is when the topic does not say, and the broker's options that say so.
+
+    Options in another unit (``log.retention.hours``) are named as they were given. Where only the default of such an
+    option applies, none is named, as in Kafka.
+    """
+    factors = dict(definition.broker_keys)
+    names = list(factors)
+    synonyms = _by_source(names, config, image)
+    if not synonyms or (synonyms[0].source is ConfigSource.DEFAULT and synonyms[0].name != names[0]):
+        return definition.format(definition.default), []
+    return _scaled(synonyms[0].value, factors[synonyms[0].name]), synonyms
+
+
+def inherited_entries(config: BrokerConfig, image: MetadataImage) -> dict[str, ConfigEntry]:
+    """Every key of a topic that has no configuration of its own, by name."""
+    entries = {}
+    for name, definition in sorted(log_config.DEFINITIONS.items()):
+        value, synonyms = _inherited(definition, config, image)
+        entries[name] = _entry(name, definition, value, synonyms)
+    return entries
+
+
+def topic_entries(inherited: Mapping[str, ConfigEntry], overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every key of a topic that has ``overrides``, by name. What it inherits are the very entries that are given."""
+    entries = []
+    for name, entry in inherited.items():
+        value = overrides.get(name)
+        if value is not None:
+            own = ConfigSynonym(name, value, ConfigSource.TOPIC)
+            entry = entry._replace(value=value, source=ConfigSource.TOPIC, synonyms=(own, *entry.synonyms))
+        elif log_config.DEFINITIONS[name].internal:
+            continue
+        entries.append(entry)
+    return entries
+
+
+def resource_entries(resource_type: int, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every key of a group or of a subscription of client metrics that has ``overrides``, by name."""
+    source = ConfigSource.GROUP if resource_type == ResourceType.GROUP else ConfigSource.CLIENT_METRICS
+    entries = []
+    for name, definition in sorted(resource_configs.DEFINITIONS[resource_type].items()):
+        value = definition.format(definition.default)
+        keys = [key for key, _ in definition.broker_keys]
+        if resource_type == ResourceType.GROUP and not keys:
+            keys = [name]
+        synonyms = [ConfigSynonym(key, value, ConfigSource.DEFAULT) for key in keys]
+        if name in overrides:
+            value = overrides[name]
+            synonyms.insert(0, ConfigSynonym(name, value, source))
+        entries.append(_entry(name, definition, value, synonyms))
+    return entries
+
+
+def _entry(name: str, definition: TopicDefinition, value: str | None, synonyms: Sequence[ConfigSynonym]) -> ConfigEntry:
+    """Of a key that can be changed and is no secret; the first synonym is the one that applies."""
+    return ConfigEntry(
+        name=name,
+        value=value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        type=definition.type,
+        documentation=definition.doc,
+        sensitive=False,
+        read_only=False,
+        synonyms=tuple(synonyms),
+    )
+
+
+def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
+    """The levels of loggers, by the logger's name."""
+    return [
+        ConfigEntry(
+            name=name,
+            value=level,
+            source=ConfigSource.DYNAMIC_BROKER_LOGGER,
+            type=log_config.ConfigType.STRING,
+            documentation="",
+            sensitive=False,
+            read_only=False,
+            synonyms=(),
+        )
+        for name, level in levels.items()
+    ]
+
+
+def broker_entries(config: BrokerConfig, image: MetadataImage, *, cluster_wide: bool) -> list[ConfigEntry]:
+    """Every option of this broker, by name; with ``cluster_wide`` only what was set for all brokers while running."""
+    cluster = image.broker_configs(None)
+    own = image.broker_configs(config.node_id)
+    if cluster_wide:
+        return [_dynamic_entry(name, cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER) for name in sorted(cluster)]
+    entries = []
+    for name, definition in DEFINITIONS.items():
+        others = _WEAKER.get(name, ())
+        synonyms = _by_source((name, *others), config, image) if others else _broker_synonyms(name, config, image)
+        if synonyms and synonyms[0].name != name:
+            synonyms = []
+        if definition.internal and synonyms and synonyms[0].source is ConfigSource.DEFAULT:
+            continue
+        entries.append(
+            ConfigEntry(
+                name=name,
+                value=synonyms[0].value if synonyms else None,
+                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+                type=definition.type,
+                documentation=definition.documentation,
+                sensitive=definition.sensitive,
+                read_only=definition.update_mode is UpdateMode.READ_ONLY,
+                synonyms=tuple(synonyms),
+            )
+        )
+    for name in sorted({*cluster, *own} - set(DEFINITIONS)):
+        values, source = (own, ConfigSource.DYNAMIC_BROKER)
+        if name not in own:
+            values, source = (cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        entries.append(_dynamic_entry(name, values, source))
+    for name, text in (config.unused or {}).items():
+        if name not in own and name not in cluster:
+            entries.append(_dynamic_entry(name, {name: text}, ConfigSource.STATIC_BROKER))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _dynamic_entry(name: str, values: Mapping[str, str], source: ConfigSource) -> ConfigEntry:
+    definition = DEFINITIONS.get(name)
+    hidden = is_secret(name) or (definition is not None and definition.sensitive)
+    value = None if hidden else values[name]
+    return ConfigEntry(
+        name=name,
+        value=value,
+        source=source,
+        type=definition.type if definition else 0,
+        documentation=definition.documentation if definition else "",
+        sensitive=hidden,
+        read_only=source is ConfigSource.STATIC_BROKER,
+        synonyms=(ConfigSynonym(name, value, source),),
+    )

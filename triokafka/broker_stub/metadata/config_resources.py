@@ -1,0 +1,43 @@
+"""Configuration resources: the checks that brokers and the controller make before they change or show one."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from triokafka.broker_stub.metadata.image import ResourceType
+from triokafka.errors import InvalidRequestError
+
+
+class AlterOperation(enum.IntEnum):
+    """The operation of IncrementalAlterConfigs on one key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def check_repeats(times: int, names: Sequence[str]) -> None:
+    """Refuse a resource that a request names several times, or whose keys repeat. Raises `InvalidRequestError`."""
+    if times > 1:
+        raise InvalidRequestError("Each resource must appear at most once.")
+    if len(set(names)) < len(names):
+        raise InvalidRequestError("Error due to duplicate config keys")
+
+
+def check_broker_name(name: str, node_id: int) -> None:
+    """Refuse a broker resource that is not this node: every broker answers for itself. Raises `InvalidRequestError`."""
+    if not name.lstrip("-").isdigit():
+        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise InvalidRequestError(f"Unexpected broker id, expected {node_id}, but received {name}")
+
+
+def not_configurable(resource_type: int) -> InvalidRequestError:
+    """Return the error for a resource type that has no configuration."""
+    try:
+        name = ResourceType(resource_type).name.lower().replace("_", " ")
+    except ValueError:
+        return InvalidRequestError(f"Unknown resource type {resource_type}")
+    return InvalidRequestError(f"Unknown resource type {resource_type}: a {name} has no configuration here")

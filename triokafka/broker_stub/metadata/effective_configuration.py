@@ -1,0 +1,73 @@
+"""The configuration that applies in the end: what the image says, over what the broker was started with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig
+from triokafka.broker_stub.config.broker import is_listener_limit
+from triokafka.broker_stub.log import config as log_config
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.errors import ConfigurationError, InvalidConfigurationError
+
+logger = logging.getLogger(__name__)
+
+
+class EffectiveConfiguration:
+    """Reads the configuration of one broker, and of topics, from an image.
+
+    Keys of the image that this software does not know are logged and left out: Kafka may have written them, or the
+    static options changed since.
+
+    Args:
+        config: the broker's configuration at its start.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self._latest: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig] | None = None
+
+    def broker_config(self, image: MetadataImage) -> BrokerConfig:
+        """Return the broker's configuration with its dynamic changes; its own ones win over the cluster's."""
+        cluster, own = image.broker_configs(None), image.broker_configs(self.config.node_id)
+        if self._latest is None or self._latest[0] is not cluster or self._latest[1] is not own:
+            self._latest = (cluster, own, _with_dynamic(self.config, {**cluster, **own}))
+        return self._latest[2]
+
+    def topic_config(self, image: MetadataImage, topic: str) -> LogConfig:
+        """Return a topic's configuration: its overrides over the broker's defaults."""
+        base, configs = self.broker_config(image).topic_defaults, image.topic_configs(topic)
+        try:
+            return LogConfig.from_properties(configs, base=base)
+        except InvalidConfigurationError as error:
+            logger.warning("topic %s: %s", topic, error)
+            usable = {name: text for name, text in configs.items() if _parses(name, text)}
+            return LogConfig.from_properties(usable, base=base)
+
+
+def is_broker_option(name: str) -> bool:
+    """Whether a dynamic broker configuration has an effect here."""
+    return name in DEFINITIONS or is_listener_limit(name)
+
+
+def _with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
+    usable = {name: text for name, text in dynamic.items() if is_broker_option(name)}
+    try:
+        return config.with_properties(usable)
+    except ConfigurationError:
+        for name, text in usable.items():
+            try:
+                config = config.with_properties({name: text})
+            except ConfigurationError as error:
+                logger.warning("dynamic configuration of the broker: %s", error)
+        return config
+
+
+def _parses(name: str, text: str) -> bool:
+    try:
+        log_config.definition_of(name).parse(text)
+    except InvalidConfigurationError:
+        return False
+    return True

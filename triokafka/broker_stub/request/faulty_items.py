@@ -1,0 +1,145 @@
+"""Armed faults that name a topic, a partition or a group, in APIs that do not ask about each item themselves.
+
+Items of a request that would change something are taken out of it, so that they are not done, and answered by the API's
+own words for a failure. In the answers of all other APIs the items are replaced. The rest of the request stays real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import Handler
+
+_CHANGING: Final = frozenset((8, 19, 20, 21, 33, 37, 42, 44))
+"""OffsetCommit, CreateTopics, DeleteTopics, DeleteRecords, AlterConfigs, CreatePartitions, DeleteGroups,
+IncrementalAlterConfigs."""
+_TOPIC_FIELDS: Final = ("name", "topic", "topic_name", "resource_name")
+_GROUP_FIELDS: Final = ("group_id", "key")
+_PARTITION_FIELDS: Final = ("partition_index", "partition", "partition_id", "index")
+_IDENTITY: Final = (*_TOPIC_FIELDS, *_GROUP_FIELDS, *_PARTITION_FIELDS, "topic_id", "resource_type")
+_TOPIC_RESOURCE: Final = 2
+
+
+class FaultyItems:
+    """The faults of one request: `take_out` before it is worked on, `put_in` afterwards."""
+
+    def __init__(self, faults: Faults, handler: Handler[Any, Any], context: RequestContext) -> None:
+        self._faults = faults
+        self._handler = handler
+        self._context = context
+        self._taken: list[Any] = []
+
+    def take_out(self, request: Any) -> None:
+        """Remove what must not be done from a request that changes something."""
+        if self._handler.api_key not in _CHANGING or self._handler.on_error is None:
+            return
+        for field in type(request).__fields__:
+            if field.is_array:
+                items = getattr(request, field.name) or []
+                setattr(request, field.name, [item for item in items if not self._takes(request, field.name, item)])
+
+    def put_in(self, response: Any) -> None:
+        """Answer for what was taken out, or replace what other APIs have answered."""
+        for failed in self._taken:
+            for field in type(failed).__fields__:
+                if field.is_array:
+                    getattr(response, field.name).extend(getattr(failed, field.name))
+        if self._handler.api_key not in _CHANGING:
+            self._replace_within(response, None, None)
+
+    def _takes(self, request: Any, name: str, item: Any) -> bool:
+        """Whether nothing is left of an item."""
+        if isinstance(item, str):
+            group = "group" in name
+            return self._takes_whole(
+                request, name, item, self._find(None if group else item, None, item if group else None)
+            )
+        topic = self._topic_of(item)
+        parts = _partitions_field(item)
+        if parts is None:
+            return self._takes_whole(request, name, item, self._find(topic, None, None))
+        kept = []
+        for part in getattr(item, parts):
+            fault = self._find(topic, _partition_of(part), None)
+            if fault is None:
+                kept.append(part)
+            else:
+                self._fail(request, name, _copy(item, {parts: [part]}), fault)
+        setattr(item, parts, kept)
+        return not kept
+
+    def _takes_whole(self, request: Any, name: str, item: Any, fault: Fault | None) -> bool:
+        if fault is not None:
+            self._fail(request, name, item, fault)
+        return fault is not None
+
+    def _fail(self, request: Any, name: str, item: Any, fault: Fault) -> None:
+        """Have the API say how it would have failed for this item alone."""
+        nothing: dict[str, Any] = {field.name: [] for field in type(request).__fields__ if field.is_array}
+        alone = _copy(request, nothing | {name: [item]})
+        assert self._handler.on_error is not None
+        self._taken.append(self._handler.on_error(alone, self._context, fault.error.code, INJECTED))
+
+    def _replace_within(self, struct: Any, topic: str | None, group: str | None) -> None:
+        for field in type(struct).__fields__:
+            items = getattr(struct, field.name) if field.is_array and field.struct is not None else None
+            for number, item in enumerate(items or ()):
+                inner_topic, inner_group = topic or self._topic_of(item), group or _first(item, _GROUP_FIELDS)
+                fault = None
+                if hasattr(item, "error_code"):
+                    fault = self._find(inner_topic, _first(item, _PARTITION_FIELDS), inner_group)
+                if fault is None:
+                    self._replace_within(item, inner_topic, inner_group)
+                else:
+                    assert items is not None
+                    items[number] = _failed(item, fault, self._context.version)
+
+    def _topic_of(self, item: Any) -> str | None:
+        if getattr(item, "resource_type", _TOPIC_RESOURCE) != _TOPIC_RESOURCE:
+            return None
+        name: str | None = _first(item, _TOPIC_FIELDS)
+        if name or not hasattr(item, "topic_id"):
+            return name
+        found = self._context.metadata.image.topics_by_id.get(item.topic_id)
+        return None if found is None else found.name
+
+    def _find(self, topic: str | None, partition: int | None, group: str | None) -> Fault | None:
+        return self._faults.for_named(self._handler.api_key, topic, partition, group)
+
+
+def _failed(item: Any, fault: Fault, version: int) -> Any:
+    """An item of an answer as it is when it fails: who it is, and the error."""
+    made = type(item)()
+    for field in type(item).__fields__:
+        if field.name in _IDENTITY:
+            setattr(made, field.name, getattr(item, field.name))
+        elif field.name == "error_message" and version in field.versions:
+            made.error_message = INJECTED
+    made.error_code = fault.error.code
+    return made
+
+
+def _copy(struct: Any, changes: dict[str, Any]) -> Any:
+    made = type(struct)()
+    for field in type(struct).__fields__:
+        setattr(made, field.name, changes.get(field.name, getattr(struct, field.name)))
+    return made
+
+
+def _partition_of(part: Any) -> int:
+    return part if isinstance(part, int) else int(_first(part, _PARTITION_FIELDS))
+
+
+def _partitions_field(item: Any) -> str | None:
+    return next((name for name in _names(item) if name == "partitions"), None)
+
+
+def _names(struct: Any) -> Iterator[str]:
+    return (field.name for field in type(struct).__fields__)
+
+
+def _first(struct: Any, names: tuple[str, ...]) -> Any:
+    return next((getattr(struct, name) for name in names if getattr(struct, name, None) is not None), None)

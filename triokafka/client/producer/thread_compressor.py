@@ -1,0 +1,175 @@
+"""Compression in worker threads, beside the event loop: which batches, and how many at a time.
+
+A batch is in one of three places until it is compressed: in the line here, once it is closed; in a thread, which alone
+may touch its records and its buffer then; or, when the line is too short for a hand-over to pay, it is compressed by
+the event loop at the moment that it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.compressor import Compressor
+from triokafka.client.producer.lz4_compressor import Lz4Compressor, can_serve
+from triokafka.records import BatchBuilder
+from triokafka.world import World
+
+_WORTH_A_THREAD_SECONDS: Final = 0.0002
+"""Less work is done at once: handing it over and back takes 0.1 ms, and the data must go from one core to another."""
+_LONGEST_HAND_OVER_SECONDS: Final = 0.001
+"""How much work a thread gets at once, if one batch is not more: what is ready early waits for the rest of it."""
+_ANOTHER_THREAD_SECONDS: Final = 0.004
+"""When so much work waits, one more thread joins in; before, it would only take the caches from the others."""
+MOST_THREADS: Final = 2
+"""Threads of one producer that compress at the same time."""
+
+_FAST: Final = 200e6
+_CPUS_FOR_FAST_CODECS: Final = 4
+"""With fewer processors threads do not help codecs that compress more than `_FAST` bytes a second: measured with two,
+which event loop and broker keep busy, records a second stay the same, and cost a third more."""
+
+_BYTES_PER_SECOND: Final = {"gzip": 60e6, "lz4": 800e6, "zstd": 450e6}
+"""What the codecs compress at their default levels, about. Snappy is not here: its package needs the interpreter for
+each 32 KiB, for which a thread must wait for the event loop every time."""
+_FAST_LZ4: Final = 9
+_ZSTD_SPEEDS: Final = ((3, 450e6), (6, 120e6), (12, 40e6))
+
+
+def bytes_per_second(codec: str, level: int | None) -> float:
+    """How fast a codec is, about; infinity when threads would not help."""
+    speed = _BYTES_PER_SECOND.get(codec, float("inf"))
+    if level is None:
+        return speed
+    if codec == "lz4" and level != _FAST_LZ4:
+        return 60e6
+    if codec == "zstd":
+        return next((known for upto, known in _ZSTD_SPEEDS if level <= upto), 5e6)
+    return speed
+
+
+class ThreadCompressor:
+    """The line of closed batches that are not compressed, and the tasks that take them to threads.
+
+    ``start_task`` starts a task of the producer. ``on_done`` is told when a thread has let go of a batch, with what
+    went wrong, if anything did. Threads hold at most `MOST_THREADS` times a millisecond's work, or a batch each if that
+    is more; the line is bounded by the buffer pool, whose memory its batches hold.
+    """
+
+    def __init__(
+        self,
+        codec: str,
+        level: int | None,
+        *,
+        world: World,
+        start_task: Callable[[Callable[[], Awaitable[None]]], None],
+        on_done: Callable[[ProducerBatch, Exception | None], None],
+    ) -> None:
+        speed = bytes_per_second(codec, level)
+        if speed > _FAST and world.cpus < _CPUS_FOR_FAST_CODECS:
+            speed = float("inf")
+        self._worth_it = speed * _WORTH_A_THREAD_SECONDS
+        self._at_once = speed * _LONGEST_HAND_OVER_SECONDS
+        self._worth_another = speed * _ANOTHER_THREAD_SECONDS
+        self._world = world
+        self._start_task = start_task
+        self._on_done = on_done
+        self._line: dict[ProducerBatch, int] = {}
+        self._bytes = 0
+        self._tasks = 0
+
+    @property
+    def waiting(self) -> int:
+        """Number of batches in the line."""
+        return len(self._line)
+
+    def enqueue(self, batch: ProducerBatch) -> None:
+        """A closed batch joins the line, if it is not there."""
+        if batch not in self._line and batch.builder is not None:
+            size = self._line[batch] = batch.builder.size
+            self._bytes += size
+
+    def withdraw(self, batch: ProducerBatch) -> None:
+        """A batch leaves the line: it is compressed here and now, or given up."""
+        self._bytes -= self._line.pop(batch, 0)
+
+    def hand_over(self) -> bool:
+        """Have threads compress the line, if that pays. False when it does not, and whoever needs a batch does it."""
+        if self._bytes < self._worth_it:
+            return False
+        if not self._tasks or (self._tasks < MOST_THREADS and self._bytes > self._worth_another):
+            self._tasks += 1
+            self._start_task(self._work)
+        return True
+
+    async def _work(self) -> None:
+        try:
+            while self._bytes >= self._worth_it:
+                await self._compress(self._take())
+        finally:
+            self._tasks -= 1
+
+    def _take(self) -> list[ProducerBatch]:
+        """The batches for one hand-over, the oldest first."""
+        taken: list[ProducerBatch] = []
+        size = 0
+        for batch, bytes_ in self._line.items():
+            if taken and size + bytes_ > self._at_once:
+                break
+            taken.append(batch)
+            size += bytes_
+        for batch in taken:
+            self.withdraw(batch)
+            batch.in_thread = True
+        return taken
+
+    async def _compress(self, batches: list[ProducerBatch]) -> None:
+        builders = [batch.builder for batch in batches if batch.builder is not None]
+        errors: list[Exception | None] = [None] * len(batches)
+        try:
+            errors = await self._world.run_in_thread(_compress_all, builders)
+        except Exception as failure:
+            # No thread was to be had. To try again at once, and again, would help nobody.
+            errors = [failure] * len(batches)
+        finally:
+            # Cancelled before there was a thread, they are as they were; once there is one it is waited for.
+            for batch, error in zip(batches, errors, strict=True):
+                batch.in_thread = False
+                self._on_done(batch, error)
+
+
+def compressor_for(
+    codec: str,
+    level: int | None,
+    *,
+    world: World,
+    start_task: Callable[[Callable[[], Awaitable[None]]], None],
+    on_done: Callable[[ProducerBatch, Exception | None], None],
+    wake: Callable[[], None],
+) -> Compressor:
+    """What compresses beside the event loop with this codec, in this world.
+
+    ``on_done`` is told of each batch that a thread lets go of, and ``wake`` is called then.
+    """
+    if codec == "lz4" and level in (None, _FAST_LZ4) and can_serve(world):
+        return Lz4Compressor(world=world, start_task=start_task, on_done=on_done, wake=wake)
+
+    def done(batch: ProducerBatch, error: Exception | None) -> None:
+        on_done(batch, error)
+        wake()
+
+    return ThreadCompressor(codec, level, world=world, start_task=start_task, on_done=done)
+
+
+def _compress_all(builders: list[BatchBuilder]) -> list[Exception | None]:
+    """In a thread: compress each; an error is of its batch alone."""
+    errors: list[Exception | None] = []
+    for builder in builders:
+        try:
+            builder.compress()
+        except Exception as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+    return errors

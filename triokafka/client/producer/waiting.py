@@ -1,0 +1,60 @@
+"""Waiting for the producer's pure parts: for a settled batch, and for buffer memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.errors import BufferTimeoutError
+from triokafka.trio_context import require_trio
+
+
+class SettledEvent:
+    """The event of a batch: `trio.Event`, with an error that helps outside of Trio."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def set(self) -> None:
+        """Wake the waiters."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Return once it is set. Raises `RuntimeError` outside of Trio."""
+        try:
+            await self._event.wait()
+        except RuntimeError:
+            require_trio("Awaiting a delivery")
+            raise
+
+
+async def allocate(pool: BufferPool, size: int, timeout: float) -> bytearray:
+    """Return a buffer of ``size`` bytes; wait in line for it, at most ``timeout`` seconds, and checkpoint only then.
+
+    Cancelling gives back the bytes reserved so far, and the next waiter gets them.
+
+    Raises:
+        BufferTimeoutError: not enough memory came free in time.
+        MessageSizeTooLargeError: ``size`` is more than the pool will ever have.
+    """
+    buffer = pool.try_allocate(size)
+    if buffer is not None:
+        return buffer
+    task = trio.lowlevel.current_task()
+    waiter = pool.enqueue(size, lambda: trio.lowlevel.reschedule(task))
+
+    def give_up(_: Callable[[], None]) -> trio.lowlevel.Abort:
+        pool.withdraw(waiter)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    with trio.move_on_after(timeout):
+        await trio.lowlevel.wait_task_rescheduled(give_up)
+        return pool.collect(waiter)
+    raise BufferTimeoutError(
+        f"no {size} bytes of buffer memory within {timeout * 1000:.0f} ms: {pool.in_use} of buffer_memory="
+        f"{pool.total} bytes wait for acknowledgement. Send more slowly, or raise buffer_memory or max_block_ms"
+    )

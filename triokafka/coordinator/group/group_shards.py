@@ -1,0 +1,91 @@
+"""The shards of the group coordinator on one broker, and the routing of a request to the shard of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.metrics import GroupCounters
+from triokafka.coordinator.group.records import Change, GroupEffects
+from triokafka.coordinator.group.topics_view import TopicsView
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
+from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
+from triokafka.coordinator.runtime.coordinator_type import CoordinatorType
+from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.waiting import answer_to
+from triokafka.errors import InvalidGroupIdError, KafkaError
+from triokafka.topic_names import GROUP_METADATA_TOPIC
+from triokafka.world import World
+
+T = TypeVar("T")
+
+_LONGEST_MESSAGE: Final = 1_000
+
+
+class Operation(Protocol):
+    """What a request does to the shard of its group."""
+
+    def __call__(self, *, shard: GroupShard, effects: GroupEffects) -> None:
+        """Run the operation on ``shard``, without waiting."""
+
+
+class GroupShards:
+    """The shards of one broker, and the routing of a request to the shard of its group.
+
+    Takes the arguments of `GroupCoordinator`.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        log: CoordinatorLog,
+        topics: TopicsView,
+        config: GroupCoordinatorConfig,
+        own_settings: GroupSettings,
+    ) -> None:
+        self.config = config
+        self.counters = GroupCounters()
+        self.world = world
+        self.topics = topics
+        coordinator_type = CoordinatorType(
+            name="group",
+            topic=GROUP_METADATA_TOPIC,
+            new_shard=lambda partition: GroupShard(
+                config, lambda: str(world.uuid()), topics, own_settings, self.counters
+            ),
+            commit_timeout_ms=config.offset_commit_timeout_ms,
+            expiry_interval_ms=config.offsets_retention_check_interval_ms,
+        )
+        self.task: CoordinatorTask[GroupShard, Change] = CoordinatorTask(
+            world, log, coordinator_type, partitions=config.offsets_topic_num_partitions
+        )
+        self.runtime = self.task.runtime
+
+    def read(self, group_id: str, operation: Callable[[GroupShard], T]) -> T:
+        """Run a read-only operation on the shard of the group. Raises like `CoordinatorRuntime.write`."""
+        return self.runtime.read(self.runtime.partition_for(group_id), operation)
+
+    def begin(self, group_id: str, operation: Operation) -> None:
+        """Run an operation on the shard of the group. The operation's reply arrives later. Raises like
+        `CoordinatorRuntime.write`.
+        """
+        partition = self.runtime.partition_for(group_id)
+        self.runtime.write(partition, lambda shard, effects: operation(shard=shard, effects=effects))
+
+    async def ask(self, group_id: str, operation: Operation, reply: Reply[T]) -> T:
+        """Run an operation as `begin` does, wait for its reply, and return the reply's value or raise its error."""
+        self.begin(group_id, operation)
+        return await answer_to(reply)
+
+
+def check_group_id(group_id: str) -> None:
+    """Raise `InvalidGroupIdError` if the group id is empty."""
+    if not group_id:
+        raise InvalidGroupIdError("the group id is empty")
+
+
+def client_message(error: KafkaError) -> str:
+    """Return the error message for a client, cut to `_LONGEST_MESSAGE` characters: it may quote the client's input."""
+    return str(error)[:_LONGEST_MESSAGE]

@@ -1,0 +1,140 @@
+"""The group coordinator's requests from members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat.
+
+A method validates what needs no group, sends the request to the shard of the group, and turns errors into the API's own
+error response.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from triokafka.coordinator.classic_group.join import Joiner
+from triokafka.coordinator.consumer_group import heartbeat as heartbeats
+from triokafka.coordinator.consumer_group import operations as consumer_groups
+from triokafka.coordinator.group import membership as operations
+from triokafka.coordinator.group.append_errors import coordinator_error, group_append_error
+from triokafka.coordinator.group.group_shards import GroupShards, check_group_id, client_message
+from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
+from triokafka.coordinator.runtime.reply import Reply
+from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    RebalanceInProgressError,
+)
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
+from triokafka.protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_FIRST_BATCHED_LEAVE: Final = 3
+_FIRST_SYNC_WITH_PROTOCOL: Final = 5
+
+
+class MembershipRequests:
+    """The requests of members, one method per API."""
+
+    def __init__(self, shards: GroupShards) -> None:
+        self._shards = shards
+        self._config = shards.config
+
+    async def join_group(
+        self, request: JoinGroupRequest, *, version: int, client_id: str = "", client_host: str = ""
+    ) -> JoinGroupResponse:
+        """Handle JoinGroup. Waits until the rebalance completes: at most the largest rebalance timeout of a member."""
+        try:
+            check_group_id(request.group_id)
+            limits = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
+            if not limits[0] <= request.session_timeout_ms <= limits[1]:
+                raise InvalidSessionTimeoutError(
+                    f"session timeout {request.session_timeout_ms} ms is not within {limits[0]} to {limits[1]} ms"
+                )
+            joiner = Joiner.of(request, version=version, client_id=client_id, client_host=client_host)
+            reply: Reply[JoinGroupResponse] = Reply()
+            return await self._shards.ask(request.group_id, partial(operations.join, joiner=joiner, reply=reply), reply)
+        except KafkaError as error:
+            return JoinGroupResponse(error_code=group_append_error(error), member_id=request.member_id)
+
+    async def sync_group(
+        self, request: SyncGroupRequest, *, version: int = _FIRST_SYNC_WITH_PROTOCOL - 1
+    ) -> SyncGroupResponse:
+        """Handle SyncGroup. Waits until the leader's assignment is stored: at most the rebalance timeout."""
+        try:
+            check_group_id(request.group_id)
+            if version >= _FIRST_SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+                raise InconsistentGroupProtocolError("SyncGroup v5 and later must name protocol_type and protocol_name")
+            reply: Reply[SyncGroupResponse] = Reply()
+            return await self._shards.ask(
+                request.group_id, partial(operations.sync, request=request, reply=reply), reply
+            )
+        except CoordinatorLoadInProgressError:
+            # The rebalance was soft state and is lost. The member only needs to rejoin, on this broker.
+            return SyncGroupResponse(error_code=RebalanceInProgressError.code)
+        except KafkaError as error:
+            return SyncGroupResponse(error_code=group_append_error(error))
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Handle Heartbeat. While the shard loads, every heartbeat succeeds, so that members need not rejoin after a
+        failover."""
+        try:
+            check_group_id(request.group_id)
+            reply: Reply[HeartbeatResponse] = Reply()
+            operation = partial(operations.heartbeat, request=request, reply=reply)
+            return await self._shards.ask(request.group_id, operation, reply)
+        except CoordinatorLoadInProgressError:
+            return HeartbeatResponse()
+        except KafkaError as error:
+            return HeartbeatResponse(error_code=coordinator_error(error))
+
+    async def leave_group(self, request: LeaveGroupRequest, *, version: int) -> LeaveGroupResponse:
+        """Handle LeaveGroup. Before v3 one member leaves, and the response carries its error."""
+        batched = version >= _FIRST_BATCHED_LEAVE
+        leavers = request.members if batched else [MemberIdentity(member_id=request.member_id)]
+        try:
+            check_group_id(request.group_id)
+            reply: Reply[list[MemberResponse]] = Reply()
+            operation = partial(operations.leave, group_id=request.group_id, leavers=leavers, reply=reply)
+            members = await self._shards.ask(request.group_id, operation, reply)
+        except KafkaError as error:
+            return LeaveGroupResponse(error_code=coordinator_error(error))
+        if batched:
+            return LeaveGroupResponse(members=members)
+        return LeaveGroupResponse(error_code=members[0].error_code)
+
+    async def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        *,
+        version: int,
+        client_id: str = "",
+        client_host: str = "",
+        may_describe: TopicFilter = any_topic,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Handle ConsumerGroupHeartbeat (KIP-848). Waits until its changes are committed."""
+        try:
+            heartbeats.check(request, version, self._config.group_consumer_assignors)
+            reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()
+            if heartbeats.leaves(request):
+                return await self._shards.ask(
+                    request.group_id, partial(consumer_groups.leave, request=request, reply=reply), reply
+                )
+            member_id = request.member_id or str(self._shards.world.uuid())
+            beat = heartbeats.Beat.of(request, member_id=member_id, client_id=client_id, client_host=client_host)
+            operation = partial(
+                consumer_groups.heartbeat,
+                group_id=request.group_id,
+                beat=beat,
+                reply=reply,
+                may_describe=may_describe,
+            )
+            return await self._shards.ask(request.group_id, operation, reply)
+        except KafkaError as error:
+            code = coordinator_error(error)
+            message = client_message(error) if code == getattr(error, "code", None) else None
+            return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)

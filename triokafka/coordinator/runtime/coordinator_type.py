@@ -1,0 +1,42 @@
+"""A type of coordinator: everything that the runtime must know to host it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Generic, TypeVar
+
+from triokafka.coordinator.runtime.partitioning import coordinator_partition
+from triokafka.coordinator.runtime.shard import Shard
+
+S = TypeVar("S", bound=Shard[Any])
+
+
+class CommitLevel(IntEnum):
+    """When a record counts as committed, by the numbers of ``acks``."""
+
+    ALL = -1
+    """Once the high watermark has passed it."""
+    LEADER = 1
+    """Once this broker, the leader, has appended it. The next leader may not have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorType(Generic[S]):
+    """A type of coordinator, such as the group coordinator, as a broker has configured it."""
+
+    name: str
+    """The name in log lines."""
+    topic: str
+    """The internal topic that stores the state. The leader of a partition coordinates the keys in it."""
+    new_shard: Callable[[int], S]
+    """Returns an empty shard for a partition, which then loads by replaying the partition's log."""
+    commit_level: CommitLevel = CommitLevel.ALL
+    commit_timeout_ms: int
+    """How long an answer waits for its records to be committed. Afterwards the request fails with
+    `RequestTimedOutError`, and the records may still be committed later."""
+    expiry_interval_ms: int | None = None
+    """Time between two calls of `Shard.expire`; None when stored state does not expire."""
+    partition_of: Callable[[str, int], int] = coordinator_partition
+    """Maps a key and the number of partitions to the partition that stores the key."""
