@@ -41,13 +41,14 @@ from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
+from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import IllegalStateError, KafkaError
-from triokafka.structs import address_text
+from triokafka.structs import TopicPartition, address_text
 from triokafka.world import World
 from triokafka.world.system import RealWorld
 
@@ -124,6 +125,7 @@ class Broker:
             config.node_id,
             self.logs,
             self.world,
+            listener=self,
             produce_purge_interval=config.producer_purgatory_purge_interval_requests,
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
             shares_logs=self._backend.shared,
@@ -184,8 +186,16 @@ class Broker:
             sockets=self.sockets,
             coordinators=self.coordinators,
         )
-        self.replicas.on_high_watermark(self.coordinators.high_watermark_changed)
-        self.replicas.on_reopened = self.coordinators.replica_reopened
+
+    # As the listener of its replicas
+
+    def high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
+        """See `ReplicaListener`."""
+        self.coordinators.high_watermark_changed(topic_partition, offset)
+
+    def reopened(self, change: LeadershipChange) -> None:
+        """See `ReplicaListener`."""
+        self.coordinators.replica_reopened(change)
 
     # What it is
 
