@@ -16,7 +16,7 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
-from triokafka.broker_stub.controller.metadata_log import PARTITION as METADATA_PARTITION
+from triokafka.broker_stub.controller.metadata_log_files import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.log.cleaner.log_cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_manager import LogManager
@@ -53,7 +53,7 @@ class Backend:
     def __init__(self, config: BrokerConfig, world: World, *, shared: bool = False) -> None:
         self.config = config
         self.shared = shared
-        self.controller = Controller(world, config)
+        self.controller = Controller(world, config, follower=self)
         self.logs = LogManager(
             world, config.data_directories, config.topic_defaults, log_manager_config(config), listener=self
         )
@@ -62,7 +62,6 @@ class Backend:
         self._brokers: list[Broker] = []
         self._hosting = False
         self._behind = trio.Event()
-        self.controller.follower = self
 
     async def start(self) -> None:
         """Lock the directories, open the metadata log and then every log.
@@ -76,10 +75,10 @@ class Backend:
         directory = self.logs.data_directory(self.config.metadata_directory)
         usable = directory is not None and not directory.failure
         committed = directory.read_metadata_end() if directory is not None and usable else 0
-        await self.controller.start(without=self.logs.offline_directories(), committed=committed)
+        removed = await self.controller.start(without=self.logs.offline_directories(), committed=committed)
+        self.logs.removed_topics = removed
         if directory is not None and usable:
             directory.metadata_end = self._metadata_end
-        self.logs.removed_topics, self.controller.removed_topics = self.controller.removed_topics, frozenset()
         self.logs.cannot_use(self.controller.identity.failed)
         ids = self.controller.identity.directory_ids
         self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)
@@ -174,7 +173,7 @@ class Backend:
 
     def _followed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         # The brokers that share this image have applied it when it was published: nobody need wait for their word.
-        self.controller.all_follow(image.offset)
+        self.controller.state.cluster.all_follow(image.offset)
         if delta.changed_brokers or any(set(now.isr) < set(now.replicas) for _, _, now in delta.changed_partitions()):
             self._behind.set()
 

@@ -1,8 +1,8 @@
-"""One broker node: makes the parts, connects them, starts and stops them in order.
+"""The broker of a node: constructs its parts, and starts and stops them in order.
 
-Start: bind the listeners, lock and open the logs, replay the metadata log (``image_follower`` does what every change of
-the image asks for), register with the controller (``registration``), accept; what is not needed for that is imported
-afterwards (``deferred_imports``). Stop: the same backwards. No request is handled here.
+Start: bind the listeners, lock and open the logs, replay the metadata log (`BrokerMetadataPublisher` applies every
+image), register with the controller, accept connections, and then import what has not been needed so far. A stop goes
+the same way backwards. No request is handled here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Final, Self
 import trio
 
 from triokafka.broker_stub.api import Handlers
-from triokafka.broker_stub.authorizer import Authorizer
+from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.backend import Backend
+from triokafka.broker_stub.broker_metadata_publisher import BrokerMetadataPublisher
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
@@ -30,7 +32,6 @@ from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
-from triokafka.broker_stub.image_follower import ImageFollower
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.cache import MetadataCache
@@ -40,12 +41,14 @@ from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
+from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.request.quotas import ClientQuotas
-from triokafka.broker_stub.request.topic_creation import TopicCreation
+from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import IllegalStateError, KafkaError
-from triokafka.structs import address_text
+from triokafka.structs import TopicPartition, address_text
 from triokafka.world import World
 from triokafka.world.system import RealWorld
 
@@ -72,6 +75,7 @@ class Broker:
         world: the door to the outside; the operating system when None.
         authorizer: decides who may do what; everybody everything when None.
         quota: told of every answer, and says how long a client is to be held back; nobody when None.
+        faults: the faults that tests arm; none are armed when None.
         authentication: finds out who a connection belongs to, before its first request; everybody is anonymous when
             None.
         backend: controller and logs that this broker shares with others in this process, running already; its own, that
@@ -92,20 +96,21 @@ class Broker:
         authorizer: Authorizer | None = None,
         quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
+        faults: Faults | None = None,
         backend: Backend | None = None,
     ) -> None:
         check_listeners(config)
-        self.config = config
+        self._config = DynamicBrokerConfig(config)
         self.world: World = RealWorld() if world is None else world
         self.node_id = config.node_id
-        self.faults = Faults(self.world.random.random)
+        self.faults = Faults(self.world.random.random) if faults is None else faults
         self._backend = Backend(config, self.world) if backend is None else backend
         self.controller = controller = self._backend.controller
         # Brokers that share a controller have options of their own, but the same policies, which are made once.
         own = None if backend is None else ConfigurationControl(config, controller.state.configuration.policies)
         self.configuration = EffectiveConfiguration(config)
         self.gateway: ControllerGateway = LocalControllerGateway(controller, own)
-        self.metadata_cache = MetadataCache(lambda: controller.kraft_version)
+        self.metadata = MetadataCache(lambda: controller.kraft_version)
         self.lifecycle = BrokerLifecycle(
             self.world,
             self.gateway,
@@ -120,6 +125,7 @@ class Broker:
             config.node_id,
             self.logs,
             self.world,
+            listener=self,
             produce_purge_interval=config.producer_purgatory_purge_interval_requests,
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
             shares_logs=self._backend.shared,
@@ -136,28 +142,67 @@ class Broker:
         self.coordinators = CoordinatorRegistry(
             [self._group_entry], log_size=lambda topic_partition: self.replicas.partition(topic_partition).log.size
         )
-        self.topic_creation = TopicCreation(self.gateway, config, lambda: self.image, self.coordinators)
-        handlers = Handlers()
-        self.dispatcher = Dispatcher(self, handlers, authorizer=authorizer, quota=quota, advertised=handlers.advertised)
+        self.topic_creation = AutoTopicCreation(self.gateway, config, self.metadata, self.coordinators)
         self.sockets = SocketServer(
             self.world, socket_config(config, self.world.available_memory()), authentication=authentication
         )
-        self.check_lanes = PrevalidationSlots(config.num_validation_threads)
+        handlers = Handlers()
+        services = BrokerServices(
+            node_id=config.node_id,
+            world=self.world,
+            config=self._config,
+            cluster_id=lambda: self.cluster_id,
+            metadata=self.metadata,
+            configuration=self.configuration,
+            gateway=self.gateway,
+            replicas=self.replicas,
+            logs=self.logs,
+            prevalidation_slots=PrevalidationSlots(config.num_validation_threads),
+            fetch_sessions=lambda: self.fetch_sessions,
+            groups=self._group_entry,
+            coordinators=self.coordinators,
+            quotas=self.quotas,
+            producer_ids=self.producer_ids,
+            topic_creation=self.topic_creation,
+            authorizer=AllowAll() if authorizer is None else authorizer,
+            faults=self.faults,
+            advertised=handlers.advertised,
+        )
+        self.dispatcher = Dispatcher(services, handlers, self.sockets.memory, quota=quota)
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
         self._nursery: trio.Nursery | None = None
         self._stopped = trio.Event()
         self._made_at = self.world.now()
         self.failure: Exception | None = None
-        self.follower = ImageFollower(self)
-        self.replicas.on_high_watermark(self.coordinators.high_watermark_changed)
-        self.replicas.on_reopened = self.coordinators.replica_reopened
+        self.follower = BrokerMetadataPublisher(
+            self.world,
+            config=self._config,
+            configuration=self.configuration,
+            metadata=self.metadata,
+            logs=self.logs,
+            cleaner=self.cleaner,
+            replicas=self.replicas,
+            quotas=self.quotas,
+            sockets=self.sockets,
+            coordinators=self.coordinators,
+        )
+
+    # As the listener of its replicas
+
+    def high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
+        """See `ReplicaListener`."""
+        self.coordinators.high_watermark_changed(topic_partition, offset)
+
+    def reopened(self, change: LeadershipChange) -> None:
+        """See `ReplicaListener`."""
+        self.coordinators.replica_reopened(change)
 
     # What it is
 
     @property
     def image(self) -> MetadataImage:
         """The committed metadata, as far as this broker has applied it."""
-        return self.metadata_cache.image
+        return self.metadata.image
 
     @property
     def cluster_id(self) -> str:
@@ -165,9 +210,9 @@ class Broker:
         return self.controller.cluster_id
 
     @property
-    def controller_id(self) -> int:
-        """The node that clients are to send what is for the controller; any can do it, so all name the same one."""
-        return min((node.broker_id for node in self.image.brokers.values() if not node.fenced), default=self.node_id)
+    def config(self) -> BrokerConfig:
+        """The configuration with its dynamic changes."""
+        return self._config.current
 
     @property
     def bootstrap_servers(self) -> str:
@@ -195,19 +240,14 @@ class Broker:
         elif self._nursery_manager is not None:
             coordinator.runtime.stop()
 
-    @property
-    def idle_share(self) -> float:
-        """How much of their time handler slots were free since the start, between 0 and 1."""
-        elapsed = self.world.now() - self._made_at
-        return max(1 - self.dispatcher.busy_seconds / max(elapsed * self.sockets.slots.slots, 1e-9), 0.0)
-
     def metrics(self) -> list[Sample]:
         """Return the current value of every metric; see `triokafka.broker_stub.metrics.catalogue`."""
         for key in self.dispatcher.handlers:  # also of APIs that nobody has asked for
             self.dispatcher.load(key)
-        from triokafka.broker_stub.metrics.catalogue import broker_metrics
+        from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
 
-        return list(broker_metrics(self))
+        metrics = BrokerMetrics(self.dispatcher, self.sockets, self.cleaner, started_at=self._made_at)
+        return list(metrics.samples())
 
     async def wait_stopped(self) -> None:
         """Wait until the broker has stopped, by leaving its block or because a part of it failed (`failure`)."""
@@ -256,7 +296,7 @@ class Broker:
             nursery.start_soon(self._guard, self.lifecycle.run)
             nursery.start_soon(self._guard, self.replicas.retry_offline)
             nursery.start_soon(self._guard, self._serve)
-            nursery.start_soon(self._guard, partial(load_the_rest, self))
+            nursery.start_soon(self._guard, partial(load_the_rest, self.dispatcher, self.coordinators))
         except BaseException:
             await self._stop()
             raise

@@ -1,4 +1,7 @@
-"""What a broker imports when it is first needed, or soon after the start: its first answer does not wait for it."""
+"""Imports that a broker defers: a module is imported when it is first needed, or else soon after the start.
+
+The first response then does not wait for modules that it does not use.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,18 @@ import logging
 from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from triokafka.broker_stub.api import MODULES
-
-if TYPE_CHECKING:
-    from triokafka.broker_stub.broker import Broker
+from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.request.dispatcher import Dispatcher
 
 logger = logging.getLogger(__name__)
 
 _FIRST_ANSWERS_SECONDS: Final = 0.02
-"""How long clients that waited for the start are served before what nobody has asked for is loaded."""
+"""How long the broker serves clients that waited for its start before it imports the rest."""
 _RETRY_SECONDS: Final = 1.0
 """Time between two attempts while a module cannot be read."""
 
@@ -28,19 +30,21 @@ _PARTS: Final = (
     "triokafka.broker_stub.log.cleaner.cleaner_pass",
     "triokafka.broker_stub.metrics.catalogue",
 )
-"""What there is besides the handlers."""
+"""Modules besides the handlers'."""
 
 
-async def load_the_rest(broker: Broker) -> None:
-    """Import what no request has asked for yet, little by little: later, files may be out of reach or replaced.
+async def load_the_rest(dispatcher: Dispatcher, coordinators: CoordinatorRegistry) -> None:
+    """Import, one after the other, the modules that no request has needed yet.
+
+    Later they might be unreadable or replaced.
 
     Tries again while modules cannot be read, such as in a storm of connections that takes every file descriptor.
     """
     await trio.sleep(_FIRST_ANSWERS_SECONDS)
     warned = False
-    parts: list[Callable[[], object]] = [partial(broker.dispatcher.load, key) for key in broker.dispatcher.handlers]
-    parts += [partial(getattr, entry, "coordinator") for entry in broker.coordinators]
-    parts += [*(partial(import_module, name) for name in _PARTS)]
+    parts: list[Callable[[], object]] = [partial(dispatcher.load, key) for key in dispatcher.handlers]
+    parts += [partial(getattr, entry, "coordinator") for entry in coordinators]
+    parts += [partial(import_module, name) for name in _PARTS]
     for load in parts:
         while True:
             await trio.lowlevel.checkpoint()
@@ -57,6 +61,6 @@ async def load_the_rest(broker: Broker) -> None:
 
 @cache
 def import_everything() -> None:
-    """Import all of it now: not within a test, say."""
+    """Import every deferred module now, so that a test does not pay for it later."""
     for name in (*(f"triokafka.broker_stub.api.{name}" for name in MODULES), *_PARTS):
         import_module(name)

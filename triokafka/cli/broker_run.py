@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
-    from triokafka.broker_stub.control.http_server import HttpServer
+    from triokafka.broker_stub.http_server import HttpServer
     from triokafka.world import World
 
 

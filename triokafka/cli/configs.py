@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from triokafka.cli.completing import group_names, topic_names
-from triokafka.cli.connection import admin_options, pair, read_properties_text, with_admin
+from triokafka.cli.connection import AdminConnection, admin_options, pair, read_properties_text
 from triokafka.cli.output import CommandGroup, examples, output_options
 from triokafka.cli.values import INT32, whole_number
 
@@ -91,8 +91,7 @@ def command() -> None:
 @click.option("--all", "everything", is_flag=True, help="Values that nobody has set, too.")
 @output_options
 def describe(
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    connection: AdminConnection,
     everything: bool,
     output: str,
     entity_types: tuple[str, ...],
@@ -109,7 +108,7 @@ def describe(
         else:
             await _describe_resources(admin, entities[0], everything, output)
 
-    return with_admin(bootstrap, settings, work)
+    return connection.run(work)
 
 
 @command.command(
@@ -131,8 +130,7 @@ def describe(
 @click.option("--subtract-config", "subtracted", multiple=True, metavar="NAME=VALUE", help="Take items from lists.")
 @click.option("--dry-run", is_flag=True, help="Have the broker check everything, and change nothing.")
 def alter(
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    connection: AdminConnection,
     added: tuple[str, ...],
     add_config_file: str | None,
     deleted: tuple[str, ...],
@@ -172,7 +170,7 @@ def alter(
         verb = "could be changed" if dry_run else "is changed"
         click.echo(f"The configuration of {_words(entities)} {verb}.")
 
-    return with_admin(bootstrap, settings, work)
+    return connection.run(work)
 
 
 # Which entity

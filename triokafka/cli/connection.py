@@ -6,10 +6,11 @@ TRIOKAFKA_BOOTSTRAP_SERVERS, of TRIOKAFKA_PROFILE, of the default profile; else 
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -141,20 +142,53 @@ def client_options(
     return options
 
 
-def admin_options(function: F) -> F:
-    """Add ``--command-config``, ``-X`` and `bootstrap_option`: the command gets ``bootstrap`` and ``settings``."""
+class AdminConnection(NamedTuple):
+    """Where the brokers are, and the options of the admin client."""
+
+    bootstrap: str
+    settings: Mapping[str, Any]
+
+    def run(self, work: Callable[[AdminClient], Awaitable[int | None]]) -> int:
+        """Run ``work`` with an admin client, which is closed in any case; return its exit status (None is 0).
+
+        Raises:
+            KafkaTimeoutError: no broker answered within ``--timeout``.
+        """
+        import trio
+
+        import triokafka
+
+        options = client_options(self.bootstrap, self.settings)
+        limit = options["default_api_timeout_ms"]
+        reaching = hooked(options, limit if isinstance(limit, int | float) else TIMEOUT_MS)
+
+        async def main() -> int:
+            async with configured(triokafka.AdminClient, **options) as admin:
+                return await reaching.watch(lambda: work(admin)) or 0
+
+        # Elsewhere Ctrl-C may leave a task that never began, which Python reports.
+        return trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
+
+
+def admin_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--command-config``, ``-X`` and `bootstrap_option`. The command gets ``connection``."""
 
     def read(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
         file = ctx.params.pop("command_config", None)
         return {} if ctx.resilient_parsing else {**read_properties(file), **dict(setting("-X", text) for text in texts)}
 
-    function = click.option(
-        "-X", "settings", multiple=True, callback=read, metavar="NAME=VALUE", help="An option of the admin client."
-    )(function)
-    function = click.option(
-        "--command-config", metavar="FILE", is_eager=True, help="A properties file with options of the admin client."
-    )(function)
-    return bootstrap_option()(function)
+    @functools.wraps(function)
+    def command(*, bootstrap: str, settings: Mapping[str, Any], **options: Any) -> Any:
+        return function(connection=AdminConnection(bootstrap, settings), **options)
+
+    for option in (
+        click.option("-X", "settings", multiple=True, callback=read, metavar="NAME=VALUE",
+                     help="An option of the admin client."),
+        click.option("--command-config", metavar="FILE", is_eager=True,
+                     help="A properties file with options of the admin client."),
+    ):  # fmt: skip
+        command = option(command)
+    return bootstrap_option()(command)
 
 
 def pair(option: str, text: str) -> tuple[str, str]:
@@ -202,27 +236,3 @@ def read_properties_text(path: str) -> dict[str, str]:
     from triokafka.broker_stub.config.properties import parse_properties
 
     return configured(parse_properties, text_of_file(path), source=path)
-
-
-def with_admin(
-    bootstrap: str, settings: Mapping[str, Any], work: Callable[[AdminClient], Awaitable[int | None]]
-) -> int:
-    """Run ``work`` with an admin client, closed in any case; return the exit status that it gives (None is 0).
-
-    Raises:
-        KafkaTimeoutError: no broker has answered within ``--timeout``.
-    """
-    import trio
-
-    import triokafka
-
-    options = client_options(bootstrap, settings)
-    limit = options["default_api_timeout_ms"]
-    reaching = hooked(options, limit if isinstance(limit, int | float) else TIMEOUT_MS)
-
-    async def main() -> int:
-        async with configured(triokafka.AdminClient, **options) as admin:
-            return await reaching.watch(lambda: work(admin)) or 0
-
-    # Elsewhere Ctrl-C may leave a task that was never begun, of which Python warns.
-    return trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)

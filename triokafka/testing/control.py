@@ -31,8 +31,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from triokafka.broker_stub.control.endpoint import Action, Metrics
-from triokafka.broker_stub.control.http_server import BadRequestError
 from triokafka.broker_stub.faults.names import nearest
+from triokafka.broker_stub.http_server import BadRequestError
 from triokafka.broker_stub.metrics.catalogue import Sample
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.running import RunningBroker

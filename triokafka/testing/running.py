@@ -170,8 +170,7 @@ class RunningBroker:
         import_everything()
         self._leave, self._gone = trio.Event(), trio.Event()
         try:
-            broker = Broker(self.config, world=self.world, backend=self._backend)
-            broker.faults = self.faults
+            broker = Broker(self.config, world=self.world, backend=self._backend, faults=self.faults)
             self._release_ports()
             with trio.CancelScope() as scope:
                 async with broker:

@@ -46,8 +46,8 @@ def options(*arguments: str) -> dict[str, Any]:
 
     @click.command()
     @connection.admin_options
-    def command(bootstrap: str, settings: dict[str, Any]) -> None:
-        found.update(connection.client_options(bootstrap, settings))
+    def command(**given: connection.AdminConnection) -> None:
+        found.update(connection.client_options(*given["connection"]))
 
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -57,7 +57,7 @@ def options(*arguments: str) -> dict[str, Any]:
 def refusal(*arguments: str) -> str:
     @click.command()
     @connection.admin_options
-    def command(bootstrap: str, settings: dict[str, Any]) -> None:
+    def command(**given: connection.AdminConnection) -> None:
         raise AssertionError("the command was run")
 
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)

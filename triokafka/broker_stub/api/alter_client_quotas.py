@@ -42,4 +42,4 @@ def _failed(
 )
 async def alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
     """Hand the request to the controller; as many answers as entities."""
-    return await context.broker.gateway.alter_client_quotas(request)
+    return await context.gateway.alter_client_quotas(request)

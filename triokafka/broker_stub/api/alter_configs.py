@@ -39,4 +39,4 @@ def _failed(request: AlterConfigsRequest, context: RequestContext, code: int, me
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Hand the request to the controller; as many answers as resources."""
     denied = denied_resources(request.resources, Operation.ALTER_CONFIGS, context)
-    return await context.broker.gateway.alter_configs(request, denied=denied)
+    return await context.gateway.alter_configs(request, denied=denied)

@@ -56,7 +56,7 @@ async def alter_replica_log_dirs(
 
 def _code(key: TopicPartition, path: str, context: RequestContext) -> int:
     try:
-        context.broker.logs.mover.move(key, path)
+        context.logs.mover.move(key, path)
     except errors.BrokerResponseError as error:
         return error.code
     return 0

@@ -34,7 +34,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
     response = ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=versions.start, max_version=versions.stop - 1)
-            for key, versions in sorted(context.broker.dispatcher.advertised.items())
+            for key, versions in sorted(context.services.advertised.items())
         ]
     )
     if context.version >= 3:
@@ -44,7 +44,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
             for name, (low, high) in sorted(SERVED.items())
             if low > 0 or context.version >= 4
         ]
-        cache = context.broker.metadata_cache
+        cache = context.metadata
         response.finalized_features_epoch = cache.image.offset
         response.finalized_features = [
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)

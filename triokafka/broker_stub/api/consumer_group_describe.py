@@ -36,7 +36,7 @@ async def consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     """Describe the groups that the caller may see; one with a topic that it may not see is not shown."""
     require_group_version(context)
-    response = await context.broker.group_coordinator.admin.consumer_group_describe(request)
+    response = await context.groups.admin.consumer_group_describe(request)
     for i, group in enumerate(response.groups):
         if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
             response.groups[i] = DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)

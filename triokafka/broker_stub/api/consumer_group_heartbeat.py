@@ -34,7 +34,7 @@ async def consumer_group_heartbeat(
     A regular expression matches the topics that the member may describe.
     """
     require_group_version(context)
-    return await context.broker.group_coordinator.membership.consumer_group_heartbeat(
+    return await context.groups.membership.consumer_group_heartbeat(
         request,
         version=context.version,
         client_id=context.client_id,

@@ -55,7 +55,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
-    response = await context.broker.gateway.create_topics(
+    response = await context.gateway.create_topics(
         allowed,
         hidden_configs=frozenset(hidden),
         charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE),
@@ -78,13 +78,13 @@ def _report_offline(topic: CreatableTopicResult, context: RequestContext) -> Non
     The topic exists all the same, and its partitions come online once their logs can be created. Kafka answers NONE and
     leaves it to the first Produce to fail.
     """
-    image = context.broker.image.topics.get(topic.name)
+    image = context.metadata.image.topics.get(topic.name)
     if topic.error_code or image is None:
         return
     reasons = []
     for number in image.partitions:
         try:
-            context.broker.replicas.check_online((topic.name, number))
+            context.replicas.check_online((topic.name, number))
         except errors.KafkaStorageError as error:
             reasons.append(str(error))
     if reasons:

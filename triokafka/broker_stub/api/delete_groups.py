@@ -28,7 +28,7 @@ async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -
     """Remove the groups that the caller may remove and that have no members."""
     denied = [name for name in request.groups_names if context.denied(Operation.DELETE, ResourceType.GROUP, name)]
     allowed = DeleteGroupsRequest(groups_names=[name for name in request.groups_names if name not in denied])
-    response = await context.broker.group_coordinator.admin.delete_groups(allowed)
+    response = await context.groups.admin.delete_groups(allowed)
     code = denial(ResourceType.GROUP).code
     response.results.extend(DeletableGroupResult(group_id=name, error_code=code) for name in denied)
     return response

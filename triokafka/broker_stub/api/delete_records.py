@@ -60,7 +60,7 @@ def _delete(key: TopicPartition, offset: int, context: RequestContext) -> Delete
     try:
         if context.denied(Operation.DELETE, ResourceType.TOPIC, key.topic):
             raise denial(ResourceType.TOPIC)
-        low_watermark = context.broker.replicas.delete_records_before(key, offset)
+        low_watermark = context.replicas.delete_records_before(key, offset)
     except errors.BrokerResponseError as error:
         return DeleteRecordsPartitionResult(partition_index=key.partition, low_watermark=-1, error_code=error.code)
     except OSError:

@@ -53,12 +53,12 @@ def _failed(request: DeleteTopicsRequest, context: RequestContext, code: int, me
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Hand the topics that the client may delete to the controller; as many results as topics, in their order."""
     asked = _asked(request)
-    refused = [_denied(topic, context.broker.metadata_cache.image, context) for topic in asked]
+    refused = [_denied(topic, context.metadata.image, context) for topic in asked]
     allowed = DeleteTopicsRequest(
         topics=[topic for topic, refusal in zip(asked, refused, strict=True) if refusal is None],
         timeout_ms=request.timeout_ms,
     )
-    response = await context.broker.gateway.delete_topics(
+    response = await context.gateway.delete_topics(
         allowed, version=context.version, charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE)
     )
     results = iter(response.responses)

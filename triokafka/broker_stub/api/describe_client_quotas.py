@@ -43,7 +43,7 @@ async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     """Answer from the image, without waiting."""
-    return matching_quotas(context.broker.metadata_cache.image, request)
+    return matching_quotas(context.metadata.image, request)
 
 
 def matching_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.api.brokers import endpoint_of
+from triokafka.broker_stub.api.brokers import controller_id, endpoint_of
 from triokafka.broker_stub.authorizer import Operation, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -29,11 +29,11 @@ async def describe_cluster(request: DescribeClusterRequest, context: RequestCont
         raise errors.MismatchedEndpointTypeError("this listener serves brokers, not controllers")
     if request.endpoint_type != _BROKERS:
         raise errors.UnsupportedEndpointTypeError(f"endpoint type {request.endpoint_type}; 1 (brokers) is known here")
-    broker = context.broker
+    image = context.metadata.image
     response = DescribeClusterResponse(
         endpoint_type=_BROKERS,
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id,
+        cluster_id=context.services.cluster_id(),
+        controller_id=controller_id(image, context.node_id),
         brokers=[
             DescribeClusterBroker(
                 broker_id=node.broker_id,
@@ -42,7 +42,7 @@ async def describe_cluster(request: DescribeClusterRequest, context: RequestCont
                 rack=node.rack,
                 is_fenced=context.version >= 2 and node.fenced,
             )
-            for node in sorted(broker.image.brokers.values(), key=lambda node: node.broker_id)
+            for node in sorted(image.brokers.values(), key=lambda node: node.broker_id)
             if not node.fenced or request.include_fenced_brokers
             for host, port in endpoint_of(node, context.listener)
         ],

@@ -63,7 +63,7 @@ def _failed(
 )
 async def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Answer from the image; others have their turn in between, since tools ask for all topics at once."""
-    image, config = context.broker.metadata_cache.image, context.broker.configuration.config
+    image, config = context.metadata.image, context.services.configuration.config
     denied = denied_resources(request.resources, Operation.DESCRIBE_CONFIGS, context)
     response = DescribeConfigsResponse()
     budget = WorkBudget()

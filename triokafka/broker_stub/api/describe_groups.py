@@ -24,7 +24,7 @@ def _failed(request: DescribeGroupsRequest, context: RequestContext, code: int, 
 )
 async def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe the groups that the caller may see."""
-    response = await context.broker.group_coordinator.admin.describe_groups(request, version=context.version)
+    response = await context.groups.admin.describe_groups(request, version=context.version)
     for i, group in enumerate(response.groups):
         context.items += 1 + len(group.members)
         if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):

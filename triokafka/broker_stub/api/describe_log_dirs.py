@@ -27,22 +27,22 @@ def _failed(
 @handles(DescribeLogDirsRequest, versions=range(1, 6), accesses=[cluster(Operation.DESCRIBE)], on_error=_failed)
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Go through the logs, directory by directory; a directory that failed says so and nothing else."""
-    broker = context.broker
+    logs, replicas = context.logs, context.replicas
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, number) for topic in request.topics for number in topic.partitions}
     found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {
-        path.rstrip("/") or "/": {} for path in broker.config.data_directories
+        path.rstrip("/") or "/": {} for path in context.config.data_directories
     }
-    for key, log in sorted(broker.logs.all().items()):
+    for key, log in sorted(logs.all().items()):
         if wanted is not None and tuple(key) not in wanted:
             continue
-        partition = broker.replicas.find(*key)
+        partition = replicas.find(*key)
         behind = 0 if partition is None else max(partition.high_watermark - log.log_end_offset, 0)
-        found.setdefault(broker.logs.directory_of(key), {}).setdefault(key.topic, []).append(
+        found.setdefault(logs.directory_of(key), {}).setdefault(key.topic, []).append(
             DescribeLogDirsPartition(partition_index=key.partition, partition_size=log.size, offset_lag=behind)
         )
-    for future in broker.logs.mover.future_logs():
+    for future in logs.mover.future_logs():
         topic, number = future.topic_partition
         if wanted is None or (topic, number) in wanted:
             found[future.directory].setdefault(topic, []).append(
@@ -53,13 +53,13 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
                     is_future_key=True,
                 )
             )
-    offline = broker.logs.offline_directories()
+    offline = logs.offline_directories()
     results = []
     for path, topics in found.items():
         try:
             if path in offline:
                 raise OSError(offline[path])
-            total, usable = broker.world.storage.space(path)
+            total, usable = context.world.storage.space(path)
         except OSError:
             results.append(DescribeLogDirsResult(error_code=errors.KafkaStorageError.code, log_dir=path))
             continue

@@ -61,7 +61,7 @@ def _partition(key: TopicPartition, context: RequestContext) -> PartitionRespons
         if context.denied(Operation.READ, ResourceType.TOPIC, key.topic):
             raise denial(ResourceType.TOPIC)("Authorization failed.")
         topic_names.validate(key.topic)
-        partition = context.broker.replicas.partition(key)
+        partition = context.replicas.partition(key)
         partition.require_leader()
     except errors.BrokerResponseError as error:
         return PartitionResponse(partition_index=key.partition, error_code=error.code, error_message=str(error) or None)

@@ -14,4 +14,4 @@ from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, Descri
 @handles(DescribeQuorumRequest, versions=range(0, 3), accesses=[cluster(Operation.DESCRIBE)])
 async def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Ask the active controller, which leads the quorum."""
-    return await context.broker.gateway.describe_quorum(request, version=context.version)
+    return await context.gateway.describe_quorum(request, version=context.version)

@@ -40,7 +40,7 @@ async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """Answer one page from the image. No topics in the request means all."""
-    image = context.broker.image
+    image = context.metadata.image
     names = sorted({topic.name for topic in request.topics}) or [
         name for name in sorted(image.topics) if not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
     ]
@@ -53,7 +53,7 @@ async def describe_topic_partitions(
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index
-    room = min(max(request.response_partition_limit, 1), context.broker.config.max_request_partition_size_limit)
+    room = min(max(request.response_partition_limit, 1), context.config.max_request_partition_size_limit)
     response, budget = DescribeTopicPartitionsResponse(), WorkBudget()
     for name in names:
         topic = image.topics.get(name)
@@ -62,7 +62,7 @@ async def describe_topic_partitions(
             response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
             continue
         if topic is None:
-            code = context.broker.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
+            code = context.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
             response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
             continue
         if not room:

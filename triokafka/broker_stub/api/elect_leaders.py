@@ -35,6 +35,6 @@ def _failed(request: ElectLeadersRequest, context: RequestContext, code: int, me
 @handles(ElectLeadersRequest, versions=range(0, 3), accesses=[cluster(Operation.ALTER)], on_error=_failed)
 async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Hand the request to the controller."""
-    response = await context.broker.gateway.elect_leaders(request)
+    response = await context.gateway.elect_leaders(request)
     context.items = sum(len(topic.partition_result) for topic in response.replica_election_results)
     return response

@@ -17,7 +17,7 @@ from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
-from triokafka.broker_stub.replica.replica_manager import FetchParameters
+from triokafka.broker_stub.replica.replica_reader import FetchParameters
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import handles
@@ -83,14 +83,14 @@ def _failed(request: FetchRequest, context: RequestContext, code: int, message: 
 )
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Read what the session asks for; park until there is enough, time is up, or something is wrong."""
-    broker = context.broker
+    services, metadata = context.services, context.services.metadata
     if request.isolation_level not in (0, _READ_COMMITTED):
         raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
-    version, image = context.header.api_version, broker.image
+    version, image = context.header.api_version, metadata.image
     by_id = version >= _TOPIC_IDS_SINCE
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
     follower = replica_id >= 0
-    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes, _most_at_once(replica_id, context))
+    max_bytes = min(request.max_bytes, services.config.current.fetch_max_bytes, _most_at_once(replica_id, context))
     parameters = FetchParameters(
         replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
@@ -98,7 +98,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         max_bytes=max_bytes,
         read_committed=request.isolation_level == _READ_COMMITTED,
     )
-    session = broker.fetch_sessions.context_for(
+    session = services.fetch_sessions().context_for(
         session_id=request.session_id,
         epoch=request.session_epoch,
         wanted=_wanted(request, by_id),
@@ -113,7 +113,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
     failed: dict[PartitionKey, ReadOutcome] = {}
     readable: list[tuple[TopicPartition, WantedPartition]] = []
-    faults_armed = broker.faults.armed
+    faults = services.faults if services.faults.armed else None
     topic: TopicKey | None = None
     name, code = "", 0
     for wanted in session.partitions:
@@ -123,14 +123,14 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         if code:
             failed[wanted.key] = ReadOutcome(code)
             continue
-        fault = broker.faults.for_item(1, name, wanted.partition) if faults_armed else None
+        fault = faults.for_item(1, name, wanted.partition) if faults is not None else None
         if fault is None:
             readable.append((TopicPartition(name, wanted.partition), wanted))
             continue
         outcome = failed[wanted.key] = ReadOutcome(fault.error.code)
         if fault.error.code == _NOT_LEADER:
             outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, context)))
-    replicas = broker.replicas
+    replicas = services.replicas
     many = len(session.partitions) > BUDGET
     if many:
         await trio.lowlevel.checkpoint()  # each of these steps takes long then
@@ -145,20 +145,20 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
     if many:
         await trio.lowlevel.checkpoint()
-    if by_id and broker.image is not image:
+    if by_id and metadata.image is not image:
         # While this waited, a topic may have been deleted, and one of its name made: that is another one.
         for key, wanted in readable:
-            if wanted.topic not in broker.image.topics_by_id:
+            if wanted.topic not in metadata.image.topics_by_id:
                 outcomes[key] = ReadOutcome(errors.UnknownTopicIdError.code)
     if not follower and context.count_towards(QuotaKind.FETCH, size):
         # Nothing is answered, so nothing counts; the client asks again when its time is over.
-        broker.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, broker.world.now())
+        services.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, services.world.now())
         throttled = session.throttle()
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
     replicas.traffic.answered(size, follower=follower)
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
-    answered = session.respond(results, broker.world.now())
+    answered = session.respond(results, services.world.now())
     response = FetchResponse(
         error_code=answered.error_code,
         session_id=answered.session_id,
@@ -172,7 +172,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
 
 def _most_at_once(replica_id: int, context: RequestContext) -> int:
     """More than this would be throttled even if it were the first for a while, and so never be answered."""
-    quotas = context.broker.quotas
+    quotas = context.services.quotas
     if replica_id >= 0 or not quotas.limits(QuotaKind.FETCH):
         return _NO_LIMIT
     return int(min(quotas.most_at_once(context.user, context.client_id), _NO_LIMIT))

@@ -49,7 +49,7 @@ async def find_coordinator(request: FindCoordinatorRequest, context: RequestCont
     """Find the leader of each group's partition of ``__consumer_offsets``."""
     if request.key_type == KeyType.TRANSACTION:
         raise errors.TransactionalIdAuthorizationFailedError("this broker does not serve transactions")
-    entry = context.broker.coordinators.for_key_type(request.key_type)
+    entry = context.services.coordinators.for_key_type(request.key_type)
     if entry is None:
         known = request.key_type == KeyType.SHARE
         raise errors.InvalidRequestError(
@@ -68,11 +68,11 @@ async def _find(group: str, entry: CoordinatorEntry[Any], context: RequestContex
     try:
         if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group):
             raise denial(ResourceType.GROUP)(f"not permitted to describe the group {group!r}")
-        topic = await context.broker.topic_creation.ensure(entry.topic.name)
+        topic = await context.topic_creation.ensure(entry.topic.name)
         state = topic.partitions[entry.coordinator.runtime.partition_for(group)]
-        if state.leader == context.broker.node_id:
-            context.broker.replicas.check_online((entry.topic.name, state.partition))
-        leader = context.broker.image.brokers.get(state.leader)
+        if state.leader == context.node_id:
+            context.replicas.check_online((entry.topic.name, state.partition))
+        leader = context.metadata.image.brokers.get(state.leader)
         addresses = [] if leader is None or leader.fenced else endpoint_of(leader, context.listener)
         if not addresses:
             raise errors.CoordinatorNotAvailableError(f"{entry.topic.name}-{state.partition} has no leader now")

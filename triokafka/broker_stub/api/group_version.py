@@ -9,5 +9,5 @@ from triokafka.errors import UnsupportedVersionError
 
 def require_group_version(context: RequestContext) -> None:
     """Raise `UnsupportedVersionError` in a cluster that was made before there was the protocol, and not upgraded."""
-    if context.broker.image.features.get(GROUP_VERSION, 0) < 1:
+    if context.metadata.image.features.get(GROUP_VERSION, 0) < 1:
         raise UnsupportedVersionError("the feature group.version is below 1: set it to 1 to use the consumer protocol")

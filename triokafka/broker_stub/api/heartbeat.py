@@ -19,4 +19,4 @@ from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 )
 async def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Extend the member's session; the error code says whether it has to rejoin."""
-    return await context.broker.group_coordinator.membership.heartbeat(request)
+    return await context.groups.membership.heartbeat(request)

@@ -55,12 +55,12 @@ async def incremental_alter_configs(
     """Set log levels here, hand the rest to the controller; as many answers as resources, in their order."""
     denied = denied_resources(request.resources, Operation.ALTER_CONFIGS, context)
     if not any(map(_is_logger, request.resources)):
-        return await context.broker.gateway.incremental_alter_configs(request, denied=denied)
+        return await context.gateway.incremental_alter_configs(request, denied=denied)
     rest = IncrementalAlterConfigsRequest(
         resources=[resource for resource in request.resources if not _is_logger(resource)],
         validate_only=request.validate_only,
     )
-    response = await context.broker.gateway.incremental_alter_configs(rest, denied=denied)
+    response = await context.gateway.incremental_alter_configs(rest, denied=denied)
     others, budget = iter(response.responses), WorkBudget()
     times = Counter(resource.resource_name for resource in request.resources if _is_logger(resource))
     response.responses = []
@@ -91,7 +91,7 @@ def _alter_loggers(
     try:
         if not failure:
             check_repeats(times, [change.name for change in resource.configs])
-            check_broker_name(resource.resource_name, context.broker.node_id)
+            check_broker_name(resource.resource_name, context.node_id)
             changes = [(change.name, _level(change)) for change in resource.configs]
             for name, level in changes:
                 loggers.check(name, level)

@@ -49,4 +49,4 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
         raise InvalidRequestError(
             f"a producer names its id and its epoch, or neither, not {request.producer_id} and {request.producer_epoch}"
         )
-    return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next_id(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=await context.services.producer_ids.next_id(), producer_epoch=0)

@@ -21,6 +21,6 @@ from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRespons
 )
 async def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     """Wait for the round to be complete, and answer with the new generation."""
-    return await context.broker.group_coordinator.membership.join_group(
+    return await context.groups.membership.join_group(
         request, version=context.version, client_id=context.client_id, client_host=context.client_host
     )

@@ -14,10 +14,10 @@ N = TypeVar("N")
 
 def current_leader(topic: str, partition: int, context: RequestContext) -> LeaderHint:
     """Leader and leader epoch as this broker knows them: its own replica's, or else the metadata's; -1 when unknown."""
-    hosted = context.broker.replicas.find(topic, partition)
+    hosted = context.replicas.find(topic, partition)
     if hosted is not None:
         return hosted.leader_hint
-    known = context.broker.image.partition(topic, partition)
+    known = context.metadata.image.partition(topic, partition)
     return LeaderHint(-1, -1) if known is None else LeaderHint(known.leader, known.leader_epoch)
 
 
@@ -28,7 +28,7 @@ def node_endpoints(
 
     Brokers that are unknown, fenced, or do not have the listener are left out: the client then asks for metadata.
     """
-    brokers = context.broker.image.brokers
+    brokers = context.metadata.image.brokers
     found = []
     for node_id in dict.fromkeys(leaders):
         node = brokers.get(node_id)

@@ -37,7 +37,7 @@ async def list_config_resources(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in dict.fromkeys(types)
-            for name in _names(kind, context.broker.image)
+            for name in _names(kind, context.metadata.image)
         ]
     )
 

@@ -19,7 +19,7 @@ from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResp
 )
 async def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """List the groups that pass the filters and that the caller may see: all, if it may see the cluster."""
-    response = await context.broker.group_coordinator.admin.list_groups(request)
+    response = await context.groups.admin.list_groups(request)
     if context.denied_for_cluster(Operation.DESCRIBE):
         response.groups = [
             group

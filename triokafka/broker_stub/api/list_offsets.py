@@ -86,12 +86,12 @@ def _look_up(
     try:
         if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, key.topic):
             raise denial(ResourceType.TOPIC)
-        context.broker.faults.check(2, key.topic, key.partition)
+        context.faults.check(2, key.topic, key.partition)
         if twice:
             raise errors.InvalidRequestError(f"{key} is in the request twice")
         if asked.timestamp < _LOWEST_TIMESTAMP or context.version < _SINCE.get(asked.timestamp, 1):
             raise errors.UnsupportedVersionError(f"timestamp {asked.timestamp} in version {context.version}")
-        partition = context.broker.replicas.partition(key)
+        partition = context.replicas.partition(key)
         partition.require_leader(asked.current_leader_epoch)
         found = partition.offset_for(
             asked.timestamp, read_committed=request.isolation_level == 1, follower=request.replica_id >= 0

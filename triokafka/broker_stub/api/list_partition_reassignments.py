@@ -22,7 +22,7 @@ async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Answer from the image."""
-    return list_reassignments(context.broker.metadata_cache.image, request)
+    return list_reassignments(context.metadata.image, request)
 
 
 def list_reassignments(

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from triokafka import errors
-from triokafka.broker_stub.api.brokers import endpoint_of
+from triokafka.broker_stub.api.brokers import controller_id, endpoint_of
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.metadata.topic_names import is_internal
@@ -71,18 +71,17 @@ def _failed(request: MetadataRequest, context: RequestContext, code: int, messag
 )
 async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """Answer from the image; have unknown topics created for the next time where client and configuration allow it."""
-    broker = context.broker
     every_topic = request.topics is None or (context.version == 0 and not request.topics)
     topics: list[MetadataResponseTopic] = []
     budget = WorkBudget()
     if every_topic:
-        image = broker.image
+        image = context.metadata.image
         for name in sorted(image.topics):
             if not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 topics.append(_topic(image.topics[name], image, request, context))
                 await budget.spend(_size(topics[-1], context))
     else:
-        image = broker.image  # what is created from here on is there for the next request
+        image = context.metadata.image  # what is created from here on is there for the next request
         refused = await _create_missing(request, image, context)
         # What is asked for twice is answered once: the answer is to be no larger than the cluster makes it.
         asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ())
@@ -97,8 +96,8 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
             if not node.fenced
             for host, port in endpoint_of(node, context.listener)
         ],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id,
+        cluster_id=context.services.cluster_id(),
+        controller_id=controller_id(image, context.node_id),
         topics=topics,
     )
     if 8 <= context.version <= 10 and request.include_cluster_authorized_operations:
@@ -122,7 +121,7 @@ async def _create_missing(request: MetadataRequest, image: MetadataImage, contex
     With ``auto.create.topics.enable`` off, nothing is created and nobody needs to be allowed to: the broker's own
     topics come with the first who looks for a coordinator.
     """
-    creation = context.broker.topic_creation
+    creation = context.topic_creation
     if not request.allow_auto_topic_creation or not creation.is_enabled:
         return set()
     missing = [
@@ -174,7 +173,7 @@ def _one(
     if name in refused:
         unknown.error_code = errors.TopicAuthorizationFailedError.code
         return unknown
-    unknown.error_code = context.broker.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
+    unknown.error_code = context.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
     _tell_operations(unknown, name, request, context)
     return unknown
 
@@ -223,7 +222,6 @@ def available_leader(state: PartitionImage, image: MetadataImage, offline: Colle
 def offline_replicas(topic: str, state: PartitionImage, image: MetadataImage, context: RequestContext) -> list[int]:
     """Replicas whose broker is not there, or is fenced, or, as far as this broker's own go, whose disk has failed."""
     offline = [replica for replica in state.replicas if (node := image.brokers.get(replica)) is None or node.fenced]
-    broker = context.broker
-    if broker.replicas.is_offline((topic, state.partition)) and broker.node_id not in offline:
-        offline.append(broker.node_id)
+    if context.replicas.is_offline((topic, state.partition)) and context.node_id not in offline:
+        offline.append(context.node_id)
     return offline

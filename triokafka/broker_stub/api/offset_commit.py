@@ -30,7 +30,7 @@ def _failed(request: OffsetCommitRequest, context: RequestContext, code: int, me
 )
 async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Store the positions, and answer when they are committed."""
-    return await context.broker.group_coordinator.offsets.commit_offsets(
+    return await context.groups.offsets.commit_offsets(
         request,
         version=context.version,
         may_read=lambda name: not context.denied(Operation.READ, ResourceType.TOPIC, name),

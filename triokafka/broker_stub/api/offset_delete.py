@@ -22,6 +22,6 @@ from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDele
 )
 async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Remove the positions, and answer when the removal is committed."""
-    return await context.broker.group_coordinator.offsets.delete_offsets(
+    return await context.groups.offsets.delete_offsets(
         request, may_read=lambda name: not context.denied(Operation.READ, ResourceType.TOPIC, name)
     )

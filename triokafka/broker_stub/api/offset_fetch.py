@@ -47,7 +47,7 @@ async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> 
     """Look the positions up."""
     if request.require_stable:
         context.yield_slot()
-    response = await context.broker.group_coordinator.offsets.fetch_offsets(
+    response = await context.groups.offsets.fetch_offsets(
         request,
         version=context.version,
         may_describe=lambda name: not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name),

@@ -63,7 +63,7 @@ def _end_of_epoch(topic: str, asked: OffsetForLeaderPartition, context: RequestC
             Operation.DESCRIBE, ResourceType.TOPIC, topic
         ):
             raise denial(ResourceType.TOPIC)
-        partition = context.broker.replicas.partition(TopicPartition(topic, asked.partition))
+        partition = context.replicas.partition(TopicPartition(topic, asked.partition))
         partition.require_leader(asked.current_leader_epoch)
         epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     except errors.BrokerResponseError as error:

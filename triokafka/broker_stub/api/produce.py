@@ -21,7 +21,7 @@ from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
 from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, prevalidate
-from triokafka.broker_stub.replica.delayed import AppendOutcome
+from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import CloseConnectionError, handles
@@ -88,9 +88,9 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
         raise errors.TransactionalIdAuthorizationFailedError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
         )
-    broker, version, acks = context.broker, context.header.api_version, request.acks
-    replicas = broker.replicas
-    faults = broker.faults if broker.faults.armed else None
+    services, version, acks = context.services, context.header.api_version, request.acks
+    replicas = services.replicas
+    faults = services.faults if services.faults.armed else None
     entries: dict[TopicPartition, Buffer | PrevalidatedBatch] = {}
     refused: dict[tuple[int, int], AppendOutcome] = {}
     first: dict[TopicPartition, tuple[int, int]] = {}  # where a partition is named
@@ -119,7 +119,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 refused[number, data.index] = _refusal(failure, key, context)
     work = replicas.batches_to_prevalidate(entries)
     if work:
-        entries.update(await prevalidate(broker.world, work, lanes=broker.check_lanes, slot=context.slot))
+        entries.update(await prevalidate(services.world, work, lanes=services.prevalidation_slots, slot=context.slot))
         work.clear()
         _refuse_deleted(entries, refused, first, request, context)
     if len(entries) <= BUDGET:
@@ -176,7 +176,7 @@ def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, typ
     """The topic's name, or an error that holds for all of its partitions."""
     name = topic.name
     if context.header.api_version >= _TOPIC_IDS_SINCE:
-        found = context.broker.image.topics_by_id.get(topic.topic_id)
+        found = context.metadata.image.topics_by_id.get(topic.topic_id)
         if found is None:
             return "", errors.UnknownTopicIdError
         name = found.name
@@ -195,7 +195,7 @@ def _refuse_deleted(
     """Others have had their turn: records for a topic that is gone do not belong into a new one of its name."""
     if context.version < _TOPIC_IDS_SINCE:
         return
-    there = context.broker.image.topics_by_id
+    there = context.metadata.image.topics_by_id
     for key in list(entries):
         number, index = first[key]
         if request.topic_data[number].topic_id not in there:
@@ -204,7 +204,7 @@ def _refuse_deleted(
 
 
 def _refusal(failure: errors.BrokerResponseError, key: TopicPartition, context: RequestContext) -> AppendOutcome:
-    if context.broker.image.partition(*key) is None:
+    if context.metadata.image.partition(*key) is None:
         failure = errors.UnknownTopicOrPartitionError(f"{key} does not exist")
     return AppendOutcome(failure.code, error_message=str(failure))
 

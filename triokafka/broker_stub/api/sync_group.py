@@ -20,4 +20,4 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRespons
 )
 async def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     """Wait for the leader's assignment to be stored, and answer with the member's part of it."""
-    return await context.broker.group_coordinator.membership.sync_group(request, version=context.version)
+    return await context.groups.membership.sync_group(request, version=context.version)

@@ -14,4 +14,4 @@ from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, Un
 @handles(UnregisterBrokerRequest, versions=range(0, 1), accesses=[cluster(Operation.ALTER)])
 async def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     """Hand the request to the controller."""
-    return await context.broker.gateway.unregister_broker(request)
+    return await context.gateway.unregister_broker(request)

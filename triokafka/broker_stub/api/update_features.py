@@ -14,4 +14,4 @@ from triokafka.protocol.api.update_features import UpdateFeaturesRequest, Update
 @handles(UpdateFeaturesRequest, versions=range(0, 3), accesses=[cluster(Operation.ALTER)])
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Hand the request to the controller."""
-    return await context.broker.gateway.update_features(request, version=context.version)
+    return await context.gateway.update_features(request, version=context.version)

@@ -23,7 +23,7 @@ from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.network.handler_slots import Slot
+    from triokafka.broker_stub.request.handler_slots import Slot
 
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
 _GZIP: Final = CODEC_IDS["gzip"]

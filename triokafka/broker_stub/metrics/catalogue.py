@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import trio
 
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
+from triokafka.broker_stub.network.socket_server import SocketServer
+from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.coordinator.runtime.shard_context import ShardState
 from triokafka.errors import ERRORS
-
-if TYPE_CHECKING:
-    from triokafka.broker_stub.broker import Broker
 
 
 class Sample(NamedTuple):
@@ -30,135 +30,157 @@ class Sample(NamedTuple):
     statistic: str = ""
 
 
-def broker_metrics(broker: Broker) -> Iterator[Sample]:
-    """Every metric of a broker now."""
-    yield from _requests(broker)
-    yield from _network(broker)
-    yield from _waiting(broker)
-    yield from _traffic(broker)
-    yield from _cleaner(broker)
-    yield from _logs(broker)
-    yield from _groups(broker)
+class BrokerMetrics:
+    """Reads the metrics of one broker from its parts.
 
+    Args:
+        started_at: when the broker was made, in seconds on the world's clock.
+    """
 
-def _requests(broker: Broker) -> Iterator[Sample]:
-    for api, metrics in broker.dispatcher.metrics:
-        for version, count in sorted(metrics.by_version.items()):
-            tags = {"request": api, "version": str(version)}
-            yield Sample("kafka.network:type=RequestMetrics,name=RequestsPerSec", tags, count, "Count")
-        for code, count in sorted(metrics.errors.items()):
-            tags = {"request": api, "error": _error_name(code)}
-            yield Sample("kafka.network:type=RequestMetrics,name=ErrorsPerSec", tags, count, "Count")
-        for name, summary in metrics.summaries().items():
-            full, tags = f"kafka.network:type=RequestMetrics,name={name}", {"request": api}
-            yield Sample(full, tags, summary.requests, "Count")
-            yield Sample(full, tags, summary.total, "Sum")
-            yield Sample(full, tags, summary.most, "Max")
-            for quantile, value in summary.quantiles.items():
-                yield Sample(full, tags, value, str(quantile))
+    def __init__(
+        self, dispatcher: Dispatcher, sockets: SocketServer, cleaner: LogCleaner, *, started_at: float
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._services = dispatcher.services
+        self._sockets = sockets
+        self._cleaner = cleaner
+        self._started_at = started_at
 
+    def samples(self) -> Iterator[Sample]:
+        """Yield the current value of every metric."""
+        yield from self._of_requests()
+        yield from self._of_network()
+        yield from self._of_delayed_operations()
+        yield from self._of_traffic()
+        yield from self._of_cleaner()
+        yield from self._of_logs()
+        yield from self._of_groups()
 
-def _network(broker: Broker) -> Iterator[Sample]:
-    sockets = broker.sockets
-    yield Sample("kafka.network:type=RequestChannel,name=RequestQueueSize", {}, sockets.slots.queued)
-    yield Sample("kafka.network:type=SocketServer,name=MemoryPoolUsed", {}, sockets.memory.used)
-    yield Sample("kafka.network:type=SocketServer,name=MemoryPoolDepletedWaiting", {}, sockets.memory.waiting)
-    for listener in sockets.listeners:
-        name = "kafka.server:type=socket-server-metrics,name=connection-count"
-        yield Sample(name, {"listener": listener}, sockets.limits.count(listener))
-    name = "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent"
-    yield Sample(name, {}, broker.idle_share)
-    yield Sample("triokafka:type=Tasks", {}, trio.lowlevel.current_statistics().tasks_living)
+    def _of_requests(self) -> Iterator[Sample]:
+        for api, metrics in self._dispatcher.metrics:
+            for version, count in sorted(metrics.by_version.items()):
+                tags = {"request": api, "version": str(version)}
+                yield Sample("kafka.network:type=RequestMetrics,name=RequestsPerSec", tags, count, "Count")
+            for code, count in sorted(metrics.errors.items()):
+                tags = {"request": api, "error": _error_name(code)}
+                yield Sample("kafka.network:type=RequestMetrics,name=ErrorsPerSec", tags, count, "Count")
+            for name, summary in metrics.summaries().items():
+                full, tags = f"kafka.network:type=RequestMetrics,name={name}", {"request": api}
+                yield Sample(full, tags, summary.requests, "Count")
+                yield Sample(full, tags, summary.total, "Sum")
+                yield Sample(full, tags, summary.most, "Max")
+                for quantile, value in summary.quantiles.items():
+                    yield Sample(full, tags, value, str(quantile))
 
+    def _of_network(self) -> Iterator[Sample]:
+        sockets = self._sockets
+        yield Sample("kafka.network:type=RequestChannel,name=RequestQueueSize", {}, sockets.slots.queued)
+        yield Sample("kafka.network:type=SocketServer,name=MemoryPoolUsed", {}, sockets.memory.used)
+        yield Sample("kafka.network:type=SocketServer,name=MemoryPoolDepletedWaiting", {}, sockets.memory.waiting)
+        for listener in sockets.listeners:
+            name = "kafka.server:type=socket-server-metrics,name=connection-count"
+            yield Sample(name, {"listener": listener}, sockets.limits.count(listener))
+        name = "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent"
+        yield Sample(name, {}, self._idle_share())
+        yield Sample("triokafka:type=Tasks", {}, trio.lowlevel.current_statistics().tasks_living)
 
-def _waiting(broker: Broker) -> Iterator[Sample]:
-    replicas = broker.replicas
-    for kind, purgatory in (("Produce", replicas.produce_purgatory), ("Fetch", replicas.fetch_purgatory)):
-        tags = {"delayedOperation": kind}
-        yield Sample("kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", tags, purgatory.watched)
-        yield Sample("kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations", tags, purgatory.delayed)
-        yield Sample(f"kafka.server:type=Delayed{kind}Metrics,name=ExpiresPerSec", {}, purgatory.expirations, "Count")
-    sessions = broker.fetch_sessions
-    yield Sample("kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions", {}, len(sessions))
-    name = "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached"
-    yield Sample(name, {}, sessions.cached_partitions)
-    name = "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec"
-    yield Sample(name, {}, sessions.evictions, "Count")
-    yield Sample("kafka.server:type=ReplicaManager,name=PartitionCount", {}, len(replicas))
+    def _of_delayed_operations(self) -> Iterator[Sample]:
+        replicas = self._services.replicas
+        for kind, purgatory in (("Produce", replicas.produce_purgatory), ("Fetch", replicas.fetch_purgatory)):
+            tags = {"delayedOperation": kind}
+            yield Sample("kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", tags, purgatory.watched)
+            yield Sample(
+                "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations", tags, purgatory.delayed
+            )
+            yield Sample(
+                f"kafka.server:type=Delayed{kind}Metrics,name=ExpiresPerSec", {}, purgatory.expirations, "Count"
+            )
+        sessions = self._services.fetch_sessions()
+        yield Sample("kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions", {}, len(sessions))
+        name = "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached"
+        yield Sample(name, {}, sessions.cached_partitions)
+        name = "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec"
+        yield Sample(name, {}, sessions.evictions, "Count")
+        yield Sample("kafka.server:type=ReplicaManager,name=PartitionCount", {}, len(replicas))
 
+    def _of_cleaner(self) -> Iterator[Sample]:
+        metrics = self._cleaner.metrics
+        for name, value in (
+            ("LogCleaner,name=max-buffer-utilization-percent", metrics.max_buffer_utilization_percent),
+            ("LogCleaner,name=cleaner-recopy-percent", metrics.cleaner_recopy_percent),
+            ("LogCleaner,name=max-clean-time-secs", metrics.max_clean_time_secs),
+            ("LogCleaner,name=max-compaction-delay-secs", metrics.max_compaction_delay_ms // 1000),
+            ("LogCleanerManager,name=max-dirty-percent", metrics.max_dirty_percent),
+            ("LogCleanerManager,name=time-since-last-run-ms", metrics.time_since_last_run_ms),
+        ):
+            yield Sample(f"kafka.log:type={name}", {}, value)
+        uncleanable = self._cleaner.uncleanable()
+        for directory in self._services.config.current.data_directories:
+            sizes = [log.size for log in uncleanable if log.directory == directory]
+            tags = {"logDirectory": directory}
+            yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count", tags, len(sizes))
+            yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-bytes", tags, sum(sizes))
 
-def _cleaner(broker: Broker) -> Iterator[Sample]:
-    metrics = broker.cleaner.metrics
-    for name, value in (
-        ("LogCleaner,name=max-buffer-utilization-percent", metrics.max_buffer_utilization_percent),
-        ("LogCleaner,name=cleaner-recopy-percent", metrics.cleaner_recopy_percent),
-        ("LogCleaner,name=max-clean-time-secs", metrics.max_clean_time_secs),
-        ("LogCleaner,name=max-compaction-delay-secs", metrics.max_compaction_delay_ms // 1000),
-        ("LogCleanerManager,name=max-dirty-percent", metrics.max_dirty_percent),
-        ("LogCleanerManager,name=time-since-last-run-ms", metrics.time_since_last_run_ms),
-    ):
-        yield Sample(f"kafka.log:type={name}", {}, value)
-    uncleanable = broker.cleaner.uncleanable()
-    for directory in broker.config.data_directories:
-        sizes = [log.size for log in uncleanable if log.directory == directory]
-        tags = {"logDirectory": directory}
-        yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count", tags, len(sizes))
-        yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-bytes", tags, sum(sizes))
+    def _of_logs(self) -> Iterator[Sample]:
+        for directory, count in self._services.logs.strays().items():
+            yield Sample("triokafka:type=LogManager,name=StrayLogs", {"logDirectory": directory}, count)
+        for directory, (logs, offsets) in self._services.logs.lost_offsets().items():
+            yield Sample("triokafka:type=LogManager,name=DamagedLogs", {"logDirectory": directory}, logs)
+            yield Sample("triokafka:type=LogManager,name=LostOffsets", {"logDirectory": directory}, offsets)
 
+    def _of_traffic(self) -> Iterator[Sample]:
+        traffic = self._services.replicas.traffic
+        for name, count in (
+            ("BytesInPerSec", traffic.bytes_in),
+            ("MessagesInPerSec", traffic.records_in),
+            ("BytesOutPerSec", traffic.bytes_out),
+            ("ReplicationBytesOutPerSec", traffic.replication_bytes_out),
+            ("TotalProduceRequestsPerSec", traffic.produces),
+            ("FailedProduceRequestsPerSec", traffic.failed_produces),
+            ("TotalFetchRequestsPerSec", traffic.fetches),
+            ("FailedFetchRequestsPerSec", traffic.failed_fetches),
+        ):
+            yield Sample(f"kafka.server:type=BrokerTopicMetrics,name={name}", {}, count, "Count")
 
-def _logs(broker: Broker) -> Iterator[Sample]:
-    for directory, count in broker.logs.strays().items():
-        yield Sample("triokafka:type=LogManager,name=StrayLogs", {"logDirectory": directory}, count)
-    for directory, (logs, offsets) in broker.logs.lost_offsets().items():
-        yield Sample("triokafka:type=LogManager,name=DamagedLogs", {"logDirectory": directory}, logs)
-        yield Sample("triokafka:type=LogManager,name=LostOffsets", {"logDirectory": directory}, offsets)
+    def _of_groups(self) -> Iterator[Sample]:
+        coordinator, manager = (
+            self._services.groups.coordinator,
+            "kafka.coordinator.group:type=GroupMetadataManager,name=",
+        )
+        found = coordinator.count_groups()
+        yield Sample(f"{manager}NumOffsets", {}, found.offsets)
+        yield Sample(f"{manager}NumGroups", {}, sum(found.classic.values()))
+        for state, count in found.classic.items():
+            yield Sample(f"{manager}NumGroups{state.value}", {}, count)
 
+        prefix = "kafka.server:type=group-coordinator-metrics,name="
+        for protocol, total in (("classic", sum(found.classic.values())), ("consumer", sum(found.consumer.values()))):
+            yield Sample(f"{prefix}group-count", {"protocol": protocol}, total)
+        for consumer_state, count in found.consumer.items():
+            yield Sample(f"{prefix}consumer-group-count", {"state": consumer_state.value.lower()}, count)
+        counters = coordinator.counters
+        for name, counted in (
+            ("offset-commit", counters.offset_commits),
+            ("offset-expiration", counters.offset_expirations),
+            ("offset-deletion", counters.offset_deletions),
+            ("group-completed-rebalance", counters.completed_rebalances),
+            ("consumer-group-rebalance", counters.consumer_group_rebalances),
+        ):
+            yield Sample(f"{prefix}{name}-count", {}, counted)
 
-def _traffic(broker: Broker) -> Iterator[Sample]:
-    traffic = broker.replicas.traffic
-    for name, count in (
-        ("BytesInPerSec", traffic.bytes_in),
-        ("MessagesInPerSec", traffic.records_in),
-        ("BytesOutPerSec", traffic.bytes_out),
-        ("ReplicationBytesOutPerSec", traffic.replication_bytes_out),
-        ("TotalProduceRequestsPerSec", traffic.produces),
-        ("FailedProduceRequestsPerSec", traffic.failed_produces),
-        ("TotalFetchRequestsPerSec", traffic.fetches),
-        ("FailedFetchRequestsPerSec", traffic.failed_fetches),
-    ):
-        yield Sample(f"kafka.server:type=BrokerTopicMetrics,name={name}", {}, count, "Count")
+        runtime = coordinator.runtime
+        for shard_state in ShardState:
+            yield Sample(f"{prefix}num-partitions", {"state": shard_state.value}, runtime.count(shard_state))
+        loads = runtime.load_times.lately(self._services.world.now()) or [0.0]
+        yield Sample(f"{prefix}partition-load-time-max", {}, max(loads) * 1000)
+        yield Sample(f"{prefix}partition-load-time-avg", {}, sum(loads) / len(loads) * 1000)
+        yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_answers())
 
-
-def _groups(broker: Broker) -> Iterator[Sample]:
-    coordinator, manager = broker.group_coordinator, "kafka.coordinator.group:type=GroupMetadataManager,name="
-    found = coordinator.count_groups()
-    yield Sample(f"{manager}NumOffsets", {}, found.offsets)
-    yield Sample(f"{manager}NumGroups", {}, sum(found.classic.values()))
-    for state, count in found.classic.items():
-        yield Sample(f"{manager}NumGroups{state.value}", {}, count)
-
-    prefix = "kafka.server:type=group-coordinator-metrics,name="
-    for protocol, total in (("classic", sum(found.classic.values())), ("consumer", sum(found.consumer.values()))):
-        yield Sample(f"{prefix}group-count", {"protocol": protocol}, total)
-    for consumer_state, count in found.consumer.items():
-        yield Sample(f"{prefix}consumer-group-count", {"state": consumer_state.value.lower()}, count)
-    counters = coordinator.counters
-    for name, counted in (
-        ("offset-commit", counters.offset_commits),
-        ("offset-expiration", counters.offset_expirations),
-        ("offset-deletion", counters.offset_deletions),
-        ("group-completed-rebalance", counters.completed_rebalances),
-        ("consumer-group-rebalance", counters.consumer_group_rebalances),
-    ):
-        yield Sample(f"{prefix}{name}-count", {}, counted)
-
-    runtime = coordinator.runtime
-    for shard_state in ShardState:
-        yield Sample(f"{prefix}num-partitions", {"state": shard_state.value}, runtime.count(shard_state))
-    loads = runtime.load_times.lately(broker.world.now()) or [0.0]
-    yield Sample(f"{prefix}partition-load-time-max", {}, max(loads) * 1000)
-    yield Sample(f"{prefix}partition-load-time-avg", {}, sum(loads) / len(loads) * 1000)
-    yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_answers())
+    def _idle_share(self) -> float:
+        """The share of time that handler slots were free since the start, between 0 and 1."""
+        elapsed = self._services.world.now() - self._started_at
+        slot_seconds = elapsed * self._sockets.slots.slots
+        return max(1 - self._dispatcher.busy_seconds / max(slot_seconds, 1e-9), 0.0)
 
 
 def _error_name(code: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from triokafka.broker_stub.control.http_server import HttpRequest, HttpServer, Reply
+from triokafka.broker_stub.http_server import HttpRequest, HttpServer, Reply
 from triokafka.broker_stub.metrics.catalogue import Sample, as_prometheus_text
 from triokafka.world import World
 

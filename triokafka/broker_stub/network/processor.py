@@ -18,12 +18,12 @@ from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.broker_stub.network.authentication import Authentication, AuthenticationFailedError, NoAuthentication
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import BUFFER_BYTES, FrameBuffers, FrameReader
-from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.network.limited_log import LimitedLog
 from triokafka.broker_stub.network.pending_responses import LARGE_BYTES, PendingResponses, bytes_in_memory
-from triokafka.broker_stub.network.request_memory import MEDIUM_BYTES, STEP_BYTES, Claim, RequestMemory
 from triokafka.broker_stub.request.dispatcher import Answer, Dispatcher
+from triokafka.broker_stub.request.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.request.registry import CloseConnectionError
+from triokafka.broker_stub.request.request_memory import MEDIUM_BYTES, STEP_BYTES, Claim, RequestMemory
 from triokafka.errors import ProtocolError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.repeated_requests import RepeatedRequests

@@ -12,7 +12,6 @@ import trio
 from triokafka.broker_stub.network.authentication import Authentication, NoAuthentication
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
-from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.limited_log import LimitedLog
 from triokafka.broker_stub.network.limits import (
     ConnectingTooFastError,
@@ -23,8 +22,9 @@ from triokafka.broker_stub.network.limits import (
 from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.processor import logger as processor_logger
-from triokafka.broker_stub.network.request_memory import NO_LIMIT, RequestMemory
 from triokafka.broker_stub.request.dispatcher import Dispatcher
+from triokafka.broker_stub.request.handler_slots import HandlerSlots
+from triokafka.broker_stub.request.request_memory import NO_LIMIT, RequestMemory
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import address_text
@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 _RETURN_SECONDS: Final = 1.0
-_LEAST_DECODED_BYTES: Final = 8 << 20
 _COMPLAINT_SECONDS: Final = 60.0
 """Time between two log lines that say that nobody can be accepted, as long as that lasts."""
 _ACCEPTED_AT_ONCE: Final = 32
@@ -113,12 +112,6 @@ class SocketServer:
     def connection_count(self) -> int:
         """Open connections."""
         return self.limits.total
-
-    @property
-    def decoded_bytes(self) -> int:
-        """Memory that one large request may take when it is decoded, beside its own bytes; 0 for no such limit."""
-        limit = self.memory.limit
-        return max(limit // 4, _LEAST_DECODED_BYTES) if limit > 0 else 0
 
     @property
     def listeners(self) -> list[str]:

@@ -7,34 +7,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Operation, ResourceType
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.faults.faults import Faults
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
+from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.quotas import QuotaKind
+from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import ThrottlingQuotaExceededError
 from triokafka.protocol.frames import RequestHeader
+from triokafka.protocol.repeated_requests import KnownRequest
+from triokafka.world import World
 
-if TYPE_CHECKING:
-    from triokafka.broker_stub.broker import Broker
-    from triokafka.broker_stub.network.handler_slots import Slot
-    from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation
-    from triokafka.protocol.repeated_requests import KnownRequest
-    from triokafka.world import World
+if TYPE_CHECKING:  # imported when the first group is used: a broker starts without it
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """What a handler knows besides the request itself.
+    """What a handler knows besides the request, and the parts of the broker that it uses.
 
-    ``now`` is the broker's monotonic clock when work on the request began, in seconds, and ``received_at`` when it was
-    here; ``listener`` the name of the listener that the client connected to; ``size`` the request's bytes, header
-    included. A handler that finds a quota exceeded sets ``throttle_ms``: the answer will say so, and the connection is
-    not read for as long. ``parked_seconds`` of its time were spent waiting; without ``counts_time`` all of it may have
-    been. ``follower`` marks a fetch of another broker. ``items`` is how many partitions, groups or keys the answer
-    tells of, where these may be very many: the handler counts them. ``let_go``, where it is given, may be called when
-    nothing has a view of the request's frame any more: the connection then holds no memory for it while the request
-    waits. ``known`` is there when the same was asked on the connection before, with other records.
+    ``now`` is the world's monotonic clock when work on the request began, in seconds; ``received_at`` is when the
+    request arrived. ``listener`` is the name of the listener that the client connected to. ``size`` is the request's
+    size in bytes, header included.
+
+    A handler that finds a quota exceeded sets ``throttle_ms``: the response carries it, and the broker does not read
+    from the connection for as long. ``parked_seconds`` is the time that the request waited; where ``counts_time`` is
+    False, all of its time may have been waiting. ``follower`` marks a fetch of another broker. A handler that may
+    answer for very many partitions, groups or keys counts them in ``items``.
+
+    ``let_go`` may be called once nothing has a view of the request's frame: the connection then holds no memory for it
+    while the request waits. ``known`` is set when the connection has sent the same request before, with other records.
     """
 
     header: RequestHeader
-    broker: Broker
+    services: BrokerServices
     principal: str
     listener: str
     peer: tuple[str, int]
@@ -60,10 +71,59 @@ class RequestContext:
         """What the client calls itself; empty when it does not say."""
         return self.header.client_id or ""
 
+    # The parts of the broker
+
     @property
     def world(self) -> World:
         """The broker's door to the outside."""
-        return self.broker.world
+        return self.services.world
+
+    @property
+    def node_id(self) -> int:
+        """The id of this broker."""
+        return self.services.node_id
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's configuration with its dynamic changes."""
+        return self.services.config.current
+
+    @property
+    def metadata(self) -> MetadataCache:
+        """The broker's own view of the cluster, which may lag behind the controller's."""
+        return self.services.metadata
+
+    @property
+    def gateway(self) -> ControllerGateway:
+        """The active controller."""
+        return self.services.gateway
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions that this broker hosts."""
+        return self.services.replicas
+
+    @property
+    def logs(self) -> LogManager:
+        """The logs in this broker's data directories."""
+        return self.services.logs
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The groups that this broker coordinates."""
+        return self.services.groups.coordinator
+
+    @property
+    def topic_creation(self) -> AutoTopicCreation:
+        """Automatic creation of topics."""
+        return self.services.topic_creation
+
+    @property
+    def faults(self) -> Faults:
+        """The faults that a test has armed."""
+        return self.services.faults
+
+    # Quotas
 
     @property
     def user(self) -> str:
@@ -72,10 +132,10 @@ class RequestContext:
 
     def count_towards(self, kind: QuotaKind, amount: float) -> int:
         """Count towards a quota of the client; how many ms it must be silent, which the answer then says (KIP-219)."""
-        broker = self.broker
-        if not broker.quotas.limits(kind):
+        services = self.services
+        if not services.quotas.limits(kind):
             return 0
-        throttle_ms = broker.quotas.record(kind, self.user, self.client_id, amount, broker.world.now())
+        throttle_ms = services.quotas.record(kind, self.user, self.client_id, amount, services.world.now())
         self.throttle_ms = max(self.throttle_ms, throttle_ms)
         return throttle_ms
 
@@ -87,7 +147,7 @@ class RequestContext:
         """
 
         def charge(partitions: int) -> None:
-            quotas, now = self.broker.quotas, self.broker.world.now()
+            quotas, now = self.services.quotas, self.services.world.now()
             allowed, throttle_ms = quotas.record_mutations(self.user, self.client_id, partitions, now, strict=strict)
             self.throttle_ms = max(self.throttle_ms, throttle_ms)
             if not allowed:
@@ -102,8 +162,8 @@ class RequestContext:
 
     def denied(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may not do this; the answer for the item is then `authorizer.denial`'s error."""
-        dispatcher = self.broker.dispatcher
-        return not dispatcher.allows_all and not dispatcher.authorizer.allows(
+        services = self.services
+        return not services.allows_all and not services.authorizer.allows(
             self.principal, self.peer[0], operation, resource_type, name
         )
 
@@ -119,12 +179,12 @@ class RequestContext:
 
     def allowed_somewhere(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client may do this to any resource of the type."""
-        authorizer = self.broker.dispatcher.authorizer
+        authorizer = self.services.authorizer
         return authorizer.allows_somewhere(self.principal, self.peer[0], operation, resource_type)
 
     def allowed_operations(self, resource_type: ResourceType, name: str) -> int:
         """What the client may do to a resource, as the bit field that responses carry."""
-        return self.broker.dispatcher.authorizer.allowed_operations(self.principal, self.peer[0], resource_type, name)
+        return self.services.authorizer.allowed_operations(self.principal, self.peer[0], resource_type, name)
 
     def yield_slot(self) -> None:
         """Give the handler slot back: from here on the request waits for something other than work."""

@@ -9,26 +9,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import AllowAll, Authorizer, denial
+from triokafka.broker_stub.authorizer import denial
 from triokafka.broker_stub.faults.faults import INJECTED
-from triokafka.broker_stub.faults.faulty_items import FaultyItems
-from triokafka.broker_stub.metrics.error_counts import Counter, error_counter
-from triokafka.broker_stub.metrics.request_metrics import (
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.error_counts import Counter, error_counter
+from triokafka.broker_stub.request.error_messages import cut_error_messages
+from triokafka.broker_stub.request.faulty_items import FaultyItems
+from triokafka.broker_stub.request.handler_slots import Slot
+from triokafka.broker_stub.request.quotas import QuotaKind
+from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
+from triokafka.broker_stub.request.request_memory import RequestMemory
+from triokafka.broker_stub.request.request_metrics import (
     ApiMetrics,
     RequestMetrics,
     Times,
     log_request,
     requests_logger,
 )
-from triokafka.broker_stub.request.context import RequestContext
-from triokafka.broker_stub.request.error_messages import cut_error_messages
-from triokafka.broker_stub.request.quotas import QuotaKind
-from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
+from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import BrokerResponseError, ProtocolError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
@@ -40,10 +43,6 @@ from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.protocol.templates import FilledAnswer
 from triokafka.structs import Buffer
 from triokafka.world import FileSlice
-
-if TYPE_CHECKING:
-    from triokafka.broker_stub.broker import Broker
-    from triokafka.broker_stub.network.handler_slots import Slot
 
 logger = logging.getLogger(__name__)
 
@@ -99,25 +98,27 @@ class Dispatcher:
     """Answers requests, whatever connection they come from.
 
     Args:
+        services: the parts of the broker that handlers use.
         handlers: the served APIs by key.
-        advertised: the versions that ApiVersions names; those that the handlers say when None.
+        memory: bounds the memory of requests that are decoded at the same time.
+        quota: is called with every response, besides the client quotas.
     """
 
     def __init__(
         self,
-        broker: Broker,
+        services: BrokerServices,
         handlers: Mapping[int, Handler[Any, Any]],
+        memory: RequestMemory,
         *,
-        authorizer: Authorizer | None = None,
         quota: QuotaHook | None = None,
-        advertised: Mapping[int, range] | None = None,
     ) -> None:
-        self.broker = broker
+        self.services = services
         self.handlers = handlers
-        self.advertised = {key: h.advertised for key, h in handlers.items()} if advertised is None else advertised
         self.quota = quota
-        self.authorizer = authorizer if authorizer is not None else AllowAll()
-        self.allows_all = isinstance(self.authorizer, AllowAll)
+        self._memory = memory
+        self._world = services.world
+        self._client_quotas = services.quotas
+        self._faults = services.faults
         self.metrics = RequestMetrics()
         self._apis: dict[int, _Api] = {}
         self._decoding = trio.Semaphore(1)
@@ -162,7 +163,7 @@ class Dispatcher:
             CloseConnectionError: the frame is not a request, or asks for an API or version that is not served, or the
                 only possible answer is to hang up.
         """
-        now = self.broker.world.now() if started_at is None else started_at
+        now = self._world.now() if started_at is None else started_at
         request: Any
         handler: Handler[Any, Any] | None
         known = repeated.read(frame) if repeated is not None else None
@@ -186,7 +187,7 @@ class Dispatcher:
                 raise CloseConnectionError(f"not a Kafka request: {error}") from error
         context = RequestContext(
             header=header,
-            broker=self.broker,
+            services=self.services,
             principal=principal,
             listener=listener,
             peer=peer,
@@ -203,7 +204,7 @@ class Dispatcher:
             context.counts_time = False
         if header.api_key == _FETCH_KEY:
             context.follower = _is_follower(request)
-        if self.broker.faults.armed:
+        if self._faults.armed:
             return await self._dispatch_faulty(handler, request, context)
         response = await self._answer(handler, request, context, faulty=False)
         large = context.size > _LARGE_BYTES or context.items > _MANY_ITEMS
@@ -232,16 +233,18 @@ class Dispatcher:
     async def _decode_in_turn(
         self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader
     ) -> tuple[Any, int]:
-        world, sockets = self.broker.world, self.broker.sockets
-        most = sockets.decoded_bytes
-        max_memory = max(_DECODED_TIMES * self.broker.config.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY)
+        world, memory = self._world, self._memory
+        most = memory.decoded_limit
+        max_memory = max(
+            _DECODED_TIMES * self.services.config.current.socket_request_max_bytes, _LARGE_BYTES * MOST_MEMORY
+        )
         if not most:
             async with self._decoding:
                 return await world.run_in_thread(_decode, handler, frame, header, max_memory)
         with trio.move_on_after(_DECODING_SECONDS):
             async with self._decoding:
-                while sockets.memory.added > most:
-                    await sockets.memory.wait_for_release()
+                while memory.added > most:
+                    await memory.wait_for_release()
                 return await world.run_in_thread(_decode, handler, frame, header, min(most, max_memory))
         raise CloseConnectionError(
             f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded in; "
@@ -250,7 +253,7 @@ class Dispatcher:
 
     async def _finish_aside(self, response: Response, context: RequestContext) -> Answer:
         """As `_finish`; others have their turn while the answer is encoded."""
-        answer, world, header = self._finish(response, context, encode=False), self.broker.world, context.header
+        answer, world, header = self._finish(response, context, encode=False), self._world, context.header
         answer.parts = await world.run_in_thread(_encode, response, header)
         answer.done_at = world.now()
         return answer
@@ -288,9 +291,8 @@ class Dispatcher:
         self, response: Response | FilledAnswer | None, context: RequestContext, *, encode: bool = True
     ) -> Answer:
         """Throttle as the quotas say, encode, and count errors."""
-        broker, header = self.broker, context.header
-        world = broker.world
-        if broker.quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
+        world, header = self._world, context.header
+        if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
             busy = world.now() - context.now - context.parked_seconds
             context.count_towards(QuotaKind.REQUEST, busy * 100)
         throttle_ms = context.throttle_ms
@@ -316,7 +318,7 @@ class Dispatcher:
 
     async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
         """As the armed faults say; see `triokafka.broker_stub.faults.faults`."""
-        fault = self.broker.faults.for_request(handler.api_key, context.client_id)
+        fault = self._faults.for_request(handler.api_key, context.client_id)
         if fault is None:
             return self._finish(await self._answer(handler, request, context, faulty=True), context)
         if fault.delay_ms:
@@ -324,7 +326,7 @@ class Dispatcher:
             await trio.sleep(fault.delay_ms / 1000)
         if fault.close == "before":
             raise CloseConnectionError("a fault was injected: closed before the request was worked on")
-        response = await self._answer(handler, request, context, faulty=self.broker.faults.armed)
+        response = await self._answer(handler, request, context, faulty=self._faults.armed)
         if fault.close == "after":
             raise CloseConnectionError("a fault was injected: closed instead of answering")
         context.throttle_ms = max(context.throttle_ms, fault.throttle_ms)
@@ -355,7 +357,7 @@ class Dispatcher:
 
     def _refuse_api_versions(self, header: RequestHeader, now: float) -> Answer:
         # The client asks again with a version that this answer names; it is always readable, being version 0 (KIP-511).
-        versions = self.advertised[API_VERSIONS_KEY]
+        versions = self.services.advertised[API_VERSIONS_KEY]
         response = ApiVersionsResponse(
             error_code=errors.UnsupportedVersionError.code,
             api_keys=[ApiVersion(api_key=API_VERSIONS_KEY, min_version=versions.start, max_version=versions.stop - 1)],
@@ -366,7 +368,7 @@ class Dispatcher:
         self, handler: Handler[Any, Any], request: Any, context: RequestContext, *, faulty: bool
     ) -> Response | FilledAnswer | None:
         try:
-            if not self.allows_all:
+            if not self.services.allows_all:
                 _authorize(handler, request, context)
             if faulty and handler.api_key not in _FAULTS_BY_ITEM:
                 return await self._answer_with_faulty_items(handler, request, context)
@@ -384,7 +386,7 @@ class Dispatcher:
         self, handler: Handler[Any, Any], request: Any, context: RequestContext
     ) -> Response | None:
         """The whole request fails, or some of its items do, as armed faults say."""
-        faults = self.broker.faults
+        faults = self._faults
         faults.check(handler.api_key)
         group = getattr(request, "group_id", None)
         fault = faults.for_named(handler.api_key, None, None, group) if group else None

@@ -1,52 +1,29 @@
-"""What the commands about groups share: their options, which groups are meant, and how a failure is told."""
+"""Options of the commands about groups, their choice of groups, and their messages on standard error."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.completing import group_names
-from triokafka.cli.connection import with_admin
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
     from triokafka.client.admin import GroupListing
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Connection(NamedTuple):
-    """Where the brokers are, and how the admin client is set."""
-
-    bootstrap: str
-    settings: Mapping[str, Any]
-
-    def run(self, work: Callable[[AdminClient], Awaitable[int | None]]) -> int:
-        """Run ``work`` with an admin client; return the exit status that it gives (None is 0)."""
-        return with_admin(self.bootstrap, self.settings, work)
-
-
-def group_options(function: F) -> F:
-    """Which groups: names as arguments or with Kafka's ``--group``, or ``--all-groups``."""
-    function = click.option("--all-groups", is_flag=True, help="All groups of consumers.")(function)
-    function = click.option(
-        "--group", "more_groups", multiple=True, metavar="GROUP", shell_complete=group_names,
-        help="One of the groups.",
-    )(function)  # fmt: skip
-    return click.argument("groups", nargs=-1, metavar="[GROUPS]...", shell_complete=group_names)(function)
-
 
 class Chosen(NamedTuple):
-    """The groups that are meant; None for all."""
+    """The names of the chosen groups; None for all groups."""
 
     names: list[str] | None
 
     @classmethod
     def of(cls, groups: Iterable[str], more_groups: Iterable[str], all_groups: bool) -> Chosen:
-        """Put the ways to say it together; wrong use raises `click.UsageError`."""
+        """Combine arguments and options. Raises `click.UsageError` unless exactly one way of choosing is used."""
         names = list(dict.fromkeys([*groups, *more_groups]))
         if bool(names) is all_groups:
             raise click.UsageError("Say which: names of groups, or --all-groups.")
@@ -55,17 +32,34 @@ class Chosen(NamedTuple):
         return cls(None if all_groups else names)
 
     async def resolve(self, admin: AdminClient) -> tuple[list[str], int]:
-        """The groups' names, and 1 when some may be missing because a broker did not tell its own."""
+        """Return the groups' names and the exit status: 1 where groups are missing because a broker failed."""
         if self.names is not None:
             return self.names, 0
         found, status = await listings(admin)
         return [listing.group_id for listing in found if listing.is_consumer_group], status
 
 
+def group_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add GROUPS as arguments or as Kafka's ``--group``, and ``--all-groups``. The command gets ``chosen``."""
+
+    @functools.wraps(function)
+    def command(*, groups: tuple[str, ...], more_groups: tuple[str, ...], all_groups: bool, **options: Any) -> Any:
+        return function(chosen=Chosen.of(groups, more_groups, all_groups), **options)
+
+    for option in (
+        click.option("--all-groups", is_flag=True, help="All groups of consumers."),
+        click.option("--group", "more_groups", multiple=True, metavar="GROUP", shell_complete=group_names,
+                     help="One of the groups."),
+        click.argument("groups", nargs=-1, metavar="[GROUPS]...", shell_complete=group_names),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 async def listings(
     admin: AdminClient, states: Iterable[str] = (), types: Iterable[str] = ()
 ) -> tuple[list[GroupListing], int]:
-    """The groups of all brokers by id; a broker that fails is told, and makes the exit status 1."""
+    """Return the groups of all brokers, sorted by id, and the exit status: 1 if a broker failed, which is reported."""
     by_broker = await admin.list_groups_by_broker(states=states, types=types)
     for node, error in by_broker.errors.items():
         complain(error, f"The groups of broker {node.node_id} at {node.address} are missing:")
@@ -76,11 +70,11 @@ async def listings(
 
 
 def complain(error: Exception | str, about: str = "") -> None:
-    """Tell a failure in one line on standard error; the run goes on."""
+    """Print a failure in one line on standard error; the run continues."""
     text = error if isinstance(error, str) else describe(error)
     click.echo(f"triokafka: {about} {text}" if about else f"triokafka: {text}", err=True)
 
 
 def note(text: str) -> None:
-    """Say something that is not an error, beside the output."""
+    """Print a note on standard error."""
     click.echo(f"Note: {text}", err=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.completing import group_names, topic_names
-from triokafka.cli.connection import admin_options
+from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.counting import counted
-from triokafka.cli.groups.chosen import Chosen, Connection, complain, group_options
+from triokafka.cli.groups.chosen import Chosen, complain, group_options
 from triokafka.cli.groups.positions import describe_all
 from triokafka.cli.groups.reset_plan import Scope, parse_scope
 from triokafka.cli.groups.table import Column, print_table
@@ -34,11 +33,8 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print which could be deleted.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, also with --all-groups.")
 def delete(
-    groups: tuple[str, ...],
-    more_groups: tuple[str, ...],
-    all_groups: bool,
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    chosen: Chosen,
+    connection: AdminConnection,
     dry_run: bool,
     yes: bool,
 ) -> int:
@@ -46,7 +42,6 @@ def delete(
 
     Each is deleted or not by itself; the exit status is 1 when one was not.
     """
-    chosen = Chosen.of(groups, more_groups, all_groups)
 
     async def work(admin: AdminClient) -> int:
         from triokafka.errors import KafkaError
@@ -54,7 +49,7 @@ def delete(
         names, status = await chosen.resolve(admin)
         if dry_run:
             return max(status, await _could_delete(admin, names))
-        if all_groups and names and not yes:
+        if chosen.names is None and names and not yes:
             click.echo(f"{counted(len(names), 'group')}: {', '.join(names)}", err=True)
             confirm("Delete those without members, with their offsets?")
         for name in names:
@@ -67,7 +62,7 @@ def delete(
                 click.echo(f"Deleted group {name}.")
         return status
 
-    return Connection(bootstrap, settings).run(work)
+    return connection.run(work)
 
 
 async def _could_delete(admin: AdminClient, names: list[str]) -> int:
@@ -101,8 +96,7 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
 @output_options
 def delete_offsets(
     group: str,
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    connection: AdminConnection,
     topics: tuple[str, ...],
     output: str,
 ) -> int:
@@ -123,7 +117,7 @@ def delete_offsets(
             )
         return 1 if any(error is not None for *_, error in rows) else 0
 
-    return Connection(bootstrap, settings).run(work)
+    return connection.run(work)
 
 
 async def _forget(admin: AdminClient, group: str, scopes: list[Scope]) -> list[tuple[str, int | None, str | None]]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.completing import topic_names
-from triokafka.cli.connection import admin_options
-from triokafka.cli.groups.chosen import Chosen, Connection, complain, group_options, note
+from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.groups.chosen import Chosen, complain, group_options, note
 from triokafka.cli.groups.positions import Found, Position, describe_all, named, positions_of, remarks
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
@@ -39,11 +39,8 @@ _UNKNOWN: Final = "unknown"
 @click.option("--verbose", is_flag=True, help="Leader epochs; with --members assignments; with --state epochs.")
 @output_options
 def describe(
-    groups: tuple[str, ...],
-    more_groups: tuple[str, ...],
-    all_groups: bool,
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    chosen: Chosen,
+    connection: AdminConnection,
     shows_offsets: bool,
     shows_members: bool,
     shows_state: bool,
@@ -55,8 +52,6 @@ def describe(
     A hyphen stands for what there is not, as where nothing is committed; unknown for the end of a log that cannot be
     asked for, as while a partition has no leader.
     """
-    chosen = Chosen.of(groups, more_groups, all_groups)
-    connection = Connection(bootstrap, settings)
     if shows_offsets + shows_members + shows_state > 1:
         raise click.UsageError("--offsets, --members and --state exclude each other.")
     if shows_members:
@@ -78,16 +73,13 @@ def describe(
 @click.option("--verbose", is_flag=True, help="What each has and is to have, and at which epoch.")
 @output_options
 def members(
-    groups: tuple[str, ...],
-    more_groups: tuple[str, ...],
-    all_groups: bool,
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    chosen: Chosen,
+    connection: AdminConnection,
     verbose: bool,
     output: str,
 ) -> int:
     """Print who is in GROUPS: the same as describe --members."""
-    return _members(Connection(bootstrap, settings), Chosen.of(groups, more_groups, all_groups), verbose, output)
+    return _members(connection, chosen, verbose, output)
 
 
 @click.command(
@@ -104,16 +96,12 @@ def members(
 )
 @output_options
 def offsets(
-    groups: tuple[str, ...],
-    more_groups: tuple[str, ...],
-    all_groups: bool,
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    chosen: Chosen,
+    connection: AdminConnection,
     topics: tuple[str, ...],
     output: str,
 ) -> int:
     """Print the committed offsets of GROUPS as they are, without asking anybody else."""
-    chosen = Chosen.of(groups, more_groups, all_groups)
 
     async def work(admin: AdminClient) -> int:
         names, status = await chosen.resolve(admin)
@@ -140,7 +128,7 @@ def offsets(
             note("nothing is committed.")
         return status
 
-    return Connection(bootstrap, settings).run(work)
+    return connection.run(work)
 
 
 async def _described(admin: AdminClient, chosen: Chosen) -> tuple[Found, int]:
@@ -156,7 +144,7 @@ async def _described(admin: AdminClient, chosen: Chosen) -> tuple[Found, int]:
 # How far they are
 
 
-def _positions(connection: Connection, chosen: Chosen, verbose: bool, output: str) -> int:
+def _positions(connection: AdminConnection, chosen: Chosen, verbose: bool, output: str) -> int:
     async def work(admin: AdminClient) -> int:
         names, status = await chosen.resolve(admin)
         found = await describe_all(admin, names)
@@ -231,7 +219,7 @@ def _tell_of_unknown_ends(errors: Mapping[TopicPartition, Exception]) -> None:
 # Who is in them
 
 
-def _members(connection: Connection, chosen: Chosen, verbose: bool, output: str) -> int:
+def _members(connection: AdminConnection, chosen: Chosen, verbose: bool, output: str) -> int:
     async def work(admin: AdminClient) -> int:
         found, status = await _described(admin, chosen)
         if output == "json":
@@ -312,7 +300,7 @@ def _member_json(member: MemberDescription) -> dict[str, Any]:
 # Their state
 
 
-def _states(connection: Connection, chosen: Chosen, verbose: bool, output: str) -> int:
+def _states(connection: AdminConnection, chosen: Chosen, verbose: bool, output: str) -> int:
     async def work(admin: AdminClient) -> int:
         found, status = await _described(admin, chosen)
         if output == "json":

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 
-from triokafka.cli.connection import admin_options
-from triokafka.cli.groups.chosen import Connection, listings
+from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.groups.chosen import listings
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
 
@@ -36,8 +35,7 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
 @click.option("--all-protocols", is_flag=True, help="Groups of others than consumers, too, and their protocols.")
 @output_options
 def list_groups(
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    connection: AdminConnection,
     state: str | None,
     kind: str | None,
     all_protocols: bool,
@@ -83,7 +81,7 @@ def list_groups(
             print_table(columns, rows)
         return status
 
-    return Connection(bootstrap, settings).run(work)
+    return connection.run(work)
 
 
 def _wanted(option: str, text: str | None, known: tuple[str, ...]) -> list[str]:

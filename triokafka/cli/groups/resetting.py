@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from triokafka.cli.completing import topic_names
-from triokafka.cli.connection import admin_options
-from triokafka.cli.groups.chosen import Chosen, Connection, complain, group_options, note
+from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.groups.chosen import Chosen, complain, group_options, note
 from triokafka.cli.groups.reset_plan import (
     Plan,
     Scope,
@@ -75,11 +75,8 @@ class _Way(NamedTuple):
 @click.option("--export", is_flag=True, help="Print CSV for --from-file.")
 @output_options
 def reset_offsets(
-    groups: tuple[str, ...],
-    more_groups: tuple[str, ...],
-    all_groups: bool,
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    chosen: Chosen,
+    connection: AdminConnection,
     topics: tuple[str, ...],
     all_topics: bool,
     dry_run: bool,
@@ -93,7 +90,6 @@ def reset_offsets(
     Without --execute nothing is changed. Offsets outside a log are moved to where it begins or ends, and that is
     told. A group that does not exist is made, so that its first members begin there.
     """
-    chosen = Chosen.of(groups, more_groups, all_groups)
     name = chosen_way(ways)
     if execute and dry_run:
         raise click.UsageError("--execute and --dry-run exclude each other.")
@@ -117,7 +113,7 @@ def reset_offsets(
             note("nothing is changed without --execute.")
         return 1 if failed else status
 
-    return Connection(bootstrap, settings).run(work)
+    return connection.run(work)
 
 
 def _way(name: str, value: Any, chosen: Chosen) -> _Way:

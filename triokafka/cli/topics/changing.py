@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from triokafka.cli.completing import topic_names
-from triokafka.cli.connection import admin_options, pairs, with_admin
+from triokafka.cli.connection import AdminConnection, admin_options, pairs
 from triokafka.cli.output import examples
 from triokafka.cli.topics.chosen import listings, nothing
 from triokafka.cli.values import COUNT, Whole
@@ -45,8 +45,7 @@ _LARGE_MESSAGE: Final = 1_048_588
 @click.option("--dry-run", is_flag=True, help="Have the broker check everything, and create nothing.")
 def create(
     topic: str,
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    connection: AdminConnection,
     partitions: int | None,
     replication_factor: int | None,
     replica_assignment: str | None,
@@ -78,7 +77,7 @@ def create(
         else:
             click.echo(f"Created topic {topic}.")
 
-    return with_admin(bootstrap, settings, work)
+    return connection.run(work)
 
 
 @click.command(
@@ -101,8 +100,7 @@ def create(
 @click.option("--delete-config", "deleted", multiple=True, hidden=True)
 def alter(
     topics: str,
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    connection: AdminConnection,
     partitions: int,
     replica_assignment: str | None,
     if_exists: bool,
@@ -140,7 +138,7 @@ def alter(
             verb = "could have" if dry_run else "has"
             click.echo(f"Topic {name} {verb} {_plural(partitions, 'partition')}.")
 
-    return with_admin(bootstrap, settings, work)
+    return connection.run(work)
 
 
 def _assignment(text: str) -> list[list[int]]:

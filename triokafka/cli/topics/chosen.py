@@ -1,9 +1,9 @@
-"""What the commands about topics share: which topics are meant."""
+"""The choice of topics in the commands about topics."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def listings(admin: AdminClient, pattern: str | None, *, exclude_internal: bool = False) -> list[TopicListing]:
-    """Topics by name; of a pattern, those that any of its parts names or matches as a whole."""
+    """Return topics sorted by name: all, or those that a part of the pattern names or matches as a whole."""
     found = sorted(await admin.list_topics(include_internal=not exclude_internal), key=lambda one: one.name)
     if pattern is None:
         return found
@@ -32,8 +32,32 @@ async def listings(admin: AdminClient, pattern: str | None, *, exclude_internal:
     ]
 
 
-def parse_id(text: str) -> UUID:
-    """The id in ``--topic-id``, as Kafka's tools write it or in hexadecimal. Wrong use raises `click.UsageError`."""
+class ChosenTopics(NamedTuple):
+    """Topics by TOPICS (names and patterns) or ``--topic-id``; all topics where neither is given."""
+
+    topics: str | None
+    topic_id: str | None
+    wanted_id: UUID | None
+
+    @classmethod
+    def of(cls, topics: str | None, topic_id: str | None) -> ChosenTopics:
+        """Combine argument and option. Raises `click.UsageError` for an invalid id."""
+        return cls(topics, topic_id, None if topic_id is None else _parse_id(topic_id))
+
+    async def resolve(
+        self, admin: AdminClient, *, if_exists: bool, exclude_internal: bool = False
+    ) -> list[TopicListing]:
+        """Return the topics. Raises `UnknownTopicOrPartitionError` for none, unless ``if_exists`` or all are chosen."""
+        found = await listings(admin, self.topics, exclude_internal=exclude_internal)
+        if self.wanted_id is not None:
+            found = [listing for listing in found if listing.topic_id == self.wanted_id]
+        if not found and (self.topics, self.topic_id) != (None, None) and not if_exists:
+            raise nothing(self.topics or self.topic_id or "")
+        return found
+
+
+def _parse_id(text: str) -> UUID:
+    """Parse ``--topic-id``, in the form of Kafka's tools or in hexadecimal. Raises `click.UsageError`."""
     from uuid import UUID
 
     try:
@@ -43,7 +67,7 @@ def parse_id(text: str) -> UUID:
 
 
 def nothing(pattern: str) -> Exception:
-    """The error of a name or pattern that no topic has."""
+    """Return the error for a name or pattern that matches no topic."""
     from triokafka.errors import UnknownTopicOrPartitionError
 
     return UnknownTopicOrPartitionError(f"no topic is or matches {pattern!r}")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.completing import topic_names
-from triokafka.cli.connection import admin_options, with_admin
+from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import examples, output_options
-from triokafka.cli.topics.chosen import listings, nothing, parse_id
+from triokafka.cli.topics.chosen import ChosenTopics
 from triokafka.structs import format_uuid
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ _REPORTS: Final = {
 @output_options
 def describe(
     topics: str | None,
-    bootstrap: str,
-    settings: Mapping[str, Any],
+    connection: AdminConnection,
     topic_id: str | None,
     exclude_internal: bool,
     if_exists: bool,
@@ -63,15 +62,11 @@ def describe(
         raise click.UsageError(f"{' and '.join(_REPORTS[name] for name in chosen)} exclude each other.")
     if topics is not None and topic_id is not None:
         raise click.UsageError("--topic-id and TOPICS exclude each other.")
-    wanted_id = None if topic_id is None else parse_id(topic_id)
+    topics_chosen = ChosenTopics.of(topics, topic_id)
     report = chosen[0] if chosen else None
 
     async def work(admin: AdminClient) -> None:
-        found = await listings(admin, topics, exclude_internal=exclude_internal)
-        if wanted_id is not None:
-            found = [listing for listing in found if listing.topic_id == wanted_id]
-        if not found and (topics, topic_id) != (None, None) and not if_exists:
-            raise nothing(topics or topic_id or "")
+        found = await topics_chosen.resolve(admin, if_exists=if_exists, exclude_internal=exclude_internal)
         described = await admin.describe_topics([listing.name for listing in found])
         overrides = await _configs(admin, [listing.name for listing in found])
         shown = [described[listing.name] for listing in found]
@@ -81,7 +76,7 @@ def describe(
         for topic in shown:
             _print(topic, overrides[topic.name], report)
 
-    return with_admin(bootstrap, settings, work)
+    return connection.run(work)
 
 
 async def _configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from triokafka.cli.completing import topic_names
-from triokafka.cli.connection import admin_options, with_admin
+from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import examples, output_options
 from triokafka.cli.topics.chosen import listings
 from triokafka.structs import format_uuid
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
 @admin_options
 @click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")
 @output_options
-def list_topics(
-    topics: str | None, bootstrap: str, settings: Mapping[str, Any], exclude_internal: bool, output: str
-) -> int:
+def list_topics(topics: str | None, connection: AdminConnection, exclude_internal: bool, output: str) -> int:
     """Print the names of topics: all, or those that TOPICS matches."""
 
     async def work(admin: AdminClient) -> None:
@@ -43,4 +40,4 @@ def list_topics(
             for listing in found:
                 click.echo(listing.name)
 
-    return with_admin(bootstrap, settings, work)
+    return connection.run(work)

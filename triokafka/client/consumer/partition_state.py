@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 
+
+@dataclass(slots=True, eq=False)
 class PartitionState:
     """One assigned partition.
 
@@ -15,42 +18,22 @@ class PartitionState:
     was the epoch there. ``stop_at`` ends a bounded read: nothing is fetched from there on.
     """
 
-    __slots__ = (
-        "epoch_before",
-        "epoch_from",
-        "fetched_epoch",
-        "finished",
-        "going",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "paused",
-        "position",
-        "position_epoch",
-        "reset_to",
-        "stop_at",
-        "validated_epoch",
-        "validating",
-        "version",
-    )
-
-    def __init__(self, version: int) -> None:
-        self.position: int | None = None
-        self.position_epoch = -1
-        self.epoch_from: int | None = None
-        self.epoch_before = -1
-        self.fetched_epoch = -1
-        self.finished: int | None = None
-        self.paused = False
-        self.going = False
-        self.reset_to: int | None = None
-        self.stop_at: int | None = None
-        self.version = version
-        self.validating = False
-        self.validated_epoch = -1
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
+    version: int
+    position: int | None = None
+    position_epoch: int = -1
+    epoch_from: int | None = None
+    epoch_before: int = -1
+    fetched_epoch: int = -1
+    finished: int | None = None
+    paused: bool = False
+    going: bool = False
+    reset_to: int | None = None
+    stop_at: int | None = None
+    validating: bool = False
+    validated_epoch: int = -1
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
 
     @property
     def fetchable(self) -> bool:

@@ -1,4 +1,4 @@
-"""Handling partitions side by side, each in order, while commits follow what has been finished without a gap."""
+"""Handling partitions side by side, each in order; commits follow the records finished without a gap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POLL_MS: Final = 1_000
 
 
 class _PartitionQueue:
-    """One partition: what waits, how many are in hand, the tasks that handle them, and how far they are."""
+    """One partition: its waiting records, the number of records in hand, its tasks, and its finished prefix."""
 
     def __init__(self) -> None:
         self.prefix = FinishedPrefix()
@@ -37,7 +37,7 @@ class _PartitionQueue:
         self._scopes: list[trio.CancelScope] = []
 
     def scope(self) -> trio.CancelScope:
-        """The scope of one of its tasks."""
+        """Return the cancel scope for one of its tasks."""
         scope = trio.CancelScope()
         self._scopes.append(scope)
         if self.closed:
@@ -45,21 +45,21 @@ class _PartitionQueue:
         return scope
 
     def drop_waiting(self) -> int:
-        """Begin nothing of what waits; returns how many records that was. They count as not finished."""
+        """Drop the waiting records, and return how many there were. They count as not finished."""
         dropped = len(self.waiting)
         self.waiting.clear()
         self.in_hand -= dropped
         return dropped
 
     def close(self) -> None:
-        """End its tasks; what they are in the middle of is cancelled."""
+        """Cancel its tasks."""
         self.closed = True
         self.waiting.clear()
         for scope in self._scopes:
             scope.cancel()
 
     def notify(self) -> None:
-        """Something has come, or is finished."""
+        """Wake the tasks: a record came or is finished."""
         self.changed.set()
         self.changed = trio.Event()
 
@@ -75,16 +75,16 @@ async def process_partitions(
     """Call ``handle(record)`` for everything the consumer reads, partitions side by side, until cancelled.
 
     Records of one partition are handled in order, one after the other, or with ``tasks_per_partition`` so many at a
-    time. Commits follow what is finished without a gap, so that no record is lost when the program ends in between.
-    When partitions go to another member, records whose handling has begun are finished and committed first, and the
-    others are left to that member; when partitions are lost, their handlers are cancelled. A listener given to
-    ``subscribe`` is told afterwards.
+    time. Only offsets are committed below which every record is finished, so that no record is lost when the program
+    ends. When partitions go to another member, records whose handling has begun are finished and committed first, and
+    the others are left to that member; when partitions are lost, their handlers are cancelled. A listener given to
+    ``subscribe`` is called afterwards.
 
-    Cancelling ends all handlers; what was finished is committed, and the consumer stands where something is not: the
-    next call begins there.
+    Cancelling ends all handlers. Finished records are committed, and the next call begins at the first record of each
+    partition that is not finished.
 
     Args:
-        consumer: has ``enable_auto_commit=False``, is subscribed or assigned, and is used by nobody else meanwhile.
+        consumer: has ``enable_auto_commit=False``, is subscribed or assigned, and is not used otherwise meanwhile.
         handle: async; called in tasks of its own.
         tasks_per_partition: how many records of one partition are handled at a time.
         max_records_in_hand: most records that are handled or wait for it, of all partitions; then fetching waits.
@@ -112,7 +112,7 @@ async def process_partitions(
 
 
 class _Processing:
-    """One run of `process_partitions`. Stands before the user's rebalance listener meanwhile."""
+    """One run of `process_partitions`. It replaces the user's rebalance listener meanwhile, and calls it in turn."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Processing:
             with trio.CancelScope(shield=True):
                 await self._commit(self._queues)
             self._put_back()
-            # What is still to be told of this run, because it was cancelled meanwhile, finds nothing in hand.
+            # Listener calls that remain, because this run was cancelled, find nothing in hand.
             self._drop(list(self._queues))
             if cancelled and self._failure is not None:
                 logger.error("process_partitions was cancelled, and failed meanwhile", exc_info=self._failure)
@@ -206,7 +206,7 @@ class _Processing:
                     self._fail(error)
                     return
                 if queue.closed:
-                    return  # it took no notice of being cancelled; nothing of the partition counts any more
+                    return  # the handler ignored its cancellation; the partition is gone
                 queue.prefix.finish(record.offset)
                 queue.in_hand -= 1
                 self._in_hand -= 1
@@ -233,7 +233,7 @@ class _Processing:
             await self._commit(self._queues)
 
     async def _commit(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit what is finished and not committed yet; if that fails, the next commit makes up for it."""
+        """Commit finished offsets that are not committed yet; if that fails, the next commit makes up for it."""
         if self._consumer.options.group_id is None:
             return
         queues = {partition: queue for partition in partitions if (queue := self._queues.get(partition)) is not None}
@@ -251,7 +251,7 @@ class _Processing:
         except KafkaError as error:
             logger.warning("the commit of %s failed: %s", [str(partition) for partition in offsets], error)
             if not (error.retriable or isinstance(error, CommitFailedError)):
-                self._fail(error)  # to go on would be to handle everything once more some day
+                self._fail(error)  # going on would mean to handle everything again some day
             return
         for partition, offset in offsets.items():
             queues[partition].committed = offset.offset
@@ -262,7 +262,7 @@ class _Processing:
         """Finish what was begun, commit it, and let the partitions go."""
         going = [queue for partition in partitions if (queue := self._queues.get(partition)) is not None]
         for queue in going:
-            # The group waits: what nobody has begun with yet is as well done by the next owner.
+            # The group waits: the next owner handles the records that have not been started.
             self._in_hand -= queue.drop_waiting()
         with self._undisturbed():
             for queue in going:
@@ -285,7 +285,7 @@ class _Processing:
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """Room for more records, or a failure, is no reason to cancel a listener: it would be told once more."""
+        """Keep room for more records, or a failure, from cancelling a listener, which would be called again."""
         scope, self._poll_scope = self._poll_scope, None
         try:
             yield
@@ -296,7 +296,7 @@ class _Processing:
             self._poll_again()
 
     def _put_back(self) -> None:
-        """What is in hand and not finished is for the next call for records."""
+        """Move positions back to unfinished records, for the next call for records."""
         for partition, queue in self._queues.items():
             position = queue.prefix.position
             if position is not None and not queue.prefix.is_complete and partition in self._consumer.assignment():

@@ -48,13 +48,11 @@ def context(leaders: list[int], *, brokers: dict[int, BrokerImage] | None = None
         version=4,
         listener=listener,
         denied=lambda *_: False,
-        broker=SimpleNamespace(
-            topic_creation=SimpleNamespace(ensure=ensure),
-            coordinators=SimpleNamespace(for_key_type={KeyType.GROUP: entry}.get),
-            image=SimpleNamespace(brokers=brokers),
-            node_id=0,
-            replicas=SimpleNamespace(check_online=lambda _: None),
-        ),
+        topic_creation=SimpleNamespace(ensure=ensure),
+        services=SimpleNamespace(coordinators=SimpleNamespace(for_key_type={KeyType.GROUP: entry}.get)),
+        metadata=SimpleNamespace(image=SimpleNamespace(brokers=brokers)),
+        node_id=0,
+        replicas=SimpleNamespace(check_online=lambda _: None),
     )
 
 
@@ -117,7 +115,7 @@ async def test_topic_that_cannot_be_made_yet_is_no_coordinator() -> None:
     async def ensure(name: str) -> TopicImage:
         raise CoordinatorNotAvailableError(f"{name} could not be created yet")
 
-    found.broker.topic_creation.ensure = ensure
+    found.topic_creation.ensure = ensure
     (one,) = (await find_coordinator(FindCoordinatorRequest(coordinator_keys=["g"]), found)).coordinators
     assert one.error_code == CoordinatorNotAvailableError.code
 

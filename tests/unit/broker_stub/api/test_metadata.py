@@ -106,7 +106,7 @@ async def test_the_brokers_own_topic_is_created_as_it_is_for_a_coordinator() -> 
 
 async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     """The answer is out before the controller has found it, in Kafka 4."""
-    caplog.set_level(logging.INFO, "triokafka.broker_stub.request.topic_creation")
+    caplog.set_level(logging.INFO, "triokafka.broker_stub.request.auto_topic_creation")
     async with running_node(default_replication_factor=3) as node:
         await node.create("of_dots")
         for name, why in (("new", "InvalidReplicationFactorError"), ("of.dots", "InvalidTopicError")):
@@ -119,7 +119,7 @@ async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(capl
 
 async def test_creation_that_fails_as_a_whole_leaves_the_rest_of_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     """A disk that cannot be written, say."""
-    caplog.set_level(logging.INFO, "triokafka.broker_stub.request.topic_creation")
+    caplog.set_level(logging.INFO, "triokafka.broker_stub.request.auto_topic_creation")
 
     async def fails(*_: object, **__: object) -> None:
         raise errors.KafkaStorageError("the disk is gone")

@@ -133,7 +133,7 @@ class _Denying(AllowAll):
 async def test_authorizer_is_asked_each_time() -> None:
     authorizer = _Denying()
     async with running_node(authorizer=authorizer) as node:
-        node.broker.dispatcher.allows_all = False
+        node.broker.dispatcher.services.allows_all = False
         await node.create("t")
         repeated = RepeatedRequests()
         for _ in range(3):

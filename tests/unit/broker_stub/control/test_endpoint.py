@@ -13,8 +13,8 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.control.endpoint import ControlEndpoint, as_json, from_json
-from triokafka.broker_stub.control.http_server import BadRequestError
 from triokafka.broker_stub.faults.faults import Fault, Faults, RequestFault
+from triokafka.broker_stub.http_server import BadRequestError
 from triokafka.broker_stub.metrics.catalogue import Sample
 from triokafka.world.system import RealWorld
 

@@ -18,7 +18,7 @@ from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
-from triokafka.broker_stub.network.request_memory import RequestMemory
+from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from triokafka.protocol.frames import RequestHeader, decode_response, encode_request
 from triokafka.protocol.repeated_requests import RepeatedRequests

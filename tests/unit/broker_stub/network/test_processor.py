@@ -25,15 +25,15 @@ from triokafka.broker_stub.network.authentication import (
 )
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
-from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor, Shared
-from triokafka.broker_stub.network.request_memory import RequestMemory
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation, Purgatory
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.dispatcher import Dispatcher
+from triokafka.broker_stub.request.handler_slots import HandlerSlots
 from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler, handles
+from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.frames import decode_response, encode_request
@@ -90,8 +90,15 @@ class Bench:
             return ApiVersionsResponse()
 
         handlers: dict[int, Handler[Any, Any]] = {12: heartbeat, 18: api_versions}
-        broker = SimpleNamespace(world=self.world, faults=Faults(), quotas=ClientQuotas())
-        self.dispatcher = broker.dispatcher = Dispatcher(cast(Any, broker), handlers, authorizer=authorizer)
+        services = SimpleNamespace(
+            world=self.world,
+            faults=Faults(),
+            quotas=ClientQuotas(),
+            authorizer=authorizer,
+            allows_all=authorizer is None,
+            advertised={key: handler.advertised for key, handler in handlers.items()},
+        )
+        self.dispatcher = Dispatcher(cast(Any, services), handlers, self.memory)
 
     def processor(self, stream: ScriptedStream) -> ConnectionProcessor:
         """A connection over ``stream``."""

@@ -25,7 +25,6 @@ from triokafka.client.consumer.membership.payloads import (
     encode_subscription,
 )
 from triokafka.errors import (
-    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
     IllegalGenerationError,
@@ -216,14 +215,17 @@ class ClassicMember:
         if error is IllegalGenerationError:
             self.forget_membership("the generation is over", keep_member_id=True)
             return JoinStep.JOIN_AGAIN
-        self.request_rejoin("the join request failed")
+        return self._back_off_or_raise(error, "the join request failed", "refused this member")
+
+    def _back_off_or_raise(self, error: type[KafkaError], reason: str, refusal: str) -> JoinStep:
+        self.request_rejoin(reason)
         if error in (CoordinatorNotAvailableError, NotCoordinatorError):
             return JoinStep.FIND_COORDINATOR
-        if error in (CoordinatorLoadInProgressError, RebalanceInProgressError) or error.retriable:
+        if error is RebalanceInProgressError or error.retriable:
             return JoinStep.BACK_OFF
         if error is FencedInstanceIdError:
             self._fenced()
-        raise error(f"group {self.config.group_id!r} refused this member. {error.advice}".rstrip())
+        raise error(f"group {self.config.group_id!r} {refusal}. {error.advice}".rstrip())
 
     def interrupted(self) -> None:
         """The request was lost with its connection: join again. The member id is still good."""
@@ -313,14 +315,7 @@ class ClassicMember:
         if error in (UnknownMemberIdError, IllegalGenerationError):
             self.forget_membership("the group has removed this member", keep_member_id=False)
             return JoinStep.JOIN_AGAIN
-        self.request_rejoin("the sync request failed")
-        if error in (CoordinatorNotAvailableError, NotCoordinatorError):
-            return JoinStep.FIND_COORDINATOR
-        if error.retriable:
-            return JoinStep.BACK_OFF
-        if error is FencedInstanceIdError:
-            self._fenced()
-        raise error(f"group {self.config.group_id!r} gave no assignment. {error.advice}".rstrip())
+        return self._back_off_or_raise(error, "the sync request failed", "gave no assignment")
 
     # ---------------------------------------------------------------- heartbeat and leave
 

@@ -24,6 +24,7 @@ NO_LIMIT: Final = -1
 SMALL_BYTES: Final = 65_536
 MEDIUM_BYTES: Final = 1_048_576
 STEP_BYTES: Final = 1_048_576
+_LEAST_DECODED_BYTES: Final = 8 << 20
 _PEAK_WORTH_RETURNING: Final = 32 << 20
 """Freed memory goes back to the operating system after the use has been above this, and fell to a quarter of it."""
 
@@ -94,6 +95,11 @@ class RequestMemory:
         self._large: deque[_Waiting] = deque()
         self._reading: dict[Claim, None] = {}
         self._privileged: Claim | None = None  # the large request that may use the room for one of the largest size
+
+    @property
+    def decoded_limit(self) -> int:
+        """Memory that one large request may take when it is decoded, beside its own bytes; 0 for no such limit."""
+        return max(self.limit // 4, _LEAST_DECODED_BYTES) if self.limit > 0 else 0
 
     @property
     def used(self) -> int:

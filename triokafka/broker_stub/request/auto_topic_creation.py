@@ -1,9 +1,9 @@
-"""Topics that come into being because somebody asked for them: by name in Metadata, or the broker's own."""
+"""Automatic topic creation: for topics that a client names in Metadata, and for the broker's internal topics."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
@@ -11,7 +11,8 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.metadata import topic_names
-from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
+from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.metadata.image import TopicImage
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 
 if TYPE_CHECKING:
@@ -22,20 +23,20 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 30_000
 
 
-class TopicCreation:
-    """Asks the controller for topics that are missing."""
+class AutoTopicCreation:
+    """Creates missing topics through the controller."""
 
     def __init__(
         self,
         gateway: ControllerGateway,
         config: BrokerConfig,
-        image: Callable[[], MetadataImage],
+        metadata: MetadataCache,
         coordinators: CoordinatorRegistry,
     ) -> None:
         self._gateway = gateway
         self._coordinators = coordinators
         self._config = config
-        self._image = image
+        self._metadata = metadata
 
     def name_error(self, name: str) -> int:
         """The error code of an impossible name; 0 when a topic may be called so."""
@@ -76,10 +77,10 @@ class TopicCreation:
         Raises:
             CoordinatorNotAvailableError: it could not be made now.
         """
-        topic = self._image().topics.get(name)
+        topic = self._metadata.image.topics.get(name)
         if topic is None:
             await self.create_missing([name])
-            topic = self._image().topics.get(name)
+            topic = self._metadata.image.topics.get(name)
         if topic is None:
             raise errors.CoordinatorNotAvailableError(f"the topic {name} could not be created yet")
         return topic
@@ -98,6 +99,6 @@ class TopicCreation:
         return CreatableTopic(
             name=name,
             num_partitions=settings.num_partitions,
-            replication_factor=min(settings.replication_factor, max(len(self._image().brokers), 1)),
+            replication_factor=min(settings.replication_factor, max(len(self._metadata.image.brokers), 1)),
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.configs.items()],
         )

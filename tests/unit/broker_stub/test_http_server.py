@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from triokafka.broker_stub.control.endpoint import Action, ControlEndpoint
-from triokafka.broker_stub.control.http_server import HttpServer, is_loopback
 from triokafka.broker_stub.faults.faults import Faults
+from triokafka.broker_stub.http_server import HttpServer, is_loopback
 from triokafka.broker_stub.metrics.catalogue import Sample
 from triokafka.broker_stub.metrics.endpoint import metrics_server
 from triokafka.world import Listener, Stream

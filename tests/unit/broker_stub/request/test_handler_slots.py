@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
+from triokafka.broker_stub.request.handler_slots import HandlerSlots, Slot
 
 
 async def test_no_more_requests_run_than_there_are_slots_and_the_rest_wait_their_turn() -> None:

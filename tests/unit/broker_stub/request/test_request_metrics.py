@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from triokafka.broker_stub.metrics.error_counts import error_counter
-from triokafka.broker_stub.metrics.request_metrics import METRICS, ApiMetrics, RequestMetrics
+from triokafka.broker_stub.request.error_counts import error_counter
+from triokafka.broker_stub.request.request_metrics import METRICS, ApiMetrics, RequestMetrics
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
 from triokafka.protocol.api.heartbeat import HeartbeatResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from triokafka.broker_stub.network.request_memory import Claim, RequestMemory
+from triokafka.broker_stub.request.request_memory import Claim, RequestMemory
 
 
 async def test_request_that_does_not_fit_waits_and_who_came_first_is_let_in_first() -> None:

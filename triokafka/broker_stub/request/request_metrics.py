@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from triokafka.broker_stub.request.context import RequestContext
 from triokafka.named_tuple import NamedTuple
-
-if TYPE_CHECKING:
-    from triokafka.broker_stub.request.context import RequestContext
 
 requests_logger = logging.getLogger("triokafka.broker_stub.requests")
 """One line for each answered request, at debug level."""

@@ -7,13 +7,11 @@ own words for a failure. In the answers of all other APIs the items are replaced
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
-
-if TYPE_CHECKING:
-    from triokafka.broker_stub.request.context import RequestContext
-    from triokafka.broker_stub.request.registry import Handler
+from triokafka.broker_stub.request.context import RequestContext
+from triokafka.broker_stub.request.registry import Handler
 
 _CHANGING: Final = frozenset((8, 19, 20, 21, 33, 37, 42, 44))
 """OffsetCommit, CreateTopics, DeleteTopics, DeleteRecords, AlterConfigs, CreatePartitions, DeleteGroups,
@@ -105,7 +103,7 @@ class FaultyItems:
         name: str | None = _first(item, _TOPIC_FIELDS)
         if name or not hasattr(item, "topic_id"):
             return name
-        found = self._context.broker.image.topics_by_id.get(item.topic_id)
+        found = self._context.metadata.image.topics_by_id.get(item.topic_id)
         return None if found is None else found.name
 
     def _find(self, topic: str | None, partition: int | None, group: str | None) -> Fault | None:

@@ -1,0 +1,79 @@
+"""The broker's metadata publisher: applies every committed change of the metadata to the parts of this broker.
+
+Partitions, coordinators, quotas and configuration follow the image. Nothing here waits or changes the metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from triokafka.broker_stub.backend import cleaner_config, move_rate
+from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
+from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
+from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
+from triokafka.broker_stub.network.socket_server import SocketServer
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+
+class BrokerMetadataPublisher:
+    """Keeps the parts of a broker in step with the image, with its logs, and with each other."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        config: DynamicBrokerConfig,
+        configuration: EffectiveConfiguration,
+        metadata: MetadataCache,
+        logs: LogManager,
+        cleaner: LogCleaner,
+        replicas: ReplicaManager,
+        quotas: ClientQuotas,
+        sockets: SocketServer,
+        coordinators: CoordinatorRegistry,
+    ) -> None:
+        self._world = world
+        self._config = config
+        self._configuration = configuration
+        self._metadata = metadata
+        self._logs = logs
+        self._cleaner = cleaner
+        self._replicas = replicas
+        self._quotas = quotas
+        self._sockets = sockets
+        self._coordinators = coordinators
+
+    def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Partitions, logs, coordinators and configuration follow the image."""
+        self._metadata.update(delta, image)
+        if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
+            self._reconfigure(image)
+        if delta.client_quotas_changed:
+            self._quotas.configure(image.client_quotas)
+            self._sockets.limits.configure_ip_rates(ip_connection_rates(image.client_quotas))
+        self._coordinators.topics_created(delta, image)
+        changes = self._replicas.apply(delta, image)
+        self._coordinators.replicas_changed(changes, delta)
+
+    def _reconfigure(self, image: MetadataImage) -> None:
+        config = self._configuration.broker_config(image)
+        self._config.update(config)
+        self._logs.defaults = config.topic_defaults
+        self._cleaner.config = cleaner_config(config)
+        self._logs.producer_expiration_ms = config.producer_id_expiration_ms
+        self._logs.mover.bytes_per_second = move_rate(image, config.node_id)
+        self._replicas.reconfigure_all(image)
+        self._sockets.reconfigure(socket_config(config, self._world.available_memory()))
+
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        """Stop using logs that are offline, first in the coordinators and then in the replica manager."""
+        self._coordinators.logs_offline(topic_partitions)
+        self._replicas.logs_offline(topic_partitions, reason)

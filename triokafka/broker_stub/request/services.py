@@ -1,0 +1,62 @@
+"""The parts of a broker that API handlers use, each with an interface of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from triokafka.broker_stub.authorizer import AllowAll, Authorizer
+from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
+from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.faults.faults import Faults
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
+from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.producer_ids import ProducerIds
+from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
+from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.world import World
+
+if TYPE_CHECKING:  # imported when first used: a broker starts without them
+    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerServices:
+    """What the dispatcher and the API handlers of one broker use.
+
+    ``cluster_id`` and ``fetch_sessions`` are functions: the cluster's id is known once the metadata log was read, and
+    fetch sessions are imported with the first Fetch. ``advertised`` has the versions that ApiVersions reports, by API
+    key. ``allows_all`` is True without access control: `RequestContext.denied` is then quick.
+    """
+
+    node_id: int
+    world: World
+    config: DynamicBrokerConfig
+    cluster_id: Callable[[], str]
+    metadata: MetadataCache
+    configuration: EffectiveConfiguration
+    gateway: ControllerGateway
+    replicas: ReplicaManager
+    logs: LogManager
+    prevalidation_slots: PrevalidationSlots
+    fetch_sessions: Callable[[], FetchSessionCache[ReadOutcome]]
+    groups: CoordinatorEntry[GroupCoordinator]
+    coordinators: CoordinatorRegistry
+    quotas: ClientQuotas
+    producer_ids: ProducerIds
+    topic_creation: AutoTopicCreation
+    authorizer: Authorizer
+    faults: Faults
+    advertised: Mapping[int, range]
+    allows_all: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.allows_all = isinstance(self.authorizer, AllowAll)
