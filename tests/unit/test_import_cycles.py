@@ -20,12 +20,7 @@ _KNOWN: Final[dict[str, frozenset[str]]] = {
         }
     ),
     "triokafka.client": frozenset(),
-    "triokafka.coordinator": frozenset(
-        {
-            "consumer_group.advance consumer_group.leaving consumer_group.migration group.group_shard group.metrics"
-            " offsets.deleted_topics offsets.expiry",
-        }
-    ),
+    "triokafka.coordinator": frozenset(),
 }
 """The modules of the cycles that remain. Whoever removes a cycle removes it here too, so that it cannot come back."""
 
