@@ -51,9 +51,12 @@ class Controller:
     Args:
         config: gives the node's id, the directories and the defaults.
         cluster_id: the cluster that new data directories join; None makes a new one.
+        follower: does the slow work of a change, before and after it is published.
     """
 
-    def __init__(self, world: World, config: BrokerConfig, *, cluster_id: str | None = None) -> None:
+    def __init__(
+        self, world: World, config: BrokerConfig, *, cluster_id: str | None = None, follower: Follower | None = None
+    ) -> None:
         self.world = world
         self.config = config
         self.kraft_version = 0
@@ -63,8 +66,7 @@ class Controller:
         self._wanted_cluster_id = cluster_id
         self._identity: ClusterIdentity | None = None
         self._log: MetadataLog | None = None
-        self.follower: Follower | None = None
-        """Set before `start`; see there."""
+        self._follower = follower
         self.removed_topics: frozenset[UUID] = frozenset()
         """The ids of topics whose removal is in the log that `start` read. Emptied by whoever has made use of it."""
         self._snapshots = SnapshotSchedule(
@@ -193,7 +195,7 @@ class Controller:
             state.committed, now=self.world.now(), own_id=self.config.node_id, cluster_id=self.cluster_id
         )
         self._queue = EventQueue(
-            self.world, state, log, self.publisher.publish, appended=self._appended, follower=self.follower
+            self.world, state, log, self.publisher.publish, appended=self._appended, follower=self._follower
         )
         logger.info(
             "leads the metadata quorum of cluster %s in epoch %d, %d topics, next offset %d",
