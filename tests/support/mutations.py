@@ -273,8 +273,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "batch that expires on the wire keeps its memory until the answer",
         _LEDGER,
-        "        if not batch.on_wire:\n            if self.settings.idempotent:\n",
-        "        if True:\n            if self.settings.idempotent:\n",
+        "        if not batch.on_wire:\n            if self.idempotent:\n",
+        "        if True:\n            if self.idempotent:\n",
         _T_ACCUMULATOR + "test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer",
     ),
     # ---------------------------------------------------------------- memory
@@ -397,7 +397,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "right behind another",
         _ACCUMULATOR,
-        "        if settings.idempotent and not queue.sequences.may_send(head):\n            return None\n",
+        "        if self.batches.idempotent and not queue.sequences.may_send(head):\n            return None\n",
         "",
         _T_ACCUMULATOR + "test_what_may_not_go_at_once_does_not_follow",
     ),

@@ -20,6 +20,7 @@ from triokafka.protocol.api import API_NAMES, request_type, response_type
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(page for pattern in ("*.md", "docs/*.md", "docs/architecture/*.md") for page in ROOT.glob(pattern))
+WHERE_IS = ROOT / "docs" / "architecture" / "where-is.md"
 ARCHITECTURE = [page for page in PAGES if page.parent.name == "architecture"]
 
 _QUOTED = re.compile(r"`([^`\n]+)`")
@@ -269,3 +270,26 @@ def test_examples_compile_and_say_how_to_run_them() -> None:
 def test_generated_pages_say_that_they_are_generated() -> None:
     assert all("python -m docs.generate" in text for text in generate.reference_pages().values())
     assert inspect.getdoc(generate)
+
+
+def _answers() -> list[tuple[str, str, str]]:
+    """Question, file and function of each row of the page."""
+    rows = re.findall(r"^\| (Where .*\?) \| `([^`]+)`.* \| `([^`]+)` \|$", WHERE_IS.read_text(), re.MULTILINE)
+    return [(question, file, function) for question, file, function in rows]
+
+
+def test_a_newcomers_questions_have_answers_that_exist() -> None:
+    answers = _answers()
+    assert len(answers) >= 40
+    assert len(answers) == WHERE_IS.read_text().count("\n| Where "), "a row has another form"
+    missing = [f"{file}: {name}" for _, file, name in answers if not _is_defined(ROOT / "triokafka" / file, name)]
+    assert not missing
+
+
+def _is_defined(file: Path, name: str) -> bool:
+    """Whether the file defines a function, or a class with the method, itself."""
+    body: list[ast.stmt] = ast.parse(file.read_text()).body if file.exists() else []
+    *owners, function = name.split(".")
+    for owner in owners:
+        body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == owner), [])
+    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function for node in body)

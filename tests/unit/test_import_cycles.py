@@ -16,9 +16,6 @@ _KNOWN: Final[dict[str, frozenset[str]]] = {
     "triokafka.broker_stub": frozenset(
         {
             "log.log_segment log.segment_reader log.transaction_index",
-            "api backend broker deferred_imports faults.faulty_items image_follower metrics.catalogue"
-            " metrics.request_metrics network.options network.processor network.socket_server request.context"
-            " request.dispatcher request.registry",
         }
     ),
     "triokafka.client": frozenset(

@@ -39,6 +39,7 @@ from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.broker_stub.node_tasks import NodeTasks
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
+from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
@@ -112,6 +113,7 @@ class Broker:
             config.node_id,
             self.logs,
             self.world,
+            listener=self,
             produce_purge_interval=config.producer_purgatory_purge_interval_requests,
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
             shares_logs=shares_logs,
@@ -170,8 +172,16 @@ class Broker:
             sockets=self.sockets,
             coordinators=self.coordinators,
         )
-        self.replicas.on_high_watermark(self.coordinators.high_watermark_changed)
-        self.replicas.on_reopened = self.coordinators.replica_reopened
+
+    # As the listener of its replicas
+
+    def high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
+        """See `ReplicaListener`."""
+        self.coordinators.high_watermark_changed(topic_partition, offset)
+
+    def reopened(self, change: LeadershipChange) -> None:
+        """See `ReplicaListener`."""
+        self.coordinators.replica_reopened(change)
 
     # What it is
 

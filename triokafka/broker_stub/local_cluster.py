@@ -75,7 +75,7 @@ class LocalCluster:
 
     def _published(self, delta: MetadataDelta, image: MetadataImage) -> None:
         # All brokers have applied the image when it was published.
-        self.controller.all_follow(image.offset)
+        self.controller.state.cluster.all_follow(image.offset)
         if delta.changed_brokers or any(set(now.isr) < set(now.replicas) for _, _, now in delta.changed_partitions()):
             self._behind.set()
 

@@ -15,7 +15,7 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
-from triokafka.broker_stub.controller.metadata_log import PARTITION as METADATA_PARTITION
+from triokafka.broker_stub.controller.metadata_log_files import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_manager import LogManager
@@ -82,10 +82,10 @@ class NodeStorage:
         directory = self.logs.data_directory(self.config.metadata_directory)
         usable = directory is not None and not directory.failure
         committed = directory.read_metadata_end() if directory is not None and usable else 0
-        await controller.start(without=self.logs.offline_directories(), committed=committed)
+        removed = await controller.start(without=self.logs.offline_directories(), committed=committed)
+        self.logs.removed_topics = removed
         if directory is not None and usable:
             directory.metadata_end = lambda: controller.metadata_end
-        self.logs.removed_topics, controller.removed_topics = controller.removed_topics, frozenset()
         self.logs.cannot_use(controller.identity.failed)
         ids = controller.identity.directory_ids
         self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)

@@ -17,7 +17,7 @@ from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
-from triokafka.broker_stub.replica.replica_manager import FetchParameters
+from triokafka.broker_stub.replica.replica_reader import FetchParameters
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import handles

@@ -21,7 +21,7 @@ from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
 from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, prevalidate
-from triokafka.broker_stub.replica.delayed import AppendOutcome
+from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import CloseConnectionError, handles

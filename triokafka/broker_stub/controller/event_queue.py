@@ -1,30 +1,32 @@
 """The controller's event queue: operations in, committed changes and answers out.
 
-One task takes operations off a bounded queue. Each looks at the newest image and yields records and a response; the
-records of all that were waiting are appended to the metadata log and synced together, which commits them; then they
-become the image, publishers are told, and only then do the answers go out. A failed append leaves the committed image
-as it is, takes the batches back and answers with an error.
+One task takes operations off a bounded queue, in order. Each looks at the newest image and yields records and a
+response; the records are appended to the metadata log and staged, so that the next operation builds on them before they
+are committed. The log reports commitment as an event. Another task then publishes the changes, in order, and answers.
+Changes that the log drops, or that are not committed when this node loses its leadership, are rolled back: the newest
+committed image is the newest image again, and their callers get an error.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator
+from itertools import takewhile
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.controller.metadata_log import MetadataLog
+from triokafka.broker_stub.controller.metadata_log import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.controller.state import ControllerState, StagedChange
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
-from triokafka.broker_stub.metadata.records import encode_records
 from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
-from triokafka.protocol.message import Struct
+from triokafka.named_tuple import NamedTuple
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -32,26 +34,28 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Compute = Callable[[MetadataImage], Outcome[T] | Steps[T]]
-"""An operation: what it yields of an image, at once or in steps."""
+"""An operation: a function from the newest image to an outcome, or to the steps that lead to one."""
 
 MAX_WAITING: Final = 1000
 """Operations that may wait in the queue; the callers of more wait for room in it."""
-MAX_TOGETHER: Final = 64
-"""Operations that are committed with one sync."""
+MAX_UNCOMMITTED: Final = 64
+"""Operations that may wait for their commitment at a time; further ones begin when earlier ones have their answer."""
 
 
 class Follower(Protocol):
-    """Who follows changes with work that does not belong on the event loop. Raises nothing."""
+    """Follows changes with work that is too slow for the event loop. Raises nothing."""
 
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """The change is committed and about to be published."""
+        """Prepare for a committed change that is about to be published."""
+        ...
 
     async def settle(self) -> None:
-        """Changes were published; their answers wait for this."""
+        """Finish the work on published changes, whose answers wait for it."""
+        ...
 
 
 class Operation(Generic[T]):
-    """One entry of the queue, and the place where its caller waits."""
+    """One entry of the queue. Its caller waits in `result`."""
 
     def __init__(self, name: str, compute: Compute[T], expires_at: float) -> None:
         self.name = name
@@ -63,17 +67,17 @@ class Operation(Generic[T]):
         self._error: Exception | None = None
 
     def succeed(self, response: T) -> None:
-        """Its change is committed and published."""
+        """Answer: the change is committed and published."""
         self._response.append(response)
         self._done.set()
 
     def fail(self, error: Exception) -> None:
-        """Nothing has changed because of it."""
+        """Answer with an error."""
         self._error = error
         self._done.set()
 
     async def result(self) -> T:
-        """Wait for the response. When cancelled, an operation that has not begun never will; one that has goes on."""
+        """Wait for the response. If cancelled, an operation that has not begun never begins; one that has goes on."""
         try:
             await self._done.wait()
         except BaseException:
@@ -88,43 +92,57 @@ class Operation(Generic[T]):
         return self._response[0]
 
 
+class _Appended(NamedTuple):
+    """An operation whose answer waits until everything before ``end_offset`` is committed."""
+
+    end_offset: int
+    operation: Operation[Any]
+    response: Any
+    change: StagedChange | None
+
+
 class EventQueue:
-    """Runs operations against a state and its log.
+    """Runs operations against a state and its log. It is the listener of the log.
 
     Args:
-        publish: told of every committed change, in order, before its answer goes out.
-        appended: told how many bytes were committed.
-        follower: does what following a change takes and may take long, before and after it is published.
+        new_log: makes the metadata log, which this node leads, for its listener.
+        publish: receives every committed change, in order, before its answer goes out.
+        follower: does slow work of following a change, before and after it is published.
     """
 
     def __init__(
         self,
         world: World,
         state: ControllerState,
-        log: MetadataLog,
+        new_log: Callable[[MetadataLogListener], MetadataLog],
         publish: Callable[[MetadataDelta, MetadataImage], None],
         *,
-        appended: Callable[[int], None] = lambda size: None,
         follower: Follower | None = None,
     ) -> None:
         self._world = world
         self._state = state
-        self._log = log
         self._publish = publish
-        self._appended = appended
         self._follower = follower
-        self._broken: Exception | None = None
+        self._committed_end = state.next_offset
+        self._leads = True
+        self._new_term: tuple[int, MetadataImage] | None = None
+        self._stopped = False
+        self._uncommitted: deque[_Appended] = deque()
+        self._woken = trio.Event()
+        self._has_room = trio.Event()
         self._send, self._receive = trio.open_memory_channel[Operation[Any]](MAX_WAITING)
+        self._log = new_log(self)
 
     async def submit(self, name: str, compute: Compute[T], *, timeout_ms: int | None = None) -> T:
         """Enqueue an operation and wait for its response; waits for room when the queue is full.
 
-        An operation that yields its outcome in steps lets others on the event loop have their turn in between, but no
-        other operation: the order of the queue is the order of the changes.
+        While an operation yields its outcome in steps, other tasks run in between, but no other operation: the order
+        of the queue is the order of the changes.
 
         Raises:
-            NotControllerError: the queue was stopped.
-            RequestTimedOutError: ``timeout_ms`` was over before its turn came; nothing has changed.
+            NotControllerError: the queue was stopped, or this node does not lead the metadata log. A change that was
+                on its way may be lost.
+            RequestTimedOutError: ``timeout_ms`` ended before the operation began; nothing has changed.
             KafkaStorageError: the log could not be written; nothing has changed.
         """
         expires_at = math.inf if timeout_ms is None else self._world.now() + max(timeout_ms, 0) / 1000
@@ -136,26 +154,20 @@ class EventQueue:
         return await operation.result()
 
     async def run(self) -> None:
-        """Work off the queue until `stop`. Cancelling it ends after the change in progress, and fails whoever waits."""
-        operations: list[Operation[Any]] = []
+        """Process operations until `stop`, and events of the log until every appended operation has its answer.
+
+        If cancelled, operations that were not appended fail. Those that were wait for the log, which reports their
+        fate when it stops (see `MetadataLog`).
+        """
         try:
-            while True:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._answer)
                 try:
-                    operations = [await self._receive.receive()]
-                except (trio.EndOfChannel, trio.ClosedResourceError):
-                    return
-                while len(operations) < MAX_TOGETHER:
-                    try:
-                        operations.append(self._receive.receive_nowait())
-                    except (trio.WouldBlock, trio.EndOfChannel):
-                        break
-                await self._process(operations)
-                operations = []
+                    await self._process_operations()
+                finally:
+                    self.stop()
         finally:
-            for operation in operations:
-                operation.fail(_stopped())
-            self._state.roll_back()  # cancelled before its commit began
-            self.stop()
+            self._drop_after(-1, _stopped())  # nothing is left, unless a part failed
 
     def stop(self) -> None:
         """Take no more operations, and fail those that wait. A second call does nothing."""
@@ -166,101 +178,142 @@ class EventQueue:
             except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
                 break
         self._receive.close()
+        self._stopped = True
+        self._woken.set()
 
-    async def _process(self, operations: Sequence[Operation[Any]]) -> None:
-        """Stage what each operation yields, commit all of it together, then publish and answer one by one."""
-        staged: list[tuple[Operation[Any], StagedChange | None, Any]] = []
-        for operation in operations:
-            if operation.abandoned:
-                continue
+    # Operations
+
+    async def _process_operations(self) -> None:
+        while True:
             try:
-                staged.append((operation, *await self._stage(operation)))
-            except errors.KafkaError as error:
-                operation.fail(error)
-            except Exception as error:
-                logger.exception("%s failed", operation.name)
-                operation.fail(error)
-        changes = [change for _, change, _ in staged if change is not None]
-        if changes:
-            # Once begun it must be known whether it was committed, so cancelling waits for it; and for what follows.
-            with trio.CancelScope(shield=True):
-                failure = await self._commit(changes)
-                if failure is None:
-                    await self._follow(changes)
-            if failure is not None:
-                self._state.roll_back()
-                for operation, _, _ in staged:
-                    operation.fail(errors.KafkaStorageError(f"the metadata log could not be written: {failure}"))
+                operation = await self._receive.receive()
+            except (trio.EndOfChannel, trio.ClosedResourceError):
                 return
-        for operation, _, response in staged:
-            operation.succeed(response)
+            # Those that wait already are appended without a pause, so that one sync commits them all.
+            while True:
+                await self._process(operation)
+                try:
+                    operation = self._receive.receive_nowait()
+                except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
+                    break
+            del operation  # with its request
 
-    async def _follow(self, changes: Sequence[StagedChange]) -> None:
-        """Publish what was committed."""
+    async def _process(self, operation: Operation[Any]) -> None:
+        try:
+            while len(self._uncommitted) >= MAX_UNCOMMITTED:
+                self._has_room = trio.Event()
+                await self._has_room.wait()
+            if not operation.abandoned:
+                await self._append(operation)
+        except errors.KafkaError as error:
+            operation.fail(error)
+        except Exception as error:
+            logger.exception("%s failed", operation.name)
+            operation.fail(error)
+        except BaseException:
+            operation.fail(_stopped())
+            raise
+
+    async def _append(self, operation: Operation[T]) -> None:
+        """Find out what an operation yields, stage it, and append it to the log."""
+        state, log = self._state, self._log
+        if not self._leads:
+            raise _lost_leadership()
+        if log.failure is not None:
+            raise log.failure.fresh_copy()
+        if operation.expires_at <= self._world.now():
+            raise errors.RequestTimedOutError(f"{operation.name}: its time limit ended before the controller began")
+        image = state.image
+        found = operation.compute(image)
+        records, response = await run_within_budget(found) if isinstance(found, Generator) else found
+        state.check_newest(image)
+        if not records:
+            if self._uncommitted:  # it may have seen what is not committed
+                self._uncommitted.append(_Appended(self._uncommitted[-1].end_offset, operation, response, None))
+            else:
+                operation.succeed(response)
+            return
+        change = await run_within_budget(state.stage(records))
+        try:
+            if len(records) > BUDGET:
+                await trio.lowlevel.checkpoint()  # other tasks run before all of it is encoded
+                state.check_newest(change.image)
+            level = features.metadata_version(change.image.features)
+            end_offset = log.append(records, state.epoch, metadata_version=level)
+        except BaseException:
+            state.roll_back(change.base_offset)
+            raise
+        self._uncommitted.append(_Appended(end_offset, operation, response, change))
+
+    # Events of the log
+
+    def committed(self, end_offset: int) -> None:
+        """See `MetadataLogListener`."""
+        self._committed_end = max(self._committed_end, end_offset)
+        self._woken.set()
+
+    def rolled_back(self, error: errors.KafkaError) -> None:
+        """See `MetadataLogListener`."""
+        self._drop_after(self._committed_end, error)
+
+    def lost_leadership(self, epoch: int) -> None:
+        """See `MetadataLogListener`."""
+        if epoch >= self._state.epoch:
+            self._leads, self._new_term = False, None
+            self._drop_after(self._committed_end, _lost_leadership())
+
+    def became_leader(self, epoch: int, image: MetadataImage) -> None:
+        """See `MetadataLogListener`."""
+        self._new_term = epoch, image
+        self._woken.set()
+
+    def _drop_after(self, end_offset: int, error: errors.KafkaError) -> None:
+        """Fail the operations whose changes end after ``end_offset``, and take the changes back."""
+        while self._uncommitted and self._uncommitted[-1].end_offset > end_offset:
+            self._uncommitted.pop().operation.fail(error.fresh_copy())
+        self._state.roll_back(end_offset)
+        self._has_room.set()
+        self._woken.set()
+
+    async def _answer(self) -> None:
+        """Publish and answer what the log reports as committed. Not cancelled: its callers wait for it."""
+        with trio.CancelScope(shield=True):
+            while True:
+                self._woken = trio.Event()
+                while self._uncommitted and self._uncommitted[0].end_offset <= self._committed_end:
+                    await self._answer_committed()
+                if self._new_term is not None:
+                    self._begin_term(*self._new_term)
+                if self._stopped and not self._uncommitted:
+                    return
+                await self._woken.wait()
+
+    async def _answer_committed(self) -> None:
+        committed_end = self._committed_end
+        ready = list(takewhile(lambda appended: appended.end_offset <= committed_end, self._uncommitted))
+        changes = [appended.change for appended in ready if appended.change is not None]
         if self._follower is not None:
             for change in changes:
                 await self._follower.prepare(change.delta, change.image)
         for change in changes:
             self._state.commit(change)
             self._publish(change.delta, change.image)
-        if self._follower is not None:
+        if self._follower is not None and changes:
             await self._follower.settle()
+        for appended in ready:
+            self._uncommitted.popleft()
+            appended.operation.succeed(appended.response)
+        self._has_room.set()
 
-    async def _stage(self, operation: Operation[T]) -> tuple[StagedChange | None, T]:
-        if self._broken is not None:
-            raise errors.KafkaStorageError(f"the metadata log cannot be written since: {self._broken}")
-        if operation.expires_at <= self._world.now():
-            raise errors.RequestTimedOutError(f"the time of {operation.name} was over before its turn came")
-        found = operation.compute(self._state.image)
-        outcome = await run_within_budget(found) if isinstance(found, Generator) else found
-        change = await run_within_budget(self._state.stage(outcome.records)) if outcome.records else None
-        return change, outcome.response
-
-    async def _commit(self, changes: Sequence[StagedChange]) -> Exception | None:
-        """Append and sync; on failure take everything back, and return why."""
-        log, now_ms = self._log, self._world.wall_ms()
-        size = 0
-        try:
-            for change in changes:
-                if len(change.records) > BUDGET:
-                    await trio.lowlevel.checkpoint()  # others have their turn before all of it is encoded
-                batch = encode_change(change, self._state.epoch, now_ms)
-                log.append(batch, now_ms=now_ms)
-                size += len(batch)
-            job = log.begin_sync()
-            if job is not None:
-                await self._world.run_in_thread(job.run)
-                log.synced(job)
-        except (OSError, errors.KafkaError) as failure:
-            logger.error("the metadata log in %s could not be written: %s", log.directory, failure)
-            try:
-                log.truncate_to(self._state.committed.offset + 1, now_ms=now_ms)
-            except (OSError, errors.KafkaError) as error:
-                # What is on the disk now is not known: going on could commit what was answered with an error.
-                logger.critical("the metadata log in %s could not be cut back: %s", log.directory, error)
-                self._broken = failure.with_traceback(None)
-            return failure.with_traceback(None)  # its frames refer to the caller, which keeps it
-        self._appended(size)
-        return None
+    def _begin_term(self, epoch: int, image: MetadataImage) -> None:
+        self._drop_after(self._committed_end, _lost_leadership())
+        self._state.load(image._replace(epoch=epoch))
+        self._committed_end = self._state.next_offset
+        self._leads, self._new_term = True, None
 
 
-def encode_change(change: StagedChange, epoch: int, now_ms: int) -> bytes:
-    """The batch of one operation; its metadata version is the one that it leads to."""
-    return encode_batch_at(change.records, change.base_offset, epoch, now_ms, change.image.features)
-
-
-def encode_batch_at(
-    records: Sequence[Struct], base_offset: int, epoch: int, now_ms: int, levels: Mapping[str, int]
-) -> bytes:
-    """A batch of records in the versions that these feature levels have."""
-    lowest = features.SUPPORTED[features.METADATA_VERSION][0]
-    return encode_records(
-        records,
-        base_offset=base_offset,
-        epoch=epoch,
-        timestamp_ms=now_ms,
-        metadata_version=levels.get(features.METADATA_VERSION, lowest),
-    )
+def _lost_leadership() -> errors.NotControllerError:
+    return errors.NotControllerError("this node is no longer the active controller")
 
 
 def _stopped() -> errors.NotControllerError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from triokafka.broker_stub.controller.metadata_log import PARTITION, MetadataLog
+from triokafka.broker_stub.controller.metadata_log_files import PARTITION, MetadataLogFiles
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, keep_file
 from triokafka.broker_stub.log.log_directory import LogDirectory
 from triokafka.errors import ConfigurationError, KafkaError, UnsupportedVersionError
@@ -44,7 +44,7 @@ def repair_metadata(storage: Storage, folder: str, *, now_ms: int) -> Repaired:
         before = set(storage.list_dir(folder))
         _repair(storage, folder, now_ms)
         directory.forget_metadata_end()
-        log = MetadataLog(storage, parent or ".", now_ms=now_ms)
+        log = MetadataLogFiles(storage, parent or ".", now_ms=now_ms)
         end_offset = log.end_offset
         log.close()
         new = set(storage.list_dir(folder)) - before
@@ -55,7 +55,7 @@ def repair_metadata(storage: Storage, folder: str, *, now_ms: int) -> Repaired:
 
 def _repair(storage: Storage, folder: str, now_ms: int) -> None:
     parent = os.path.dirname(folder) or "."
-    log = MetadataLog(storage, parent, now_ms=now_ms, repair=True)
+    log = MetadataLogFiles(storage, parent, now_ms=now_ms, repair=True)
     try:
         for snapshot_id in log.snapshots.ids():
             try:

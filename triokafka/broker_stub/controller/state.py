@@ -20,7 +20,7 @@ from triokafka.broker_stub.controller.producer_ids import ProducerIdControl
 from triokafka.broker_stub.controller.replication import ReplicationControl
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
-from triokafka.errors import IllegalStateError
+from triokafka.errors import IllegalStateError, NotControllerError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct
 
@@ -68,12 +68,15 @@ class ControllerState:
     def stage(self, records: Sequence[Struct]) -> Generator[int, None, StagedChange]:
         """Replay the records of an operation, step by step; they are staged when the last step is done.
 
-        Raises `ValueError` if they do not fit; then nothing has changed.
+        Raises, with nothing staged:
+            ValueError: the records do not fit the image.
+            NotControllerError: a roll-back meanwhile took the image away that the records build on.
         """
         delta = MetadataDelta(self.image)
         for record in records:
             delta.replay(record)
             yield 1
+        self.check_newest(delta.base)
         base_offset = self.next_offset
         change = StagedChange(base_offset, records, delta, delta.image(base_offset + len(records) - 1, self.epoch))
         self._staged.append(change)
@@ -86,12 +89,18 @@ class ControllerState:
         self._staged.popleft()
         self.committed = change.image
 
-    def roll_back(self) -> None:
-        """Forget everything that is staged."""
-        self._staged.clear()
+    def check_newest(self, image: MetadataImage) -> None:
+        """Raise `NotControllerError` if ``image`` is no longer the newest one: it was rolled back."""
+        if self.image is not image:
+            raise NotControllerError("the controller dropped changes that were not committed; ask again")
+
+    def roll_back(self, end_offset: int = 0) -> None:
+        """Drop the staged changes at and after ``end_offset``, by default all."""
+        while self._staged and self._staged[-1].base_offset >= end_offset:
+            self._staged.pop()
 
     def load(self, image: MetadataImage) -> None:
-        """Start from an image that was replayed from the log."""
+        """Start from the committed image at the beginning of an epoch that this node leads."""
         self._staged.clear()
         self.committed = image
         self.epoch = image.epoch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
-from triokafka.broker_stub.replica.hosted_partitions import LeadershipChange
+from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ class LocalControllerGateway:
         self._controller = controller
         self._configuration = controller.state.configuration if configuration is None else configuration
         self._submit = controller.submit
-        self._topic_config = controller.topic_config
+        self._topic_config = controller.state.configuration.effective.topic_config_of
         self._world = controller.world
 
     # Topics and partitions

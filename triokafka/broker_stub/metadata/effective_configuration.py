@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig
 from triokafka.broker_stub.config.broker import is_listener_limit
@@ -45,6 +46,10 @@ class EffectiveConfiguration:
             logger.warning("topic %s: %s", topic, error)
             usable = {name: text for name, text in configs.items() if _parses(name, text)}
             return LogConfig.from_properties(usable, base=base)
+
+    def topic_config_of(self, image: MetadataImage) -> Callable[[str], LogConfig]:
+        """Return a function from a topic's name to its configuration in ``image``."""
+        return partial(self.topic_config, image)
 
 
 def is_broker_option(name: str) -> bool:

@@ -46,6 +46,11 @@ leader replicas, as in a new cluster of Kafka 4.1 and later (KIP-966)."""
 INITIAL_KRAFT_VERSION: Final = 1
 
 
+def metadata_version(levels: Mapping[str, int]) -> int:
+    """Return the level of ``metadata.version``; the lowest supported one where no record has set it."""
+    return levels.get(METADATA_VERSION, SUPPORTED[METADATA_VERSION][0])
+
+
 def has_eligible_leader_replicas(image: MetadataImage) -> bool:
     """Whether replicas that left the in-sync set without missing anything may still lead (KIP-966)."""
     return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0

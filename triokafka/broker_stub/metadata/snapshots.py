@@ -189,7 +189,7 @@ def encode_snapshot(image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) 
     )
     # The header and what may come with it are up to three records.
     offset = 3 if quorum.kraft_version else 1
-    level = image.features.get(features.METADATA_VERSION, features.SUPPORTED[features.METADATA_VERSION][0])
+    level = features.metadata_version(image.features)
     waiting: list[Struct] = []
 
     def batch() -> bytes:

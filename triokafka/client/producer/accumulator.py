@@ -47,6 +47,7 @@ class Accumulator:
         self, batches: IncompleteBatches, *, new_event: Callable[[], Event], compressor: Compressor | None = None
     ) -> None:
         self.batches = batches
+        self.settings = batches.settings
         self.pool = batches.pool
         self.active = batches.active
         self.closing = False
@@ -57,11 +58,6 @@ class Accumulator:
         self._new_event = new_event
         self._start_at: dict[int, TopicPartition] = {}
         self._refusing_since: dict[int, float] = {}
-
-    @property
-    def settings(self) -> AccumulatorSettings:
-        """The settings, which change when the brokers turn out not to know idempotence."""
-        return self.batches.settings
 
     # ---------------------------------------------------------------- appending
 
@@ -164,7 +160,7 @@ class Accumulator:
                 wait = head.created_at + settings.linger - now
             if wait > 0:
                 next_check = min(next_check, wait)
-            elif settings.idempotent and not queue.sequences.may_send(head):
+            elif self.batches.idempotent and not queue.sequences.may_send(head):
                 held[leader] = None
             else:
                 nodes[leader] = None
@@ -226,7 +222,7 @@ class Accumulator:
         head = batches[0]
         if head.retry_at > now or not head.count or not (len(batches) > 1 or head.full):
             return None
-        if settings.idempotent and not queue.sequences.may_send(head):
+        if self.batches.idempotent and not queue.sequences.may_send(head):
             return None
         head.leader_epoch = last.leader_epoch
         self._take(queue, head, identity)
@@ -244,7 +240,7 @@ class Accumulator:
             return False
         if head.retry_at > now and self._back_off(head, cluster, now) > 0:
             return False
-        return not self.settings.idempotent or queue.sequences.may_send(head)
+        return not self.batches.idempotent or queue.sequences.may_send(head)
 
     def _line_up(self, queues: list[PartitionQueue], cluster: Cluster, now: float) -> None:
         """Enqueue all batches of the next request at the compressor, before the first of them is needed."""
@@ -294,7 +290,7 @@ class Accumulator:
         head.close()
         if not left:
             del self.active[queue.topic_partition]
-        if self.settings.idempotent:
+        if self.batches.idempotent:
             queue.sequences.assign(head, identity)
         built = head.build()
         if self.settings.compression_type != "none" and not head.attempts and head.builder is not None:

@@ -6,7 +6,6 @@ Pure: no I/O, no waiting, time is an argument (seconds on the world's clock).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from triokafka.client.producer.accumulator_settings import AccumulatorSettings
@@ -26,10 +25,11 @@ def _raise(error: BaseException) -> None:
 class IncompleteBatches:
     """Every batch from its creation until it is settled and its memory is released.
 
-    ``active`` are the queues with unsent batches; ``unsettled`` the batches without an outcome, the oldest first;
-    ``unreleased`` those that hold memory, with their queues. A batch that was given up holds its memory while a request
-    or a thread still uses it. ``on_failed`` gets every batch that is given up, once it is settled. ``on_escaped`` gets
-    an error of a callback that is no `Exception`, once its batch is settled.
+    ``idempotent`` becomes False when the brokers turn out not to know sequence numbers. ``active`` are the queues with
+    unsent batches, ``unsettled`` the batches without an outcome, the oldest first, and ``unreleased`` those that hold
+    memory, with their queues. A batch that was given up holds its memory while a request or a thread still uses it.
+    ``on_failed`` gets every batch that is given up, once it is settled. ``on_escaped`` gets an error of a callback that
+    is no `Exception`, once its batch is settled.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class IncompleteBatches:
         on_escaped: Callable[[BaseException], None] = _raise,
     ) -> None:
         self.settings = settings
+        self.idempotent = settings.idempotent
         self.pool = pool
         self._on_escaped = on_escaped
         self.active: dict[TopicPartition, PartitionQueue] = {}
@@ -86,7 +87,7 @@ class IncompleteBatches:
         """Settle a batch that the broker has written, and release its memory."""
         queue = self.unreleased[batch]
         batch.settle(base_offset, log_append_time, None, None, now)
-        if self.settings.idempotent:
+        if self.idempotent:
             queue.sequences.acknowledged(batch)
         self.unsettled.pop(batch, None)
         self._release(batch)
@@ -106,7 +107,7 @@ class IncompleteBatches:
         newly_settled = batch.settle(error=error, record_errors=record_errors)
         self._settled(batch)
         if not batch.on_wire:
-            if self.settings.idempotent:
+            if self.idempotent:
                 queue.sequences.failed(batch, fate_known=fate_known)
                 self.note_trouble(queue)
             self._release(batch)
@@ -120,7 +121,7 @@ class IncompleteBatches:
         """Release the memory of a batch that was given up while a request carried it, now that the request has
         ended."""
         queue = self.unreleased[batch]
-        if self.settings.idempotent:
+        if self.idempotent:
             if written:
                 queue.sequences.acknowledged(batch)
             else:
@@ -138,7 +139,7 @@ class IncompleteBatches:
     def split(self, batch: ProducerBatch, pieces: list[ProducerBatch], starts: list[int]) -> None:
         """Replace a batch that was too large for the broker by smaller ones at its place (KIP-126)."""
         queue = self.unreleased[batch]
-        if self.settings.idempotent:
+        if self.idempotent:
             queue.sequences.replace(batch, pieces)
         queue.ratio.reset()
         batch.split_into(list(zip(starts, pieces, strict=True)))
@@ -247,7 +248,7 @@ class IncompleteBatches:
 
     def disable_idempotence(self) -> None:
         """Go on without sequence numbers, which the brokers do not know."""
-        self.settings = replace(self.settings, idempotent=False)
+        self.idempotent = False
 
     def note_trouble(self, queue: PartitionQueue) -> None:
         """Have `take_restarts` look at a partition whose sequence was disturbed."""

@@ -155,7 +155,7 @@ class RequestSender:
                 self._wake()
 
         # Without sequence numbers the broker would append a second time what it is still busy with.
-        may_wait = 0.0 if self._batches.settings.idempotent else self._timeout_ms / 1000
+        may_wait = 0.0 if self._batches.idempotent else self._timeout_ms / 1000
         channel.submit(request, version, done, expect_response=self._acks != 0, now=now, may_wait=may_wait)
 
     def _ended(

@@ -185,7 +185,7 @@ class ResponseHandler:
     def _should_retry(self, batch: ProducerBatch, error: BrokerResponseError, answer: ProduceAnswer) -> bool:
         if not self._attempts_left(batch):
             return False
-        if not self._batches.settings.idempotent:
+        if not self._batches.idempotent:
             return error.retriable
         queue = self._batches.queue_of(batch)
         retry = queue.sequences.should_retry(batch, error, log_start_offset=answer.log_start_offset)
@@ -204,7 +204,7 @@ class ResponseHandler:
         if batch.done:
             self._batches.late_answer(batch, written=False)
             return
-        if self._batches.settings.idempotent:
+        if self._batches.idempotent:
             if isinstance(error, FATAL):
                 self._fatal = error
             elif isinstance(error, InvalidProducerEpochError):

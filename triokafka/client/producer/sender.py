@@ -123,7 +123,7 @@ class Sender:
         if not accumulator.active:
             accumulator.note_refusals((), now)
             return expiry
-        if self._batches.settings.idempotent and not self.identity.known:
+        if self._batches.idempotent and not self.identity.known:
             self._want_identity()
             return expiry
         cluster = client.cluster

@@ -270,7 +270,7 @@ async def test_a_partition_of_other_brokers_is_not_unknown() -> None:
     """The metadata say who leads it (KIP-951)."""
     async with running_node() as node:
         await node.create("t")
-        node.broker.replicas._partitions.pop(("t", 0))
+        node.broker.replicas._hosted.online.pop(("t", 0))
         response = await node.call(node.produce_request("t", batch(b"a"), version=10), 10)
         answer = response.responses[0].partition_responses[0]
         assert answer.error_code == errors.NotLeaderForPartitionError.code

@@ -26,7 +26,7 @@ from tests.unit.broker_stub.clusters import (
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
-from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER, MAX_WAITING
+from triokafka.broker_stub.controller.event_queue import MAX_UNCOMMITTED, MAX_WAITING
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
@@ -329,9 +329,9 @@ class TestQueue:
                 answers.extend(codes(await local(controller).create_topics(creation(wanted("same")))))
 
             async with trio.open_nursery() as nursery:
-                for _ in range(MAX_TOGETHER):
+                for _ in range(MAX_UNCOMMITTED):
                     nursery.start_soon(create)
-            assert sorted(answers) == [0] + [errors.TopicAlreadyExistsError.code] * (MAX_TOGETHER - 1)
+            assert sorted(answers) == [0] + [errors.TopicAlreadyExistsError.code] * (MAX_UNCOMMITTED - 1)
             assert len(syncs) == 1
 
     async def test_callers_wait_for_room_when_the_queue_is_full(self) -> None:
@@ -349,7 +349,7 @@ class TestQueue:
             for _ in range(MAX_WAITING + 20):
                 callers.start_soon(controller.submit, "test", compute)
             await trio.testing.wait_all_tasks_blocked()
-            assert controller._running()._send.statistics().current_buffer_used == MAX_WAITING
+            assert controller._parts.queue._send.statistics().current_buffer_used == MAX_WAITING
             async with trio.open_nursery() as runner:
                 runner.start_soon(controller.run)
                 while len(begun) < MAX_WAITING + 20:
@@ -476,7 +476,7 @@ class TestOperations:
             controller.publisher.subscribe(lambda delta, image: changed.append(delta.changed_configs))
             await local(controller).incremental_alter_configs(request)
             assert changed[-1] == {(2, "t")}
-            assert controller.topic_config(controller.image)("t").retention_ms == 5
+            assert controller.state.configuration.effective.topic_config_of(controller.image)("t").retention_ms == 5
 
     async def test_topic_ids_are_random_and_not_reused(self) -> None:
         async with running(MemoryWorld()) as controller:

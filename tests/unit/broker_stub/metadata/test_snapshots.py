@@ -28,7 +28,7 @@ from tests.unit.broker_stub.clusters import (
 )
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.metadata_log import MetadataLog
+from triokafka.broker_stub.controller.metadata_log_files import MetadataLogFiles
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
@@ -208,14 +208,14 @@ class TestController:
             await local(controller).create_topics(creation(wanted("early")))
             end = await controller.take_snapshot()
             await local(controller).create_topics(creation(wanted("late")))
-        read_all = MetadataLog.read_all
+        read_all = MetadataLogFiles.read_all
         starts: list[int | None] = []
 
-        def watched(log: MetadataLog, *, from_offset: int | None = None) -> Iterator[LogBatch]:
+        def watched(log: MetadataLogFiles, *, from_offset: int | None = None) -> Iterator[LogBatch]:
             starts.append(from_offset)
             return read_all(log, from_offset=from_offset)
 
-        monkeypatch.setattr(MetadataLog, "read_all", watched)
+        monkeypatch.setattr(MetadataLogFiles, "read_all", watched)
         async with running(world, register=False) as controller:
             assert set(controller.image.topics) == {"early", "late"}
         assert starts[0] == end
@@ -243,7 +243,7 @@ class TestController:
             for number in range(3):
                 await local(controller).create_topics(creation(wanted(f"t{number}")))
                 end = await controller.take_snapshot()
-            log = controller._open_log()
+            log = controller._parts.files
             assert log.snapshots.ids()[-1].end_offset == end
             assert len(log.snapshots.ids()) == 1
             assert log.start_offset == end

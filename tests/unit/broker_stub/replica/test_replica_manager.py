@@ -20,9 +20,11 @@ from triokafka.broker_stub.log.reader import SlicedResult
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
-from triokafka.broker_stub.replica.delayed import AppendOutcome
+from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.replica.read_result import ReadOutcome
-from triokafka.broker_stub.replica.replica_manager import FetchParameters, ReplicaManager
+from triokafka.broker_stub.replica.replica_listener import LeadershipChange
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.replica.replica_reader import FetchParameters
 from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage
@@ -56,10 +58,15 @@ class Bench:
         self.world.storage = self.storage
         self.logs = LogManager(self.world, ["/data"])
         self.logs.start()
-        self.replicas = ReplicaManager(NODE, self.logs, self.world)
         self.rose: list[tuple[TopicPartition, int]] = []
-        self.replicas.on_high_watermark(lambda key, offset: self.rose.append((key, offset)))
+        self.replicas = ReplicaManager(NODE, self.logs, self.world, listener=self)
         self._image = MetadataImage()
+
+    def high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
+        self.rose.append((topic_partition, offset))
+
+    def reopened(self, change: LeadershipChange) -> None:
+        pass
 
     def become(self, *topics: TopicImage, configs: Mapping[str, Mapping[str, str]] | None = None) -> list[str]:
         """The image is now this; returns the role changes as text."""

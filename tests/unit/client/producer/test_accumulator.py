@@ -367,7 +367,7 @@ def test_batch_that_cannot_be_made_gives_its_memory_back() -> None:
     bench = Bench()
     accumulator = bench.accumulator
     bench.batch()
-    accumulator.batches.settings = replace(accumulator.settings, compression_type="nonsense")
+    accumulator.settings = replace(accumulator.settings, compression_type="nonsense")
     buffer = accumulator.pool.try_allocate(200)
     assert buffer is not None
     with pytest.raises(KafkaError):

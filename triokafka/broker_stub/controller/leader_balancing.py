@@ -1,0 +1,44 @@
+"""Gives leadership back to preferred replicas (``auto.leader.rebalance.enable``)."""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller.event_queue import EventQueue
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.controller.state import ControllerState
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+class LeaderBalancing:
+    """Looks every ``interval`` seconds for partitions that their preferred replica does not lead, but could."""
+
+    def __init__(self, state: ControllerState, queue: EventQueue, *, interval: float) -> None:
+        self._state = state
+        self._queue = queue
+        self._interval = interval
+
+    async def run(self) -> None:
+        """Elect preferred leaders until cancelled. A failure is logged."""
+        while True:
+            await trio.sleep(self._interval)
+            partitions = self._state.committed.partitions()
+            if all(partition.leader == partition.preferred_leader for _, partition in partitions):
+                continue
+            try:
+                moved = await self._queue.submit("BalanceLeaders", self._elect)
+            except KafkaError as error:
+                logger.error("Preferred leaders cannot be elected: %s", error)
+            else:
+                if moved:
+                    logger.info("%d partitions are led by their preferred replica again", moved)
+
+    def _elect(self, image: MetadataImage) -> Outcome[int]:
+        records = elections.preferred_leaders(image, self._state.configuration.effective.topic_config_of(image))
+        return Outcome(records, len(records))

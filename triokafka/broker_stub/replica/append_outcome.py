@@ -1,0 +1,31 @@
+"""The result of appending to one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class AppendOutcome:
+    """One partition's part of a Produce request.
+
+    ``record_errors`` has the records of the batch that were refused: index in the batch and reason. ``leader`` is the
+    leader id and epoch to report, where this broker knows another one. ``flushing``: the records wait for the flush
+    that ``flush.messages`` asks for.
+    """
+
+    error_code: int = 0
+    base_offset: int = -1
+    last_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
+    leader: tuple[int, int] | None = None
+    flushing: bool = False
+
+    @property
+    def required_offset(self) -> int:
+        """The high watermark that commits the records: the offset after the last one."""
+        return self.last_offset + 1

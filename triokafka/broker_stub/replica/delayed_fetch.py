@@ -1,0 +1,77 @@
+"""A Fetch request that waits for data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from triokafka import errors
+from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.named_tuple import NamedTuple
+from triokafka.structs import TopicPartition
+
+
+class AwaitedPartition(NamedTuple):
+    """A partition that a fetch waits for, with its fetch offset and limits."""
+
+    topic_partition: TopicPartition
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int = -1
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits until ``min_bytes`` can be read, a partition has an error, or time is up.
+
+    It keeps no data: the handler that waits reads again.
+    """
+
+    __slots__ = ("_awaited", "_follower", "_min_bytes", "_partitions", "_read_committed")
+
+    def __init__(
+        self,
+        timeout_ms: int,
+        awaited: Sequence[AwaitedPartition],
+        partitions: Callable[[TopicPartition], Partition],
+        *,
+        min_bytes: int,
+        follower: bool,
+        read_committed: bool,
+    ) -> None:
+        super().__init__(timeout_ms)
+        self._awaited = awaited
+        self._partitions = partitions
+        self._min_bytes = min_bytes
+        self._follower = follower
+        self._read_committed = read_committed
+
+    def try_complete(self) -> bool:
+        available = 0
+        for topic_partition, fetch_offset, max_bytes, current_leader_epoch, last_fetched_epoch in self._awaited:
+            try:
+                partition = self._partitions(topic_partition)
+                partition.require_leader(current_leader_epoch)
+                if last_fetched_epoch >= 0 and partition.diverging_epoch(fetch_offset, last_fetched_epoch) is not None:
+                    return self.force_complete()
+            except errors.BrokerResponseError:
+                return self.force_complete()  # the answer reports the error
+            log = partition.log
+            if self._follower:
+                end = log.log_end_offset
+            else:
+                end = partition.last_stable_offset if self._read_committed else partition.high_watermark
+            if fetch_offset > log.log_end_offset or fetch_offset < log.log_start_offset:
+                return self.force_complete()  # truncated or deleted meanwhile: out of range
+            if fetch_offset < end:
+                if self._min_bytes <= 1 or not log.in_one_segment(fetch_offset, end):
+                    # An answer has records of one segment of a partition, so waiting would bring no more.
+                    return self.force_complete()
+                try:
+                    available += log.bytes_between(fetch_offset, end, max_bytes)
+                except errors.BrokerResponseError:
+                    return self.force_complete()
+        return available >= self._min_bytes and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Do nothing: the handler that waits reads again."""

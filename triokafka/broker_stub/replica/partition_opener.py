@@ -1,0 +1,293 @@
+"""Opening the logs of hosted partitions, again when a log could not be opened, and never in place of a missing one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Set
+from typing import Final
+from uuid import UUID
+
+import trio
+
+from triokafka import errors
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
+from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.replica_listener import LeadershipChange, ReplicaListener
+from triokafka.broker_stub.work_budget import WorkBudget
+from triokafka.structs import TopicPartition, format_uuid
+
+logger = logging.getLogger(__name__)
+
+_NAMED: Final = 5  # partitions in one log line
+_FIRST_RETRY_SECONDS: Final = 0.5
+_LAST_RETRY_SECONDS: Final = 5.0
+
+
+class MissedLogError(errors.KafkaStorageError):
+    """The log may be in a data directory that is no longer in ``log.dirs``."""
+
+
+class PartitionOpener:
+    """Opens partitions and gives them the role that ``image`` says."""
+
+    def __init__(
+        self,
+        node_id: int,
+        logs: LogManager,
+        hosted: HostedPartitions,
+        listener: ReplicaListener | None,
+        *,
+        shares_logs: bool,
+    ) -> None:
+        self.image = EMPTY_IMAGE
+        self._node_id = node_id
+        self._logs = logs
+        self._hosted = hosted
+        self._listener = listener
+        self._shares_logs = shares_logs
+        self._ahead: dict[TopicPartition, Partition] = {}  # opened for a change that is about to be applied
+        self._retryable: set[tuple[str, int]] = set()  # failed partitions whose next opening may succeed
+        self._became_retryable = trio.Event()
+        self._checkpointed: Mapping[TopicPartition, int] | None = None
+        self._inherited: Set[tuple[UUID, int]] = frozenset()  # may have logs in directories that were never online
+        self._gone_directories: tuple[UUID, ...] = ()  # usable at the last start, and not at this one
+
+    # -- lookup
+
+    def partition(self, topic_partition: tuple[str, int]) -> Partition:
+        """Return a hosted partition; first try again to open its log when that failed for a passing reason.
+
+        Raises:
+            UnknownTopicOrPartitionError: no partition has that name.
+            NotLeaderForPartitionError: it is on other brokers.
+            KafkaStorageError: its log cannot be used.
+        """
+        found = self._hosted.online.get(topic_partition)
+        if found is None:
+            topic, number = topic_partition
+            if topic_partition in self._retryable:
+                again = self._open_again(TopicPartition(topic, number))
+                if again is not None:
+                    return again
+            reason = self._hosted.failed.get(topic_partition)
+            if reason is not None:
+                raise errors.KafkaStorageError(reason)
+            elsewhere = self.image.partition(topic, number)
+            if elsewhere is not None:
+                raise errors.NotLeaderForPartitionError(
+                    f"{topic}-{number} is on the brokers {elsewhere.replicas}, led by {elsewhere.leader}"
+                )
+            raise errors.UnknownTopicOrPartitionError(f"this broker has no partition {topic}-{number}")
+        return found
+
+    def is_offline(self, topic_partition: tuple[str, int]) -> bool:
+        """Return whether this broker should host a partition but cannot use its log.
+
+        Opening it is tried again first: clients request only metadata while a partition has no leader.
+        """
+        if topic_partition in self._retryable:
+            self._open_again(TopicPartition(*topic_partition))
+        return topic_partition in self._hosted.failed
+
+    def check_online(self, topic_partition: tuple[str, int]) -> None:
+        """Raise `KafkaStorageError` with the reason when `is_offline`."""
+        if self.is_offline(topic_partition):
+            raise errors.KafkaStorageError(self._hosted.failed[topic_partition])
+
+    # -- opening
+
+    def open(self, topic_partition: TopicPartition) -> Partition:
+        """Return a partition of ``image``; open or make its log when needed. Raises `KafkaError`, `OSError`."""
+        partition = self._hosted.online.get(topic_partition)
+        if partition is not None:
+            return partition
+        partition = self._ahead.pop(topic_partition, None)
+        if partition is None or self._logs.get(topic_partition) is not partition.log:
+            partition = self._new_partition(topic_partition, self.image)
+        self._hosted.online[topic_partition] = partition
+        self.forget_failure(topic_partition)
+        return partition
+
+    def open_failed(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """Remember why `open` failed, and whether to try again."""
+        if not isinstance(error, MissedLogError):  # one log line has named all of those
+            logger.error("%s is offline: its log cannot be opened: %s", topic_partition, error)
+        self._hosted.failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
+        if _may_get_better(error):
+            self._retryable.add(topic_partition)
+            self._became_retryable.set()
+
+    def forget_failure(self, topic_partition: TopicPartition) -> None:
+        """The partition is online or gone."""
+        self._hosted.failed.pop(topic_partition, None)
+        self._retryable.discard(topic_partition)
+
+    async def open_ahead(self, topic_partitions: Iterable[TopicPartition], image: MetadataImage) -> None:
+        """Open new partitions of ``image`` before it is applied, with checkpoints in between.
+
+        A partition that cannot be opened is left to `open`. If cancelled, so are the rest.
+        """
+        budget = WorkBudget()
+        for topic_partition in topic_partitions:
+            try:
+                self._ahead[topic_partition] = self._new_partition(topic_partition, image)
+            except (OSError, errors.KafkaError):
+                continue  # `open` reports it
+            await budget.spend()
+
+    def forget_opened_ahead(self) -> None:
+        """Drop the partitions that `open_ahead` opened: the broker's defaults have changed."""
+        self._ahead.clear()
+
+    def _new_partition(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
+        topic = image.topics[topic_partition.topic]
+        config = self._logs.config_for(image.topic_configs(topic_partition.topic))
+        self._check_not_missed(topic_partition, topic.topic_id, config)
+        # Also when the log exists: it was opened with the defaults, perhaps for an earlier topic of that name.
+        log = self._logs.create(
+            topic_partition,
+            topic.topic_id,
+            config,
+            is_new=(topic.topic_id, topic_partition.partition) not in self._inherited,
+        )
+        if self._checkpointed is None:
+            self._checkpointed = self._logs.read_high_watermarks()
+        return Partition(
+            topic_partition,
+            topic.topic_id,
+            node_id=self._node_id,
+            log=log,
+            high_watermark=self._checkpointed.get(topic_partition, 0),
+            shares_log=self._shares_logs,
+        )
+
+    def change_role(self, partition: Partition, state: PartitionImage) -> bool:
+        """Make the partition leader or follower, as ``state`` says; True when its role or leader epoch is new."""
+        if state.leader == self._node_id:
+            changed = partition.make_leader(
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                replicas=state.replicas,
+                in_sync_replicas=state.isr,
+            )
+        else:
+            changed = partition.make_follower(
+                leader_id=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                replicas=state.replicas,
+            )
+        self._hosted.advance_high_watermark(partition)
+        return changed
+
+    # -- trying again
+
+    async def retry_offline(self) -> None:
+        """Open the logs again that could not be opened for want of disk space or files, until cancelled.
+
+        Requests do the same for the partitions that they name. But a group coordinator gets no request before its
+        partition of ``__consumer_offsets`` is online.
+        """
+        wait = _FIRST_RETRY_SECONDS
+        while True:
+            if not self._retryable:
+                self._became_retryable = trio.Event()
+                await self._became_retryable.wait()
+                wait = _FIRST_RETRY_SECONDS
+            await trio.sleep(wait)
+            wait = min(2 * wait, _LAST_RETRY_SECONDS)
+            budget = WorkBudget()
+            for topic_partition in list(self._retryable):
+                if topic_partition in self._retryable:
+                    self._open_again(TopicPartition(*topic_partition))
+                    await budget.spend()
+
+    def _open_again(self, topic_partition: TopicPartition) -> Partition | None:
+        """Open the log of an offline partition; None when it still cannot be opened."""
+        state = self.image.partition(*topic_partition)
+        if state is None:
+            return None
+        try:
+            partition = self.open(topic_partition)
+        except (OSError, errors.KafkaError) as error:
+            self._hosted.failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
+            return None
+        logger.info("%s is online: its log could be opened", topic_partition)
+        if self.change_role(partition, state) and self._listener is not None:
+            leads = state.leader == self._node_id
+            self._listener.reopened(LeadershipChange(topic_partition, leads=leads, leader_epoch=state.leader_epoch))
+        return partition
+
+    # -- logs in missing directories
+
+    def begin_with(self, image: MetadataImage) -> None:
+        """Compare the logs on the disks with the first image, and report those that are missing."""
+        if self._logs.offline_directories():
+            self._inherited = {(topic.topic_id, state.partition) for topic, state in image.partitions()}
+        for topic_partition in self._logs.all():
+            if image.partition(*topic_partition) is None:
+                self._logs.put_aside(topic_partition)
+        missing = [str(known) for known in image.replicas_on(self._node_id) if self._logs.get(known) is None]
+        if not missing:
+            return
+        named = ", ".join(missing[:_NAMED])
+        named += f" and {len(missing) - _NAMED} other partitions" if len(missing) > _NAMED else ""
+        before = image.brokers.get(self._node_id)
+        self._gone_directories = tuple(
+            directory
+            for directory in (before.directories if before is not None else ())
+            if directory not in self._logs.directory_ids
+        )
+        if self._gone_directories:
+            self._inherited = {(topic.topic_id, state.partition) for topic, state in image.partitions()}
+            logger.error("no data directory has a log of %s; %s", named, self._way_out)
+        elif not self._inherited:
+            logger.warning("no data directory has a log that can be used of %s; what is not damaged begins anew", named)
+
+    @property
+    def missed_directories(self) -> tuple[UUID, ...]:
+        """Data directories of the last start, as long as partitions are offline that may have their logs there."""
+        return self._gone_directories if self._hosted.failed else ()
+
+    @property
+    def _way_out(self) -> str:
+        gone = ", ".join(map(format_uuid, self._gone_directories))
+        return (
+            f"the data directory with the id {gone} (meta.properties) was there before, and is not among those of "
+            f"log.dirs that can be used: put it back, or mend it; or, if it is lost, delete the topics, or let them "
+            f"begin anew (unclean.leader.election.enable)"
+        )
+
+    def may_be_made(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> bool:
+        """Whether a log may be made for a partition that has none."""
+        try:
+            self._check_not_missed(topic_partition, topic_id, config)
+        except MissedLogError:
+            return False
+        return True
+
+    def _check_not_missed(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> None:
+        """Refuse to make an empty log in place of one that may be in a missing directory.
+
+        It would lose all records of the only replica. As for replicas out of sync, no broker may lead that partition
+        unless the topic allows unclean elections.
+        """
+        if not self._gone_directories or config.unclean_leader_election_enable:
+            return
+        here = self._logs.is_offline(topic_partition) or (
+            self._logs.get(topic_partition) is not None and self._logs.topic_id_of(topic_partition) in (None, topic_id)
+        )
+        if not here and (topic_id, topic_partition.partition) in self._inherited:
+            raise MissedLogError(f"there is no log of {topic_partition}; {self._way_out}")
+
+
+def _may_get_better(error: Exception) -> bool:
+    """Whether opening the log may succeed later."""
+    if isinstance(error, MissedLogError):
+        return True
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and gets_better(cause)

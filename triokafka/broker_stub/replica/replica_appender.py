@@ -1,0 +1,147 @@
+"""Appending to the partitions of a broker, and waiting until the records are committed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from triokafka import errors
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, needs_prevalidation
+from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
+from triokafka.broker_stub.replica.append_outcome import AppendOutcome
+from triokafka.broker_stub.replica.delayed_produce import DelayedProduce
+from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.traffic import Traffic
+from triokafka.structs import Buffer, TopicPartition
+from triokafka.topic_names import INTERNAL_TOPICS
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+
+class ReplicaAppender:
+    """Appends to partitions, with an outcome per partition, so that one failure does not affect the others.
+
+    Args:
+        partition: returns a hosted partition or raises; see `PartitionOpener.partition`.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        hosted: HostedPartitions,
+        partition: Callable[[tuple[str, int]], Partition],
+        purgatory: Purgatory,
+        traffic: Traffic,
+    ) -> None:
+        self._world = world
+        self._hosted = hosted
+        self._partition = partition
+        self._purgatory = purgatory
+        self._traffic = traffic
+
+    def batches_to_prevalidate(
+        self, entries: Mapping[TopicPartition, Buffer | PrevalidatedBatch]
+    ) -> dict[TopicPartition, tuple[Buffer, LogConfig]]:
+        """Return the clients' batches that `prevalidate` should check before they are appended."""
+        found = {}
+        for topic_partition, data in entries.items():
+            if isinstance(data, PrevalidatedBatch):
+                continue
+            partition = self._hosted.online.get(topic_partition)
+            if partition is not None and needs_prevalidation(data, config := partition.log.config):
+                found[topic_partition] = data, config
+        return found
+
+    def append(
+        self,
+        entries: Mapping[TopicPartition, Buffer | PrevalidatedBatch],
+        *,
+        required_acks: int,
+    ) -> dict[TopicPartition, AppendOutcome]:
+        """Append a client's batches to every partition as its leader.
+
+        Clients may not write to internal topics.
+        """
+        if required_acks not in (-1, 0, 1):
+            code = errors.InvalidRequiredAcksError.code
+            return {key: AppendOutcome(error_code=code) for key in entries}
+        now_ms = self._world.wall_ms()
+        outcomes: dict[TopicPartition, AppendOutcome] = {}
+        for topic_partition, batches in entries.items():
+            outcomes[topic_partition] = self._append_one(topic_partition, batches, required_acks, now_ms)
+        return outcomes
+
+    def _append_one(
+        self, topic_partition: TopicPartition, batches: Buffer | PrevalidatedBatch, required_acks: int, now_ms: int
+    ) -> AppendOutcome:
+        partition = self._hosted.online.get(topic_partition)
+        try:
+            if topic_partition.topic in INTERNAL_TOPICS:
+                raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
+            if partition is None:
+                partition = self._partition(topic_partition)
+            info = partition.append(batches, required_acks=required_acks, now_ms=now_ms)
+        except errors.BrokerResponseError as error:
+            self._traffic.refused()
+            log_start_offset = partition.log.log_start_offset if partition is not None else -1
+            return AppendOutcome(
+                error_code=error.code,
+                log_start_offset=log_start_offset,
+                error_message=str(error) or None,
+                record_errors=getattr(error, "record_errors", ()),
+            )
+        except OSError as error:
+            logger.error("appending to %s failed: %s", topic_partition, error)
+            self._traffic.refused()
+            return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
+        size = len(batches.data if isinstance(batches, PrevalidatedBatch) else batches)
+        self._traffic.appended(size, info.last_offset - info.first_offset + 1)
+        self._hosted.appended(partition)
+        return AppendOutcome(
+            base_offset=info.first_offset,
+            last_offset=info.last_offset,
+            log_append_time_ms=info.log_append_time,
+            log_start_offset=info.log_start_offset,
+            flushing=partition.log.settled_offset <= info.last_offset,
+        )
+
+    def append_internal(self, topic_partition: TopicPartition, batches: Buffer) -> int:
+        """Append the broker's own records as with acks=all, and return the offset after the last one.
+
+        Raises:
+            BrokerResponseError: this broker does not lead the partition, or the log refuses; nothing was appended.
+        """
+        partition = self._partition(topic_partition)
+        info = partition.append(batches, required_acks=-1, now_ms=self._world.wall_ms(), from_client=False)
+        self._hosted.appended(partition)
+        return info.last_offset + 1
+
+    def delay_produce(
+        self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int, *, required_acks: int = -1
+    ) -> DelayedProduce | None:
+        """Wait until the appended records are committed; None when they are.
+
+        With ``required_acks`` 1, wait for the leader's own disk.
+        """
+        if required_acks == -1:
+            for key, outcome in outcomes.items():
+                if not outcome.error_code and not self._committed(key, outcome):
+                    break
+            else:
+                return None
+        pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
+        operation = DelayedProduce(max(timeout_ms, 0), outcomes, self._partition, required_acks=required_acks)
+        self._purgatory.try_complete_else_watch(operation, pending, monotonic_ms(self._world))
+        return None if operation.completed else operation
+
+    def _committed(self, topic_partition: TopicPartition, outcome: AppendOutcome) -> bool:
+        partition = self._hosted.online.get(topic_partition)
+        return (
+            partition is not None
+            and partition.is_leader
+            and partition.high_watermark > outcome.last_offset
+            and partition.enough_replicas
+        )

@@ -1,0 +1,209 @@
+"""Reading partitions of a broker for Fetch requests, and waiting until enough can be read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.log.page_cache import ColdReadError
+from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
+from triokafka.broker_stub.replica.delayed_fetch import AwaitedPartition, DelayedFetch
+from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
+from triokafka.broker_stub.replica.traffic import Traffic
+from triokafka.broker_stub.work_budget import BUDGET, WorkBudget
+from triokafka.named_tuple import NamedTuple
+from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+_COLD_READS: Final = 8
+"""How many times a fetch brings a part of its data into the page cache before it blocks for the rest."""
+_DAMAGES_REPORTED: Final = 100
+"""Damaged places of one log that are reported; more would say nothing new."""
+
+
+class FetchParameters(NamedTuple):
+    """Parameters of a whole fetch. ``replica_id`` is -1 for a consumer."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+
+    @property
+    def follower(self) -> bool:
+        """Whether another broker fetches (0 is a valid id)."""
+        return self.replica_id >= 0
+
+
+class ReplicaReader:
+    """Reads partitions, with an outcome per partition, so that one failure does not affect the others.
+
+    Args:
+        partition: returns a hosted partition or raises; see `PartitionOpener.partition`.
+        image: returns the newest metadata that was applied.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        hosted: HostedPartitions,
+        partition: Callable[[tuple[str, int]], Partition],
+        image: Callable[[], MetadataImage],
+        purgatory: Purgatory,
+        traffic: Traffic,
+    ) -> None:
+        self._world = world
+        self._hosted = hosted
+        self._partition = partition
+        self._image = image
+        self._purgatory = purgatory
+        self._traffic = traffic
+
+    async def read(
+        self,
+        wanted: Sequence[tuple[TopicPartition, WantedPartition]],
+        parameters: FetchParameters,
+        *,
+        before_waiting: Callable[[], None] = lambda: None,
+    ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
+        """Read partitions in order under one byte budget. Returns outcomes, bytes read, and whether to answer at once.
+
+        The first partition with data may exceed the limits by its first batch, so that a reader always gets on.
+        Waits only where something must come from the disk first; a thread does that, and then all is read again. Of
+        very many partitions, others have their turn in between.
+        """
+        for _ in range(_COLD_READS):
+            try:
+                return await self._read(wanted, parameters, may_block=False)
+            except ColdReadError as cold:
+                before_waiting()
+                await self._world.run_in_thread(cold.warm)
+        return await self._read(wanted, parameters, may_block=True)  # memory is too short to keep it for a moment
+
+    async def _read(
+        self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters, *, may_block: bool
+    ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
+        budget = parameters.max_bytes
+        total = 0
+        urgent = False
+        cold: list[ColdReadError] = []
+        failed = 0
+        outcomes: dict[TopicPartition, ReadOutcome] = {}
+        follower, read_committed = parameters.follower, parameters.read_committed
+        work = WorkBudget() if len(wanted) > BUDGET else None
+        for topic_partition, request in wanted:
+            if work is not None:
+                await work.spend()
+            try:
+                partition = self._hosted.online.get(topic_partition) or self._partition(topic_partition)
+                if follower:
+                    partition.require_follower(parameters.replica_id, request.current_leader_epoch)
+                outcome = partition.read(
+                    request.fetch_offset,
+                    min(budget, request.max_bytes),
+                    min_one_batch=not total,
+                    follower=follower,
+                    read_committed=read_committed,
+                    current_leader_epoch=request.current_leader_epoch,
+                    last_fetched_epoch=request.last_fetched_epoch,
+                    may_block=may_block,
+                )
+                if follower and outcome.diverging_epoch is None:
+                    # Only now: an offset that is not in the log, or is another record's there, tells nothing of what
+                    # the follower has.
+                    self._hosted.follower_fetched(
+                        partition, parameters.replica_id, request.fetch_offset, self._world.now()
+                    )
+            except ColdReadError as error:
+                # The others are looked at, too: one visit to the disk for all that fits. How much this one has is not
+                # known, so it counts in full.
+                cold.append(error)
+                budget -= request.max_bytes
+                if budget <= 0:
+                    break
+                continue
+            except errors.BrokerResponseError as error:
+                outcomes[topic_partition] = self._failed_read(topic_partition, error)
+                urgent = True
+                failed += 1
+                continue
+            except OSError as error:
+                logger.error("reading %s failed: %s", topic_partition, error)
+                outcomes[topic_partition] = ReadOutcome(errors.KafkaStorageError.code)
+                urgent = True
+                failed += 1
+                continue
+            outcomes[topic_partition] = outcome
+            size = len(outcome.records)
+            total += size
+            budget = max(budget - size, 0)
+            if outcome.diverging_epoch is not None:
+                urgent = True
+        if cold:
+            raise ColdReadError(partial(_warm, cold))
+        self._traffic.fetches += len(outcomes)
+        self._traffic.failed_fetches += failed
+        return outcomes, total, urgent
+
+    def delay_fetch(
+        self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters
+    ) -> DelayedFetch | None:
+        """Wait until a fetch has enough to answer; None when it has by now. The caller then reads again."""
+        awaited = [
+            AwaitedPartition(
+                key,
+                request.fetch_offset,
+                request.max_bytes,
+                request.current_leader_epoch,
+                request.last_fetched_epoch,
+            )
+            for key, request in wanted
+        ]
+        operation = DelayedFetch(
+            parameters.max_wait_ms,
+            awaited,
+            self._partition,
+            min_bytes=parameters.min_bytes,
+            follower=parameters.follower,
+            read_committed=parameters.read_committed,
+        )
+        keys = [key for key, _ in wanted]
+        self._purgatory.try_complete_else_watch(operation, keys, monotonic_ms(self._world))
+        return None if operation.completed else operation
+
+    def _failed_read(self, topic_partition: TopicPartition, error: errors.BrokerResponseError) -> ReadOutcome:
+        outcome = ReadOutcome(error.code)
+        partition = self._hosted.online.get(topic_partition)
+        if partition is not None:
+            if isinstance(error, errors.CorruptRecordError):
+                self._report_damage(partition, str(error))
+            if isinstance(error, errors.NotLeaderForPartitionError | errors.FencedLeaderEpochError):
+                outcome.leader_hint = partition.leader_hint
+        elif isinstance(error, errors.NotLeaderForPartitionError):
+            known = self._image().partition(*topic_partition)
+            if known is not None:
+                outcome.leader_hint = LeaderHint(known.leader, known.leader_epoch)
+        return outcome
+
+    @staticmethod
+    def _report_damage(partition: Partition, damage: str) -> None:
+        """Log damage that a reader has met, once for each place: consumers fetch it again and again."""
+        reported = partition.log.reported_damage
+        if damage not in reported and len(reported) < _DAMAGES_REPORTED:
+            reported.add(damage)
+            logger.error("%s is damaged, and readers get CORRUPT_MESSAGE: %s", partition.topic_partition, damage)
+
+
+def _warm(cold: Iterable[ColdReadError]) -> None:
+    for error in cold:
+        error.warm()
