@@ -1,8 +1,8 @@
 """CRC-32C, the checksum of record batches: the C function of the package ``crc32c``, without the rest of that package.
 
 To import all of it takes a fifteenth of a broker's start: it has a command line, and looks up its own version, for
-which ``argparse``, ``email`` and ``zipfile`` are imported. Its environment variables (``CRC32C_SW_MODE``) are read by
-the extension itself, and count here as well.
+which it imports ``argparse``, ``email`` and ``zipfile``. The extension itself reads its environment variables
+(``CRC32C_SW_MODE``), so they apply here as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXTENSION: Final = "crc32c._crc32c"
 
 
 def _extension() -> ModuleType:
-    """The extension, under its own name: who imports the package later gets the same one."""
+    """Load the extension under its real name, so that a later import of the package uses the same module."""
     if _PACKAGE not in sys.modules and _EXTENSION not in sys.modules:
         package = find_spec(_PACKAGE)  # looks for it, and runs nothing of it
         found = package and PathFinder.find_spec(_EXTENSION, package.submodule_search_locations)

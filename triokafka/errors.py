@@ -1,8 +1,8 @@
 """Every error that triokafka raises: one class per Kafka error code, and the client's own.
 
 The names are kafka-python's, so that ``except`` clauses carry over. Each class says whether trying again may help
-(``retriable``), whether the client's picture of the cluster is out of date (``invalid_metadata``), and what a person
-can do about it (``advice``). Nothing here imports anything else of the package.
+(``retriable``), whether the client's metadata is out of date (``invalid_metadata``), and what a person can do about it
+(``advice``). This module imports nothing else of the package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class KafkaError(Exception):
     advice: ClassVar[str] = ""
 
     def fresh_copy(self) -> Self:
-        """Return an equal error without traceback and cause, to store it or to raise one that is stored.
+        """Return an equal error without traceback and cause, to store it, or to raise a stored error.
 
         A stored error that is raised itself keeps every frame that it passes, and with it their locals: requests,
         buffers, and usually its own holder, which makes a reference cycle.
@@ -34,7 +34,7 @@ class KafkaError(Exception):
 
 
 def raisable_copy(error: E) -> E:
-    """Return an equal error with the same cause and a traceback of its own, to raise one that is stored.
+    """Return an equal error with the same cause and a separate traceback, to raise a stored error.
 
     Tasks that raise one object at the same time would mix up its traceback, which would also keep their frames alive
     as long as its holder lives.
@@ -396,7 +396,7 @@ class PolicyViolationError(BrokerResponseError):
     """A policy of the cluster forbids this."""
 
     code = 44
-    advice = "Ask whoever set the policy."
+    advice = "Ask the administrator who set the policy."
 
 
 class OutOfOrderSequenceNumberError(BrokerResponseError):
@@ -417,7 +417,7 @@ class InvalidProducerEpochError(BrokerResponseError):
     """A newer instance of this producer exists."""
 
     code = 47
-    advice = "Begin anew with a new producer, or find out who else uses the transactional id."
+    advice = "Create a new producer, or find out which other program uses the transactional id."
 
 
 class InvalidTxnStateError(BrokerResponseError):
@@ -431,7 +431,7 @@ class InvalidProducerIdMappingError(BrokerResponseError):
     """The producer id is not the one of the transactional id."""
 
     code = 49
-    advice = "Begin anew with a new producer."
+    advice = "Create a new producer."
 
 
 class InvalidTransactionTimeoutError(BrokerResponseError):
@@ -781,7 +781,7 @@ class PositionOutOfRangeError(BrokerResponseError):
     """The position is outside the snapshot."""
 
     code = 99
-    advice = "Start the snapshot anew."
+    advice = "Fetch the snapshot from its beginning."
 
 
 class UnknownTopicIdError(InvalidMetadataError, BrokerResponseError):
@@ -1023,7 +1023,7 @@ class ShareSessionLimitReachedError(RetriableError, BrokerResponseError):
 
 
 class ProtocolError(KafkaError):
-    """Bytes that are not what the protocol says: truncated, oversized or malformed.
+    """Bytes that violate the protocol: truncated, oversized or malformed.
 
     Args:
         message: what is wrong.
@@ -1094,7 +1094,7 @@ class LogTruncationError(KafkaError):
     """The log was truncated below the consumer's position, and ``auto_offset_reset`` is ``"none"``.
 
     Raised by every call for records until the partitions are sought. ``divergent_offsets`` has, by partition, the
-    offset up to which the log is still what was read, None when nobody knows.
+    offset up to which the log still equals the records that were read; None when unknown.
     """
 
     divergent_offsets: Mapping[tuple[str, int], int | None] = MappingProxyType({})
@@ -1113,7 +1113,7 @@ class WakeupError(KafkaError):
 
 
 class SerializationError(KafkaError, TypeError):
-    """A key or value is nothing that can be sent: its serializer failed on it, or there is none and it is not bytes."""
+    """A key or value cannot be sent: its serializer failed, or there is no serializer and it is not bytes."""
 
 
 class RecordDeserializationError(KafkaError):

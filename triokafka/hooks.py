@@ -1,7 +1,7 @@
-"""What a client tells those who watch it: connections, requests, metadata, batches, fetches, groups, failure.
+"""Hooks: a client's events about connections, requests, metadata, batches, fetches, groups and failure.
 
-`Hooks` is for users to override; `HookChain` calls several of them and lets none of them do harm. Events are per
-connection, request or batch, never per record. Nothing here waits.
+Users override methods of `Hooks`; `HookChain` calls several of them, and catches their exceptions. Events are per
+connection, request or batch, never per record. No method waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class MetadataSummary(NamedTuple):
-    """What a snapshot of the cluster's metadata holds, in numbers.
+    """A snapshot of the cluster's metadata, in numbers.
 
     ``version`` counts the refreshes of this client. ``leaderless`` is how many of the ``partitions`` have no leader
     now; ``controller_id`` is -1 and ``cluster_id`` None when the broker did not say.
@@ -32,10 +32,10 @@ class MetadataSummary(NamedTuple):
 
 
 class Hooks:
-    """Override what you want to know of, and give an object of your class as ``hooks=`` to any client.
+    """Override the events that you want, and pass an object of your class as ``hooks=`` to any client.
 
     All methods are plain functions that run in the client's own tasks, in the thread of the event loop: they must be
-    quick and must not block. What one of them raises is logged and disturbs nobody. Every method does nothing here, so
+    quick and must not block. Their exceptions are logged, and do not affect the client. Every method here is empty, so
     ``super()`` need not be called. A ``node`` with an id below 0 is a bootstrap server. Later versions may add methods.
     """
 
@@ -54,29 +54,29 @@ class Hooks:
         the wire."""
 
     def on_response(self, node: Node, api: str, size: int, seconds: float, error: Exception | None) -> None:
-        """The answer to a request has come, or never will.
+        """The response to a request has come, or will not come.
 
-        ``seconds`` is the time since `on_request`; ``size`` the bytes of the answer, 0 when there is none. ``error`` is
-        None, or why there is no answer; error codes inside of an answer are not told here. A request that gets no
-        answer by design (``acks=0``) is told of only when its connection ends before it is written.
+        ``seconds`` is the time since `on_request`; ``size`` is the size of the response in bytes, 0 without one.
+        ``error`` is the reason why no response came, else None; it does not cover error codes inside a response. A
+        request without a response (``acks=0``) causes this event only when its connection ends before it is written.
         """
 
     def on_throttle(self, node: Node, seconds: float) -> None:
-        """A broker's quota is used up: nothing will be sent to it for so many seconds (KIP-219)."""
+        """A quota of the broker is exceeded: the client sends it nothing for ``seconds`` (KIP-219)."""
 
     def on_metadata(self, summary: MetadataSummary) -> None:
-        """The metadata was refreshed, or a new leader taken from an error reply (KIP-951)."""
+        """The metadata was refreshed, or a new leader was taken from an error response (KIP-951)."""
 
     def on_batch_sealed(self, topic_partition: TopicPartition, records: int, size: int, compressed_size: int) -> None:
-        """A batch takes no more records and is as it will be sent; sizes are bytes before and after compression."""
+        """A batch is complete and ready to send; sizes are bytes before and after compression."""
 
     def on_batch_retried(self, topic_partition: TopicPartition, records: int, attempt: int, error: Exception) -> None:
-        """The batch's attempt number ``attempt`` (from 1) has failed with ``error``, and it will be sent again."""
+        """Attempt number ``attempt`` (from 1) to send the batch failed with ``error``; the producer will retry."""
 
     def on_batch_acknowledged(
         self, topic_partition: TopicPartition, records: int, size: int, base_offset: int, attempts: int, seconds: float
     ) -> None:
-        """The broker has a batch of ``size`` bytes, as was asked for with ``acks``.
+        """The broker acknowledged a batch of ``size`` bytes, as ``acks`` requires.
 
         ``base_offset`` is -1 when the broker did not say. ``seconds`` is the time since the batch was begun.
         """
@@ -91,25 +91,27 @@ class Hooks:
         """
 
     def on_heartbeat(self, group_id: str, seconds: float, error: Exception | None) -> None:
-        """The coordinator has answered a heartbeat, ``seconds`` after it was sent; or ``error`` says why it has not, or
-        what it says is wrong."""
+        """The coordinator answered a heartbeat, ``seconds`` after it was sent.
+
+        ``error`` is the coordinator's error, or the reason why no response came, else None.
+        """
 
     def on_heartbeat_late(self, group_id: str, seconds: float) -> None:
         """A heartbeat is so many seconds late, because code in some task of the program has blocked the Trio loop."""
 
     def on_rebalance_started(self, group_id: str, reason: str) -> None:
-        """The assignment is about to change, and the consumer begins to give up and to join."""
+        """A rebalance begins: the consumer will revoke partitions and rejoin."""
 
     def on_partitions_revoked(self, group_id: str, partitions: Sequence[TopicPartition], seconds: float) -> None:
-        """These were given up, ``seconds`` after that began; what was finished was committed, and the listener told."""
+        """The consumer revoked these partitions, in ``seconds``, commits and the listener's callback included."""
 
     def on_partitions_lost(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
-        """These may have other owners already: the group went on without this member."""
+        """The consumer lost these partitions: the group removed this member, and may have given them to others."""
 
     def on_partitions_assigned(self, group_id: str, partitions: Sequence[TopicPartition], seconds: float) -> None:
-        """The rebalance is over, ``seconds`` after it was heard of, and has brought these partitions.
+        """The rebalance ended, ``seconds`` after the consumer noticed it, and added these partitions.
 
-        Those that stay are not named, unless an eager assignor has dealt all anew.
+        Retained partitions are not included, unless an eager assignor assigned all again.
         """
 
     def on_commit(
@@ -119,10 +121,10 @@ class Hooks:
         seconds: float,
         error: Exception | None,
     ) -> None:
-        """A commit has succeeded, or failed with ``error``, ``seconds`` after its turn came; retries are part of it."""
+        """A commit succeeded, or failed with ``error``, after ``seconds``, retries included."""
 
     def on_client_failed(self, error: Exception) -> None:
-        """The client cannot go on: every later call raises. Called once."""
+        """The client failed: every later call raises. Called once."""
 
 
 EVENTS: Final = tuple(name for name in vars(Hooks) if name.startswith("on_"))
@@ -130,14 +132,14 @@ EVENTS: Final = tuple(name for name in vars(Hooks) if name.startswith("on_"))
 
 
 class HookChain(Hooks):
-    """Several `Hooks` as one that never raises; false when there is none, so that one truth test skips an event."""
+    """Several `Hooks` as one that never raises. An empty chain is false, so that one truth test skips an event."""
 
     def __init__(self, hooks: Sequence[Hooks] = ()) -> None:
         self._hooks = tuple(hooks)
         if not self._hooks:
             return
         for name in EVENTS:
-            # Only who overrides a method is called: the events that nobody listens to stay cheap.
+            # Only overridden methods are called, so that unused events stay cheap.
             listeners = [
                 getattr(hook, name)
                 for hook in self._hooks
@@ -162,4 +164,4 @@ def _guarded(name: str, listeners: list[Callable[..., None]]) -> Callable[..., N
 
 
 NO_HOOKS: Final = HookChain()
-"""The chain of nobody."""
+"""The empty chain."""

@@ -1,4 +1,4 @@
-"""Which modules exist twice, compiled and plain, and which of the two runs.
+"""The modules that exist both compiled and plain, and the choice between the two.
 
 A compiled module is Cython in pure-Python mode: its ``.py`` file is only ever the source of an extension, and is never
 imported as Python. When the extension is not there, or ``TRIOKAFKA_PURE=1`` is set, the plain twin serves. The build
@@ -36,13 +36,13 @@ def wants_plain() -> bool:
 
 
 def is_compiled(name: str) -> bool:
-    """Whether the extension of a module of the table is there. Imports nothing of it."""
+    """Whether the extension of a module of the table exists. Does not import it."""
     return bool(_extension(name))
 
 
 @cache
 def _extension(name: str) -> str:
-    """The file of a module's extension; empty when it is not there."""
+    """The file of a module's extension; empty when it is missing."""
     spec = find_spec(name)
     found = (spec and spec.origin) or ""
     return found if found.endswith(tuple(EXTENSION_SUFFIXES)) else ""
@@ -54,7 +54,7 @@ def load(name: str) -> ModuleType:
 
 
 def implementation() -> Literal["compiled", "plain"]:
-    """Which of the two runs. All modules of the table run compiled, or none: they share types."""
+    """The kind that runs. All modules of the table run compiled, or none: they share types."""
     return "compiled" if not wants_plain() and _extensions_are_usable() else "plain"
 
 
@@ -65,7 +65,7 @@ def _extensions_are_usable() -> bool:
     stale = _stale()
     if stale:
         warnings.warn(
-            f"{', '.join(stale)}: the source is newer than what was compiled from it, so plain Python runs;"
+            f"{', '.join(stale)}: the source is newer than the compiled extension, so plain Python runs;"
             " build again with: pip install -e .",
             RuntimeWarning,
             stacklevel=4,
@@ -74,7 +74,7 @@ def _extensions_are_usable() -> bool:
 
 
 def _stale() -> list[str]:
-    """Modules whose source somebody changed in a checkout after it was compiled. Installed files are never stale."""
+    """Modules of a checkout whose source changed after its compilation. Installed files are never stale."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not os.path.exists(os.path.join(root, "pyproject.toml")):
         return []

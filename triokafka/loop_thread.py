@@ -1,7 +1,7 @@
-"""A Trio loop beside code without Trio: one thread in each process, which serves all that asks for it.
+"""A Trio loop for code without Trio: one thread in each process, which all clients share.
 
-The thread is a daemon and never keeps a process alive; at interpreter exit the loop is cancelled, after whoever
-registered later with `atexit` has had its turn. A forked child begins without a loop, and gets one of its own when it
+The thread is a daemon and never keeps a process alive. At interpreter exit the loop is cancelled, after the `atexit`
+functions that were registered later. A forked child starts without a loop, and gets a new one when it
 asks.
 """
 
@@ -45,7 +45,7 @@ class LoopThread:
 
     @property
     def nursery(self) -> trio.Nursery:
-        """For tasks that are started within the loop; what they raise ends it."""
+        """The nursery for tasks within the loop; an exception of a task ends the loop."""
         return self._nursery
 
     @property
@@ -74,7 +74,7 @@ class LoopThread:
         self._nursery.start_soon(_guarded, work, arguments, name=name)
 
     def call(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        """Run ``work`` in the loop, wait for its end, and give back what it returned or raised.
+        """Run ``work`` in the loop, wait for its end, and return or raise its result.
 
         An exception that a signal raises in the waiting thread, such as `KeyboardInterrupt`, cancels the work; when
         that has ended, the exception goes on.
@@ -241,7 +241,7 @@ async def _guarded(work: Callable[..., Awaitable[None]], arguments: tuple[Any, .
 
 
 class _Process:
-    """What this process has of loops. ``forks`` counts how often the process is the child of a fork."""
+    """The loop of this process. ``forks`` counts the forks between the first process and this one."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -250,7 +250,7 @@ class _Process:
         self.registered = False
 
     def forked(self) -> None:
-        """In the child: the thread is not there, and another one may have held the lock."""
+        """Reset the state in a forked child: the thread is gone, and another thread may have held the lock."""
         self.lock = threading.Lock()
         self.loop = None
         self.forks += 1
@@ -266,7 +266,7 @@ os.register_at_fork(after_in_child=_process.forked)
 
 
 def loop_thread() -> LoopThread:
-    """The loop of this process; started when it is first asked for."""
+    """Return the loop of this process; the first call starts it."""
     with _process.lock:
         if not _process.registered:
             _process.registered = True
@@ -278,6 +278,5 @@ def loop_thread() -> LoopThread:
 
 
 def fork_count() -> int:
-    """How many forks lie between the first process and this one: who remembers another number is from another
-    process."""
+    """Return the number of forks between the first process and this one; it tells an object from a parent process."""
     return _process.forks

@@ -1,4 +1,4 @@
-"""The small value types that every part of the package shares, and how some are written as text."""
+"""The small value types that every part of the package shares, and the text form of some."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parse_uuid(text: str) -> UUID:
     try:
         return UUID(bytes=b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
     except ValueError:
-        raise ValueError(f"{text!r} is not an id: 22 characters of URL-safe base64 are wanted") from None
+        raise ValueError(f"{text!r} is not an id: expected 22 characters of URL-safe base64") from None
 
 
 class Node(NamedTuple):
@@ -82,7 +82,7 @@ class OffsetAndTimestamp(NamedTuple):
 class RecordMetadata(NamedTuple):
     """Where a produced record landed.
 
-    ``offset`` is -1 with ``acks=0``, and when the broker had the batch already and forgot where; ``timestamp`` is
+    ``offset`` is -1 with ``acks=0``, and for a duplicate batch whose offset the broker forgot; ``timestamp`` is
     milliseconds since the epoch: the record's own, or the broker's when the topic stamps on append. Serialized sizes
     are bytes, -1 for null. ``attempts`` counts the requests that carried the record, so that 1 means no retry;
     ``latency_ms`` is from the record's entry into its batch to its acknowledgement, linger included (if the system's

@@ -18,14 +18,14 @@ _MOST_SHOWN: Final = 60
 
 
 def check_topic_name(topic: Any) -> None:
-    """Refuse a name that no topic can have, before it gets into a request: all others would fail with it.
+    """Refuse an invalid topic name before it gets into a request, which would fail for its other topics as well.
 
     Raises:
         TypeError: it is not a string.
         InvalidTopicError: it is empty, too long, ``.`` or ``..``, or has other characters than Kafka allows.
     """
     if not isinstance(topic, str):
-        raise TypeError(f"topic={topic!r} is not the name of a topic: a str is")
+        raise TypeError(f"topic={topic!r} is not the name of a topic: it must be a str")
     if not _LEGAL.fullmatch(topic) or topic in (".", ".."):
         shown = repr(topic) if len(topic) <= _MOST_SHOWN else f"{topic[:_MOST_SHOWN]!r}… ({len(topic)} characters)"
         raise InvalidTopicError(f"topic {shown} cannot exist. {InvalidTopicError.advice}")

@@ -21,7 +21,7 @@ def test_ids_have_kafkas_text_form(number: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "short", "too short", "A" * 23, "?" * 22, "A" * 24])
 def test_text_that_is_no_id_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not an id: 22 characters"):
+    with pytest.raises(ValueError, match="is not an id: expected 22 characters"):
         parse_uuid(text)
 
 

@@ -15,7 +15,7 @@ import trio
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
@@ -85,7 +85,7 @@ class LocalCluster:
             await self._behind.wait()
             self._behind = trio.Event()
             try:
-                await self.controller.everybody_in_sync()
+                await self.controller.expand_in_sync_sets()
             except KafkaError as error:
                 logger.error("in-sync sets could not be changed, trying again: %s", error)
                 # Nothing else tells when a retry can succeed, such as when the disk has room again.

@@ -15,9 +15,9 @@ Ts = TypeVarTuple("Ts")
 class BackgroundTasks:
     """Tasks that live as long as the ``async with`` block of the object that owns them.
 
-    A task that ends with an `Exception` does not cancel the body: ``on_failure`` is told (in that task) and the other
-    tasks go on. A cancelled body does not cancel them either: they are needed to leave the block in order, and `close`
-    ends them. Open and close must happen in the same task, as ``__aenter__`` and ``__aexit__`` do.
+    A task that ends with an `Exception` does not cancel the body: the task calls ``on_failure`` with it, and the other
+    tasks continue. A cancelled body does not cancel the tasks either: leaving the block needs them, and `close` ends
+    them. Open and close must happen in the same task, as ``__aenter__`` and ``__aexit__`` do.
     """
 
     def __init__(self, on_failure: Callable[[Exception], None]) -> None:
@@ -65,7 +65,7 @@ class BackgroundTasks:
 
 
 def _alone(error: Exception) -> Exception:
-    """What is in a group of one: the task's own nursery made the group, and its caller asks for the cause."""
+    """Return the single exception inside a group: the task's own nursery made the group."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,6 +1,6 @@
-"""The way to one broker: connecting with back-off over all its addresses, and agreeing on versions.
+"""The connections to one broker, one after the other: back-off, all addresses of the broker, version negotiation.
 
-`BrokerChannel` outlives its connections. `transport` makes the streams, `negotiation` asks for the versions.
+`BrokerChannel` outlives its connections. `transport` makes the streams, `version_negotiation` asks for the versions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PROBE_BYTES: Final = 64
 
 
 class ChannelState(enum.Enum):
-    """Where a channel stands. Only a ``READY`` one takes requests."""
+    """The state of a channel. Only a ``READY`` channel takes requests."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -44,7 +44,7 @@ class ChannelState(enum.Enum):
 
 
 class _Address(NamedTuple):
-    """Where to connect to, and what the broker there must prove to be."""
+    """An address to connect to, and the name that the broker's certificate must have."""
 
     host: str
     port: int
@@ -52,11 +52,11 @@ class _Address(NamedTuple):
 
 
 class BrokerChannel:
-    """All that a client knows about reaching one broker, for one purpose.
+    """The client's connection to one broker, for one purpose.
 
     ``changed`` is set and replaced whenever the state changes. ``failures`` counts the connections that failed or ended
     since the last one was ready, ``failed_connects`` only those that never became ready. Points in time are seconds on
-    the world's clock. ``on_dead`` is called with the time since which a connection has been silent that counts as dead;
+    the world's clock. ``on_dead`` is called when a connection counts as dead, with the time since which it was silent;
     ``on_unreachable`` when the broker does not answer over a fresh connection either.
     ``has_others`` says whether there is another broker to ask.
     """
@@ -103,13 +103,13 @@ class BrokerChannel:
 
     @property
     def name(self) -> str:
-        """How messages call this broker."""
+        """The broker's name in messages."""
         address = self.node.address
         return f"broker {self.node.node_id} at {address}" if self.node.node_id >= 0 else f"bootstrap server {address}"
 
     @property
     def in_flight(self) -> int:
-        """Requests that are not answered yet."""
+        """The number of requests without a response."""
         return self.connection.in_flight if self.connection is not None else 0
 
     def may_connect(self, now: float) -> bool:
@@ -117,7 +117,7 @@ class BrokerChannel:
         return self.state is ChannelState.DISCONNECTED and now >= self.retry_at
 
     def is_ready(self, now: float) -> bool:
-        """Whether a request may be handed over now."""
+        """Whether a request may be submitted now."""
         connection = self.connection
         return (
             self.state is ChannelState.READY
@@ -127,7 +127,7 @@ class BrokerChannel:
         )
 
     def delay(self, now: float) -> float:
-        """Seconds until this channel may be worth another look; infinity when an event will tell."""
+        """Seconds until the channel may be ready; infinity when a listener will be called first."""
         if self.state is ChannelState.DISCONNECTED:
             return max(0.0, self.retry_at - now)
         if self.connection is not None and self.connection.throttled_until > now:
@@ -135,7 +135,7 @@ class BrokerChannel:
         return float("inf")
 
     def begin(self) -> None:
-        """Note that `run` is about to be started, so that nobody starts a second attempt."""
+        """Mark the channel as connecting before `run` starts, so that no second attempt starts."""
         self._set_state(ChannelState.CONNECTING)
         self.attempts += 1
 
@@ -171,7 +171,7 @@ class BrokerChannel:
             self._ended(began, failure)
 
     def _ended(self, began: float, failure: KafkaError | None) -> None:
-        """Note why, and when to try again; ``failure`` is None when this client was closed meanwhile."""
+        """Record the error and the time of the next attempt; ``failure`` is None when the client was closed."""
         hooks = self._config.hooks
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -197,13 +197,13 @@ class BrokerChannel:
     def _first_answer_timeout(self) -> float:
         """Seconds for the first answer on a connection; doubles with each failure, up to the request timeout.
 
-        No broker holds that answer back, so a silent path is given up soon; a slow broker gets more time the next time.
+        No broker delays that response, so a silent path fails soon; a slow broker gets more time on the next attempt.
         """
         backoff = Backoff(self._silence_limit / 2, self._config.request_timeout_ms / 1000)
         return backoff.delay(self.failed_connects + 1, 0.5)
 
     async def _probe(self, suspect: Connection) -> None:
-        """Find out whether the broker answers over a fresh connection."""
+        """Test whether the broker answers over a new connection."""
         alive = False
         with trio.move_on_after(suspect.probe_timeout):
             alive = await self._answers()
@@ -213,7 +213,7 @@ class BrokerChannel:
             self._on_unreachable()
 
     async def _answers(self) -> bool:
-        """Connect to the same address once more, and ask what every broker answers at once."""
+        """Open a second connection to the same address, and send an ApiVersions request, which no broker delays."""
         assert self._address is not None
         host, port, server_name = self._address
         frame = encode_request(ApiVersionsRequest(), version=0, correlation_id=0, client_id=self._config.client_id)
@@ -241,10 +241,10 @@ class BrokerChannel:
     def version_for(
         self, request_type: type[Request[Any]], min_version: int | None = None, max_version: int | None = None
     ) -> int:
-        """The version that a request to this broker would have; looked up once per connection.
+        """Return the version of a request to this broker; cached per connection.
 
         Raises:
-            NodeNotReadyError: not connected yet, so that nothing is known.
+            NodeNotReadyError: not connected yet, so the broker's versions are unknown.
             UnsupportedVersionError: broker and client have no version in common.
         """
         asked = (request_type, min_version, max_version)
@@ -268,7 +268,7 @@ class BrokerChannel:
         now: float | None = None,
         may_wait: float = 0.0,
     ) -> None:
-        """As `Connection.submit`. Raises `NodeNotReadyError` when there is no connection; nothing was sent."""
+        """Like `Connection.submit`. Raises `NodeNotReadyError` without a connection; then nothing was sent."""
         if self.connection is None:
             raise NodeNotReadyError(f"{self.name} is not ready for a request")
         self.connection.submit(
@@ -291,7 +291,7 @@ class BrokerChannel:
             self.connection.let_go()
 
     def _doubt_versions(self) -> None:
-        """The broker refused a version that it had announced: it is not what it was."""
+        """Ask for the versions again: the broker refused one that it had announced, so it was replaced or upgraded."""
         self._versions_doubted.set()
 
     def _set_state(self, state: ChannelState) -> None:
@@ -300,7 +300,7 @@ class BrokerChannel:
         self._on_change()
 
     def wake_waiters(self) -> None:
-        """Have everybody who waits for a change look again."""
+        """Wake all tasks that wait for a change of the state."""
         changed, self.changed = self.changed, trio.Event()
         changed.set()
 
@@ -309,7 +309,7 @@ class BrokerChannel:
 
     async def _connect(self) -> Stream:
         addresses = await self._addresses()
-        # Each attempt starts one address further, so that a dead first address does not cost every reconnect (KIP-602).
+        # Each attempt starts one address further, so that a dead first address does not delay every attempt (KIP-602).
         turn = self._address_turn % len(addresses) if addresses else 0
         addresses = addresses[turn:] + addresses[:turn]
         setup = Backoff(
@@ -335,7 +335,7 @@ class BrokerChannel:
         raise self._connect_error("; ".join(tried) or f"the name {self.node.host!r} has no address")
 
     async def _addresses(self) -> list[_Address]:
-        """Where to try, in order. Names are resolved for every attempt: brokers move."""
+        """The addresses to try, in order. Every attempt resolves the name again: brokers move."""
         host, port = self.node.host, self.node.port
         if self._config.stream_factory is not None:
             return [_Address(host, port, host)]
@@ -393,7 +393,7 @@ def _first(group: BaseExceptionGroup[KafkaError]) -> KafkaError:
 
 
 def _reason(error: OSError) -> str:
-    # Errors of the resolver have numbers of their own.
+    # The resolver has its own error numbers, which strerror does not know.
     if error.errno and error.errno > 0 and type(error).__name__ != "gaierror":
         return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""How the connections of a client are doing, as plain values."""
+"""The state of a client's connections, as plain values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from triokafka.structs import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatus:
-    """One connection to one broker, at one moment. A node with an id below 0 is a bootstrap server.
+    """The state of one connection to one broker. A node with an id below 0 is a bootstrap server.
 
-    ``purpose`` is empty but for further connections to the same broker. ``error`` is why the last connection failed or
-    ended, None while there is one; ``failed_connects`` counts the attempts that failed since the last success.
-    ``unused_for`` is seconds; it is None without a connection, as are the bytes, which count this connection only.
-    ``throttled_for`` is how many seconds the broker still asks to wait.
+    ``purpose`` is empty for the main connection, and names any further connection to the same broker. ``error`` is the
+    reason why the last connection failed or ended, None while connected. ``failed_connects`` counts the attempts that
+    failed since the last success. ``unused_for`` is in seconds, and None without a connection, as are the byte counts,
+    which cover this connection only. ``throttled_for`` is the remaining throttle time in seconds.
     """
 
     node: Node

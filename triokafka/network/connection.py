@@ -1,11 +1,11 @@
 """One connection to a broker: frames, correlation ids, pipelined requests and their timeouts.
 
-Three tasks serve it: one reads, one writes what could not be written at once, one watches the clock; a request starts
-none and opens no cancel scope. Answers come in the order of the requests. When the connection ends, for whatever
-reason, all requests in flight fail, the newest first, so that a caller who puts each back at the head of a queue
-restores their order.
+Three tasks serve a connection: one reads, one writes the bytes that the socket did not take immediately, one watches
+the clock. A request starts no task and opens no cancel scope. Responses come in the order of the requests. When the
+connection ends, all requests in flight fail, the newest first, so that a caller that puts each back at the head of a
+queue restores their order.
 
-The task that watches the clock also ends a connection that has died without a word, see `triokafka.network.dead_peer`.
+The task that watches the clock also ends a connection whose peer is dead, see `triokafka.network.dead_peer`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class _SlotWaiter:
 class Connection:
     """A connected stream to the broker ``name`` (a text for messages, as in ``broker 1 at localhost:9092``).
 
-    Times are seconds on the world's clock. A request whose answer does not come within its timeout ends the connection,
-    since answers behind it cannot come either. ``error`` says why the connection ended, ``in_flight``
-    how many requests are not answered yet. ``on_room`` is called when one more request may be handed over after it
-    could not; ``on_version_refused`` when the broker says that it does not know the version of a request.
+    Times are seconds on the world's clock. A request without a response within its timeout ends the connection, since
+    later responses cannot come either. ``error`` is the reason why the connection ended. ``in_flight`` is the number of
+    requests without a response. ``on_room`` is called when a request may be submitted after that was impossible.
+    ``on_version_refused`` is called when the broker rejects the version of a request.
 
     ``silence_limit`` is how long an answer may be overdue before the connection counts as dead; without an
     ``on_silent`` only the request timeout counts. ``on_silent`` is called to have the broker asked over a fresh
@@ -141,9 +141,9 @@ class Connection:
 
     @property
     def can_send(self) -> bool:
-        """Whether one more request may be handed over now, without passing by those who wait for it.
+        """Whether one more request may be submitted now, without overtaking waiting tasks.
 
-        The requests before it must be written: a peer that does not read gets no more of them.
+        All earlier requests must be written: a peer that does not read gets no more requests.
         """
         return (
             self.in_flight < self._max_in_flight
@@ -157,10 +157,10 @@ class Connection:
         return self.in_flight < self._max_in_flight and not self._unwritten and self.error is None
 
     async def wait_for_slot(self) -> None:
-        """Wait until a request may be handed over, or the connection has ended: who came first goes first.
+        """Wait until a request may be submitted, or the connection has ended. Waiters proceed in order of arrival.
 
-        The caller must hand its request over at once, before the next checkpoint. Waits while the broker throttles this
-        client, too. Cancelling passes the turn on.
+        The caller must submit its request before its next checkpoint. Also waits while the broker throttles this
+        client. A cancelled waiter passes its place to the next.
         """
         now = self._world.now()
         if self.error is not None or (not self._slot_waiters and self._has_room and now >= self.throttled_until):
@@ -183,7 +183,7 @@ class Connection:
             self._tell_of_room()
 
     def _tell_of_room(self) -> None:
-        """Something was answered, written, or a waiter has gone: the next in line may look, or else the owner."""
+        """Wake the first waiter, or else call the owner: a response came, bytes were written, or a waiter left."""
         if self._slot_waiters:
             self._slot_waiters[0].event.set()
         elif self._owner_may_wait and self._has_room:
@@ -203,13 +203,13 @@ class Connection:
         now: float | None = None,
         may_wait: float = 0.0,
     ) -> None:
-        """Hand over a request; as much as the socket takes is written now, the rest as soon as it can be.
+        """Submit a request. Write as much as the socket takes now, and the rest as soon as possible.
 
         ``on_done`` is called once, never from within this call: with the response, or with the error when the
         connection ends first. Without ``expect_response`` it is called with None and None when the bytes are written.
-        The limit of requests in flight is the caller's to keep (`can_send`). ``now`` is the time, for who knows it.
-        ``may_wait`` is how many seconds the answer may take although the connection is well, on top of what the
-        protocol allows (`allowed_wait`). After some idleness a ping goes ahead of the request.
+        The caller observes the limit of requests in flight (`can_send`). ``now`` saves a look at the clock.
+        ``may_wait`` is how many seconds the broker may delay the response, in addition to the delay that the protocol
+        allows (`allowed_wait`). After an idle time a ping precedes the request.
 
         Raises:
             KafkaConnectionError: the connection has ended.
@@ -253,7 +253,7 @@ class Connection:
             self._watch.deadline = self._world.deadline(due)
 
     def _ping(self, on_done: Completion, now: float) -> None:
-        """Send an ApiVersions request, which a broker answers at once: silence after it shows a dead connection."""
+        """Send an ApiVersions request, whose response no broker delays: silence after it means a dead connection."""
         liveness = self._liveness
         heard_at, liveness.heard_at = liveness.heard_at, now  # no ping ahead of the ping
         try:
@@ -262,9 +262,9 @@ class Connection:
             liveness.heard_at = heard_at
 
     async def check(self) -> None:
-        """Make sure that the connection works: ping the broker, unless it has answered just now.
+        """Test the connection: ping the broker, unless a response came just now.
 
-        Waits for the answer; a dead connection ends within a part of ``silence_limit``.
+        Waits for the response; a dead connection ends within a part of ``silence_limit``.
 
         Raises:
             KafkaConnectionError: the connection is dead, or has ended otherwise.
@@ -280,8 +280,10 @@ class Connection:
             raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
 
     def call_after_answers(self, callback: Callable[[float], None]) -> None:
-        """From within an ``on_done``: call ``callback``, the last one given, with the time once all answers that came
-        together are dealt with, before others have their turn."""
+        """Call ``callback`` with the time after all responses that arrived together, before other tasks run.
+
+        For use within ``on_done``. A later call replaces the callback.
+        """
         self._afterwards = callback
 
     async def call(self, request: Request[Any], version: int, *, timeout: float | None = None) -> Any:
@@ -336,9 +338,9 @@ class Connection:
         return waiting
 
     async def _watch_deadlines(self) -> None:
-        """End the connection when an answer is overdue, or nobody has used it for long.
+        """End the connection when a response is overdue, or the connection was idle for too long.
 
-        Answers do not touch the alarm, so that it costs nothing per request: it looks again when it goes off.
+        Responses do not move the alarm, so that it costs nothing per request: the task checks again when it goes off.
         """
         while self.error is None:
             waiting = self._unanswered()
@@ -442,7 +444,7 @@ class Connection:
             self._end(error)
 
     def _handle(self, frame: Buffer) -> bool:
-        """Deal with one response. False when the connection has ended meanwhile."""
+        """Handle one response. Return False when the connection has ended."""
         if not self._in_flight:
             raise ProtocolError(f"{self.name} sent a response to no request")
         entry = self._in_flight[0]
@@ -461,7 +463,7 @@ class Connection:
         if self._hooks:
             self._hooks.on_response(self._node, entry.api, len(frame) + 4, now - entry.started_at, None)
         if numbers is not None:
-            entry.complete((*numbers, now), None)  # such an answer says nothing else
+            entry.complete((*numbers, now), None)  # the template read the whole response
         else:
             self._note_answer(entry, response, now)
             entry.complete(response, None)
@@ -469,7 +471,7 @@ class Connection:
         return self.error is None
 
     def _end_of_answers(self) -> None:
-        """All answers that have come are dealt with: now is the time to send more."""
+        """Call back after all responses that arrived together: the callers can send more requests now."""
         if not self._has_answers:
             return
         self._has_answers = False
@@ -479,7 +481,7 @@ class Connection:
         self._tell_of_room()
 
     def _note_answer(self, entry: InFlightRequest, response: object, now: float) -> None:
-        """What an answer says to the connection itself."""
+        """Handle the throttle time of a response, and a rejected version."""
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0 and client_throttles(entry.request_type.api_key, entry.version):
             self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)

@@ -1,6 +1,6 @@
-"""Getting connected: starting attempts when they are allowed, and waiting for a connection that has room.
+"""Connecting: start attempts when the back-off allows, and wait for a connection that takes a request.
 
-Shared by all who send through one client; whoever stops waiting disturbs nobody else.
+All senders of one client share a connector; a cancelled wait does not affect the others.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Connector:
         self._on_lost = on_lost
 
     def start(self, channel: BrokerChannel) -> None:
-        """Begin to connect, if the back-off allows it and nobody does already."""
+        """Start a connection attempt, if the back-off allows it and none is in progress."""
         if channel.may_connect(self._world.now()):
             channel.begin()
             self._tasks.start(self._serve, channel, name=f"kafka connection to {channel.name}")
@@ -61,10 +61,10 @@ class Connector:
     async def connection_to(
         self, node_id: int, purpose: str, limit: float, *, checked: bool = False
     ) -> tuple[BrokerChannel, Connection]:
-        """A connection that takes a request now: the caller must hand it over before its next checkpoint.
+        """Return a connection that takes a request now. The caller must submit it before its next checkpoint.
 
-        With ``checked`` it has just worked; one that turns out to be dead costs a part of `connections_max_silence_ms`,
-        and another is made.
+        With ``checked`` the connection has just worked: a ping tests it. A dead connection costs a part of
+        `connections_max_silence_ms`, and then a new one is made.
 
         Raises:
             KafkaConnectionError: none within ``limit``, or the attempt that it waited for has failed.
@@ -123,7 +123,7 @@ class Connector:
         )
 
     async def connection_to_any(self, limit: float, *, checked: bool = False) -> tuple[BrokerChannel, Connection]:
-        """As `connection_to`, for the broker that is least loaded; when one cannot be reached, the next is tried.
+        """Like `connection_to`, for the least loaded broker; when one is unreachable, try the next.
 
         Raises `KafkaConnectionError`, with every address that was tried, when none is there within ``limit``.
         """

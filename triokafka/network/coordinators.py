@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id: asked once, kept until somebody says that it moved."""
+"""The coordinators of groups and transactional ids: looked up once, and cached until a caller reports a move."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _MOST_KNOWN: Final = 10_000
 _MOST_AT_ONCE: Final = 1_000
 
 Ask = Callable[[Callable[[int], FindCoordinatorRequest], int | None, float | None], Awaitable[FindCoordinatorResponse]]
-"""Sends a request, given as a function of its version, to any broker: lowest version and timeout in milliseconds."""
+"""Sends a request, built by a function of its version, to any broker. Also takes the lowest version and a timeout in
+milliseconds."""
 
 
 class Coordinators:
-    """The coordinators known so far. ``request_metadata_update`` is called when there is none for the moment."""
+    """A cache of coordinators. ``request_metadata_update`` is called when a coordinator is unavailable."""
 
     def __init__(self, ask: Ask, brokers: KnownBrokers, request_metadata_update: Callable[[], None]) -> None:
         self._ask = ask
@@ -83,7 +84,7 @@ class Coordinators:
             return CoordinatorNotAvailableError(f"the broker named as coordinator of {key!r} cannot be one: {node}")
         self._brokers.add(node)
         if len(self._known) >= _MOST_KNOWN:
-            self._known.pop(next(iter(self._known)))  # who asks for that many, asks for each once
+            self._known.pop(next(iter(self._known)))  # a caller with so many keys uses each key once
         self._known[key, key_type] = node
         return node
 

@@ -1,4 +1,4 @@
-"""When a connection that owes an answer counts as dead. Plain objects and functions without I/O.
+"""Dead peer detection: when a connection with an overdue response counts as dead. Plain objects without I/O.
 
 A peer can vanish without a reset: a NAT table or a load balancer forgets the connection, a host loses its power. The
 kernel notices some of these cases (see `Stream.limit_silence`); a proxy that acknowledges bytes and drops them hides
@@ -18,8 +18,8 @@ _QUICK: Final = {12: 1 / 3, 18: 2 / 9, 68: 1 / 3}
 """The share of the limit that requests get whose answer no broker holds back: Heartbeat, ApiVersions,
 ConsumerGroupHeartbeat."""
 _SETTLING_SHARE: Final = 1 / 18
-"""The share of the limit that a connection has to bring something after the broker answered elsewhere: after a pause of
-the whole broker, answers come on all connections, in any order."""
+"""The share of the limit in which a connection must receive bytes after the broker answered over another one: after a
+pause of the whole broker, responses come on all connections, in any order."""
 LEAST_PROGRESS_BYTES: Final = 4096
 """Fewer bytes of an unfinished answer between two looks do not count as progress: a connection that drips is as good as
 silent."""
@@ -61,7 +61,7 @@ def share_of_limit(request_type: type[Request[Any]]) -> float:
 
 
 class Verdict(enum.Enum):
-    """What the owner of a silent connection does next."""
+    """The next action of the owner of a silent connection."""
 
     WAIT = "look again later"
     PROBE = "ask the broker over a fresh connection"
@@ -69,7 +69,7 @@ class Verdict(enum.Enum):
 
 
 class DeadPeerDetector:
-    """Judges one connection, from the times at which it began to owe an answer. Times are seconds of one clock.
+    """Decides about one connection, from the time of its overdue response. Times are seconds of one clock.
 
     Args:
         limit: how long an answer may be overdue, with nothing received, before the connection counts as dead.

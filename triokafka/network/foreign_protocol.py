@@ -1,4 +1,4 @@
-"""What answers at a port where no Kafka listener is, by its first bytes. For messages only."""
+"""Recognise servers that do not speak Kafka's protocol by their first bytes. For error messages only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _SHOWN: Final = 40
 
 
 def describe_foreign_protocol(first: bytes) -> str | None:
-    """A sentence about who sent ``first`` instead of a response; None when it may be Kafka.
+    """Describe the server that sent ``first`` instead of a response; None when it may be a Kafka broker.
 
-    A response begins with its size. No broker's first one is so large that its size reads as text.
+    A response begins with its size. No broker's first response is so large that its size consists of printable bytes.
     """
     if first[:4] == b"HTTP":
         return f"answered with {_readable(first)}: that is a web server. Is this port a Kafka listener?"

@@ -25,10 +25,10 @@ that its `AnswerTemplate` found. Runs in the connection's task; must not block."
 
 
 class InFlightRequest:
-    """A request that was handed over and not answered yet. Points in time are seconds on the world's clock.
+    """A submitted request without a response. Points in time are seconds on the world's clock.
 
-    ``answer`` reads the usual answer faster than the codec does. ``may_wait`` is how many seconds the broker may hold
-    the answer back by the protocol.
+    ``answer`` reads the usual response faster than the codec does. ``may_wait`` is how many seconds the protocol lets
+    the broker delay the response.
     """
 
     __slots__ = ("answer", "correlation_id", "deadline", "may_wait", "on_done", "request_type", "started_at", "version")
@@ -84,7 +84,7 @@ class InFlightRequest:
         return self.version
 
     def complete(self, response: object, error: Exception | None) -> None:
-        """Tell the caller; what it raises is logged and stops nobody else."""
+        """Call the completion; an exception that it raises is logged, and does not affect other requests."""
         try:
             self.on_done(response, error)
         except Exception:

@@ -1,4 +1,4 @@
-"""Which brokers there are, and the channel to each: bootstrap servers first, then those that metadata names.
+"""The known brokers, and the channel to each: bootstrap servers first, then the brokers from metadata.
 
 Starts no task and sends nothing. Node ids below 0 are bootstrap servers.
 """
@@ -19,10 +19,11 @@ logger = logging.getLogger(__name__)
 
 
 class KnownBrokers:
-    """The brokers of one network client. ``nodes`` gives what metadata knows now; ``on_change`` hears of every channel.
+    """The brokers of one network client.
 
-    ``use_bootstrap`` says whether the bootstrap servers are asked: before the first metadata, and again when every
-    known broker is lost. ``on_unreachable`` is called when a broker is silent on all its connections.
+    ``nodes`` returns the brokers of the current metadata. ``on_change`` is called when the state of any channel
+    changes, ``on_unreachable`` when a broker is silent on all its connections. ``use_bootstrap`` is true before the
+    first metadata, and again when all known brokers are lost: then requests go to the bootstrap servers.
     """
 
     def __init__(
@@ -49,20 +50,20 @@ class KnownBrokers:
         self._pool = ReceivePool(config.receive_pool_bytes)
 
     def add(self, node: Node) -> None:
-        """Know a broker that metadata may not have named yet: a coordinator."""
+        """Add a broker that metadata may not contain yet: a coordinator."""
         self._others[node.node_id] = node
 
     def candidates(self) -> Mapping[int, Node]:
-        """The brokers to ask what any broker can answer."""
+        """The brokers for requests that any broker can answer."""
         nodes = self._nodes()
         return self._bootstrap if self.use_bootstrap or not nodes else nodes
 
     def channels(self) -> Iterator[BrokerChannel]:
-        """All channels there are, of whatever purpose."""
+        """All channels, of any purpose."""
         yield from list(self._channels.values())
 
     def channels_by_purpose(self) -> list[tuple[str, BrokerChannel]]:
-        """All channels there are, each with its purpose."""
+        """All channels, each with its purpose."""
         return [(purpose, channel) for (_, purpose), channel in self._channels.items()]
 
     def known_channel(self, node_id: int, purpose: str = "") -> BrokerChannel | None:
@@ -88,7 +89,7 @@ class KnownBrokers:
             )
             self._channels[node_id, purpose] = channel
         elif channel.node is not node and (channel.node.host, channel.node.port) != (node.host, node.port):
-            # The broker moved: whatever was wrong with its old address says nothing about the new one.
+            # The broker moved: failures at its old address say nothing about the new one.
             channel.node = node
             channel.retry_at = 0.0
             channel.failures = channel.failed_connects = 0
@@ -103,11 +104,11 @@ class KnownBrokers:
                 channel.connection.suspect(since)
 
     def least_loaded(self) -> int | None:
-        """The broker to ask when any will do; None when all are in reconnect back-off.
+        """Return the best broker for a request that any can answer; None when all are in reconnect back-off.
 
-        Connected and idle first, then the one with the fewest requests in flight, then one not connected yet, then one
-        that takes no more requests for the moment. Starts at a random one, so that not all clients ask the same; of
-        those not connected, one that could be reached when last tried is preferred.
+        Order of preference: connected and idle; fewest requests in flight; not connected yet (one whose last attempt
+        succeeded first); connecting; connected, but at its limit of requests. The search starts at a random broker, so
+        that clients spread their requests.
         """
         now = self._world.now()
         nodes = list(self.candidates())
@@ -139,12 +140,12 @@ class KnownBrokers:
         return None
 
     def shortest_delay(self) -> float:
-        """Seconds until the next candidate leaves its back-off; infinity when an event will tell."""
+        """Seconds until the next candidate leaves its back-off; infinity when a listener will be called first."""
         now = self._world.now()
         return min(self.channel(node_id).delay(now) for node_id in self.candidates())
 
     def why_unreachable(self) -> str:
-        """A sentence for who has waited in vain: which broker owes an answer, or the last connection failures."""
+        """Return the reason for a timeout: the broker that has not answered, or the last connection failures."""
         asked = self.candidates()
         main = [channel for (_, purpose), channel in self._channels.items() if not purpose]
         connected = [c.name for c in main if c.state is ChannelState.READY and c.node.node_id in asked]
@@ -153,7 +154,7 @@ class KnownBrokers:
         failures = [
             str(channel.error) if channel.error is not None else f"{channel.name} has not answered yet"
             for channel in main
-            # One to a bootstrap server that merely was not needed any more is no failure.
+            # Closing an unused connection to a bootstrap server is not a failure.
             if channel.state is ChannelState.CONNECTING
             or (channel.error is not None and (channel.failed_connects or channel.node.node_id in asked))
         ]
@@ -162,7 +163,7 @@ class KnownBrokers:
     # ---------------------------------------------------------------- coming and going
 
     def note_lost_connection(self) -> None:
-        """Go back to the bootstrap servers when every known broker failed since it last answered (KIP-899)."""
+        """Return to the bootstrap servers when every known broker failed since its last response (KIP-899)."""
         nodes = self._nodes()
         if self.use_bootstrap or not nodes or self._config.metadata_recovery_strategy != "rebootstrap":
             return
@@ -174,14 +175,14 @@ class KnownBrokers:
         self.use_bootstrap = True
 
     def note_no_metadata(self, last_success: float | None, *, start_over: bool) -> None:
-        """Go back to the bootstrap servers when a broker asks for it, or nothing was learnt for long (KIP-1102)."""
+        """Return to the bootstrap servers when a broker asks for it, or metadata is too old (KIP-1102)."""
         limit = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
         stale = last_success is not None and self._world.now() - last_success > limit
         if self._config.metadata_recovery_strategy == "rebootstrap" and (start_over or stale):
             self.use_bootstrap = True
 
     def note_metadata(self) -> None:
-        """Ask the brokers that metadata names from now on; forget those that are gone, notice those that moved."""
+        """Use the brokers of the new metadata from now on: drop removed ones, reconnect to moved ones."""
         self.use_bootstrap = False
         known = self._nodes()
         for (node_id, purpose), channel in list(self._channels.items()):
@@ -190,4 +191,4 @@ class KnownBrokers:
             elif channel.state is ChannelState.DISCONNECTED and node_id not in self._others:
                 del self._channels[node_id, purpose]
             elif node_id < 0 and channel.connection is not None and not channel.in_flight:
-                channel.connection.close(KafkaConnectionError("the bootstrap connection is not needed any more"))
+                channel.connection.close(KafkaConnectionError("the bootstrap connection is no longer needed"))

@@ -1,4 +1,4 @@
-"""The client's picture of the cluster, and the rules for when to draw it anew. Pure: no I/O, time is an argument."""
+"""The client's cluster metadata, and the rules for its refresh. Pure: no I/O, time is an argument."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ _FIRST_RELIABLE_EPOCHS: Final = 9
 class Metadata:
     """The current `cluster` snapshot, the topics of interest, and when the next refresh is due.
 
-    Topics that were not used for ``max_idle`` seconds are forgotten, and new ones are asked for alone, so that many
-    topics cost one description each and not one of all the others every time (KIP-526). Two attempts are at least a
-    back-off apart, which grows with failures in a row. ``version`` grows with every successful update and only then. A
-    picture with an older leader epoch never replaces a newer one. Durations are seconds; ``now`` is the world's
-    monotonic clock; ``chance`` gives uniform random numbers in [0, 1); ``on_due`` is called when somebody asks for a
-    refresh.
+    Topics unused for ``max_idle`` seconds are dropped. A request for new topics names only those, so that the broker
+    need not describe all others again (KIP-526). Two attempts are at least a back-off apart, which grows with
+    consecutive failures. ``version`` grows with every successful update and only then. An older leader epoch never
+    replaces a newer one. Durations are seconds; ``now`` is the world's monotonic clock; ``chance`` returns uniform
+    random numbers in [0, 1); ``on_due`` is called when a caller requests a refresh.
     """
 
     def __init__(
@@ -68,15 +67,15 @@ class Metadata:
 
     @property
     def update_requested(self) -> bool:
-        """Whether somebody asked for a refresh that has not succeeded yet."""
+        """Whether a requested refresh has not succeeded yet."""
         return self._need_update or bool(self._new_topics)
 
     def add_listener(self, listener: Callable[[Cluster], None]) -> None:
-        """Call ``listener`` with every new snapshot, before those who wait for it wake."""
+        """Call ``listener`` with every new snapshot, before waiting tasks wake."""
         self._listeners.append(listener)
 
     def use_topic(self, topic: str, now: float) -> bool:
-        """Note that a topic is used now. True when it is new, in which case a refresh is due."""
+        """Record a use of the topic. Return True when it is new; then a refresh is due."""
         known = topic in self._interest
         self._interest[topic] = now
         if not known and topic not in self._pinned:
@@ -87,12 +86,12 @@ class Metadata:
         return False
 
     def request_topics(self, topics: Iterable[str]) -> None:
-        """Ask for topics of which nothing is known, without the others, as soon as the back-off allows."""
+        """Request metadata of new topics, without the others, as soon as the back-off allows."""
         self._new_topics.update(dict.fromkeys(topics))
         self._on_due()
 
     def forget_errors(self, topics: Iterable[str]) -> None:
-        """What the cluster once said about these topics does not count for who asks now."""
+        """Drop earlier errors of these topics, which do not count for a new caller."""
         errors = self.cluster.topic_errors
         old = [topic for topic in topics if topic in errors]
         if old:
@@ -107,13 +106,13 @@ class Metadata:
             self.request_update()
 
     def set_all_topics(self, wanted: bool) -> None:
-        """Ask for every topic of the cluster (pattern subscriptions) or only for those of interest."""
+        """Request all topics of the cluster (pattern subscriptions), or only the topics of interest."""
         asked, self.all_topics = self.all_topics, wanted
         if wanted and not asked:
             self.request_update()
 
     def forget_topic(self, topic: str) -> None:
-        """Drop a topic from the interest and the picture."""
+        """Drop a topic from the topics of interest and from the snapshot."""
         self._interest.pop(topic, None)
         self._new_topics.pop(topic, None)
         if topic in self.cluster.topics:
@@ -121,15 +120,15 @@ class Metadata:
             self.cluster = replace(self.cluster, topics=topics)
 
     def request_update(self) -> int:
-        """Ask for a refresh as soon as the back-off allows; returns the version that it will be later than."""
+        """Request a refresh as soon as the back-off allows. Return the current version; a later one is the result."""
         self._need_update = True
         self._on_due()
         return self.version
 
     def begin_update(self, now: float) -> list[str] | None:
-        """A refresh is about to be asked for: names for the request, None for all topics. Expires the unused.
+        """Begin a refresh. Return the topic names for the request, or None for all topics. Drop unused topics.
 
-        Who asks for a refresh from now on wants one that is later still.
+        A refresh that is requested from now on is a later one.
         """
         new = [topic for topic in self._new_topics if topic in self._interest or topic in self._pinned]
         self._only_new = bool(new) and not (self._need_update or self.all_topics or self._is_old(now))
@@ -165,7 +164,7 @@ class Metadata:
         return self._refreshed_at is None or now >= self._refreshed_at + self._max_age
 
     def failed_update(self, now: float, error: Exception | None = None) -> None:
-        """A refresh failed: the next one waits longer; flags and picture stay."""
+        """Record a failed refresh: the next one waits longer; the snapshot stays."""
         self.last_error = error
         self._need_update = True
         self._back_off(now, failed=True)
@@ -175,9 +174,9 @@ class Metadata:
         self._next_attempt_at = now + self._backoff.delay(self._failures, self._chance())
 
     def update(self, response: MetadataResponse, requested: list[str] | None, now: float, *, version: int = 13) -> bool:
-        """Take in a response to a request for ``requested``, in ``version`` of the protocol.
+        """Apply a response to a request for ``requested``, in ``version`` of the protocol.
 
-        False when it lists no broker that could be one, which counts as failed.
+        Return False, and count a failure, when the response contains no reachable broker.
         """
         nodes = _nodes_of(response)
         if not nodes:
@@ -205,15 +204,15 @@ class Metadata:
         only_new = self._only_new and requested is not None
         changed = None
         if only_new:
-            # To look at all the others, of which there is no news, would make the first uses of many topics slow.
+            # Walking over all other topics, which have not changed, would make the first uses of many topics slow.
             changed = frozenset((*topics, *errors))
             gone = errors.keys() - topics.keys()
             topics = {**self.cluster.topics, **topics}
             for name in gone:
                 topics.pop(name, None)
         elif requested is not None:
-            # Topics added while the request was on its way are not in the answer; what was known of them stays. So does
-            # what was known of a topic that the broker was asked for and said nothing about.
+            # The response does not contain topics that were added after the request: keep what is known of them, and
+            # also of requested topics that the response omits.
             for name, known in self.cluster.topics.items():
                 if name not in topics and name not in errors and (name in self._interest or name in self._pinned):
                     topics[name] = known
@@ -241,11 +240,11 @@ class Metadata:
         return True
 
     def _is_kept(self, topic: str, asked: set[str]) -> bool:
-        """Whether what was said of a topic stands after an answer about those that were ``asked`` for."""
+        """Whether an earlier error of a topic remains valid after a response for the topics in ``asked``."""
         return topic not in asked and (topic in self._interest or topic in self._pinned)
 
     def _topic_of(self, described: MetadataResponseTopic, *, reliable_epochs: bool) -> TopicMetadata | None:
-        """The topic as it is to be known from now on; None when the description cannot be true."""
+        """Return the new metadata of the topic; None when the description is inconsistent."""
         name = described.name or ""
         numbers = sorted(p.partition_index for p in described.partitions)
         if not numbers or numbers != list(range(len(numbers))):
@@ -278,7 +277,7 @@ class Metadata:
             listener(cluster)
 
     def update_leader(self, topic_partition: TopicPartition, leader: int, leader_epoch: int, node: Node | None) -> bool:
-        """Take a new leader from an error reply (KIP-951). True when it was news."""
+        """Apply a new leader from an error response (KIP-951). Return True when it changed the snapshot."""
         partition = self.cluster.partition(topic_partition)
         if partition is None or leader_epoch <= partition.leader_epoch or leader < 0:
             return False
@@ -295,7 +294,7 @@ class Metadata:
         return True
 
     def error_for(self, topic: str) -> BrokerResponseError | None:
-        """What the cluster said about a topic that it did not describe; None when it said nothing."""
+        """Return the error of a topic in the last metadata response; None without one."""
         code = self.cluster.topic_errors.get(topic, 0)
         if not code:
             return None

@@ -1,4 +1,4 @@
-"""The task that keeps metadata fresh, and the waits for it. What is due when is `Metadata`'s to know."""
+"""The task that refreshes metadata, and the waits for it. `Metadata` decides what is due when."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FIRST_WITHOUT_CREATION: Final = 4
 
 
 class MetadataUpdater:
-    """Asks for metadata whenever it is due, one request at a time, and wakes those who wait for it.
+    """Requests metadata when it is due, one request at a time, and wakes the waiting tasks.
 
-    ``ask`` sends a request to some broker, with a lowest version if one is given. ``on_success`` and ``on_failure``
-    (with whether the broker asks to start over from the bootstrap servers) tell the owner before the waiters,
-    ``on_attempt`` before an attempt and after either. ``check_usable`` raises when there will be no more metadata.
+    ``ask`` sends a request to any broker, with an optional lowest version. The updater calls ``on_success``, or
+    ``on_failure`` with whether the broker requires a rebootstrap, before it wakes the waiting tasks. It calls
+    ``on_attempt`` before and after each attempt. ``check_usable`` raises when no more metadata will come.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class MetadataUpdater:
         self._asking = False
 
     def is_due(self, now: float) -> bool:
-        """Whether a refresh should be asked for and is not yet."""
+        """Whether a refresh is due and not in progress."""
         return not self._asking and self.metadata.time_to_next_update(now) <= 0
 
     def wake_waiters(self) -> None:
-        """Have everybody who waits look again: an attempt was made, or there will be no more."""
+        """Wake the waiting tasks: an attempt ended, or there will be no more."""
         attempted, self._attempted = self._attempted, trio.Event()
         attempted.set()
 
@@ -127,7 +127,7 @@ class MetadataUpdater:
     # ---------------------------------------------------------------- waiting
 
     async def refresh(self, limit_ms: float) -> Cluster:
-        """Refresh, and return the new snapshot: the answer to a request made after this call.
+        """Refresh, and return the new snapshot, from a response to a request that was made after this call.
 
         Raises `KafkaTimeoutError`.
         """
@@ -142,7 +142,7 @@ class MetadataUpdater:
         raise self._timeout(f"no metadata within {limit_ms:.0f} ms")
 
     async def wait_for(self, wanted: list[str], limit_ms: float, *, wait_for_creation: bool) -> Cluster:
-        """A snapshot with all wanted topics; see `NetworkClient.metadata_for`."""
+        """Return a snapshot with all wanted topics; see `NetworkClient.metadata_for`."""
         metadata = self.metadata
         self._check_usable()
         for topic in wanted:

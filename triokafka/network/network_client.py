@@ -1,7 +1,7 @@
-"""The network client: connections to many brokers, and the picture of the cluster that says which to ask.
+"""The network client: connections to many brokers, and the metadata that tells which broker to ask.
 
-Shared by producer, consumer and admin client, and used between brokers. It never looks at the error codes inside a
-response, metadata and coordinator lookups aside.
+The producer, the consumer, the admin client and the brokers use it. It reads no error codes in responses, except those
+of Metadata and FindCoordinator.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _NEVER: Final = float("inf")
 
 
 class NetworkClient:
-    """Requests to brokers by node id, with everything that it takes to get them there.
+    """Sends requests to brokers by node id.
 
-    Use it as ``async with NetworkClient(config, world=world) as client``. Entering connects nothing; connections are
-    made when first needed, kept while used, and made again after failures with a growing back-off. Leaving closes
-    them all; whoever still waits gets `ClosedError`.
+    Use it as ``async with NetworkClient(config, world=world) as client``. Entering opens no connection. The client
+    connects at the first request to a broker, keeps the connection while it is used, and reconnects after failures with
+    a growing back-off. Leaving closes all connections; waiting callers get `ClosedError`.
 
-    Node ids below 0 are bootstrap servers. ``purpose`` names a further connection to the same broker: a consumer
-    talks to its coordinator on a connection of its own, so that long fetches do not delay heartbeats.
+    Node ids below 0 are bootstrap servers. ``purpose`` names a further connection to the same broker: a consumer uses a
+    separate connection to its coordinator, so that long fetches do not delay heartbeats.
     """
 
     def __init__(self, config: NetworkConfig, *, world: World) -> None:
@@ -114,7 +114,7 @@ class NetworkClient:
         self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """Make the client unusable: its owner cannot go on. Whoever waits wakes, and every later call raises."""
+        """Make the client unusable: its owner failed. Waiting callers wake, and every later call raises."""
         if self._failure is None:
             self._failure = error
             if self.hooks:
@@ -127,7 +127,7 @@ class NetworkClient:
         self._updater.wake_waiters()
 
     def check_usable(self) -> None:
-        """Raise what made this client unusable: `ClosedError`, or the failure of a background task."""
+        """Raise `ClosedError` after closing, or `KafkaError` after the failure of a background task."""
         if self._failure is not None:
             raise KafkaError(f"the network client failed: {self._failure!r}") from self._failure
         if self._closed or not self._tasks.is_open:
@@ -135,8 +135,10 @@ class NetworkClient:
             raise ClosedError("the client is not open: use it inside its async with block")
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when `ready` may answer otherwise than it did: a connection became ready, takes requests
-        again or ended, metadata is being asked for or has come. It must not block."""
+        """Call ``listener`` when the result of `ready` may have changed. It must not block.
+
+        Reasons: a connection became ready, takes requests again, or ended; a metadata request began or ended.
+        """
         self._listeners.append(listener)
 
     def _announce(self) -> None:
@@ -162,11 +164,11 @@ class NetworkClient:
             self._brokers.note_lost_connection()
 
     def ready(self, node_id: int, purpose: str = "") -> bool:
-        """Whether `submit` may be called now. If not, and the back-off allows it, a connection attempt starts."""
+        """Whether `submit` may be called now. If not, start a connection attempt if the back-off allows."""
         return self.ready_channel(node_id, self.world.now(), purpose) is not None
 
     def ready_channel(self, node_id: int, now: float, purpose: str = "") -> BrokerChannel | None:
-        """The channel to a broker if it is `ready`, to submit a request there before the next checkpoint."""
+        """Return the channel to a broker if it is `ready`; submit a request there before the next checkpoint."""
         self.check_usable()
         try:
             channel = self._brokers.channel(node_id, purpose)
@@ -180,21 +182,21 @@ class NetworkClient:
         return None
 
     def ready_delay(self, node_id: int, purpose: str = "") -> float:
-        """Seconds after which `ready` is worth asking again; infinity when a listener will be called first."""
+        """Seconds until `ready` may change; infinity when a listener will be called first."""
         channel = self._brokers.known_channel(node_id, purpose)
         return channel.delay(self.world.now()) if channel is not None else _NEVER
 
     def channel_error(self, node_id: int) -> KafkaError | None:
-        """Why the last connection to a broker failed or ended; None while it is well."""
+        """Return the error of the last connection to a broker; None while connected."""
         channel = self._brokers.known_channel(node_id)
         return channel.error if channel is not None else None
 
     def broker_statuses(self) -> list[BrokerStatus]:
-        """How every connection that there is or was is doing now."""
+        """Return the state of every connection, also of ended ones."""
         return take_statuses(self._brokers.channels_by_purpose(), self.world.now())
 
     def close_as_dead(self, node_id: int, purpose: str, reason: str) -> None:
-        """Close a connection on which an answer is overdue; unused ones that may have died with it are closed, too."""
+        """Close a connection with an overdue response, and unused connections that may have died with it."""
         channel = self._brokers.known_channel(node_id, purpose)
         if channel is not None and channel.connection is not None:
             channel.connection.close_as_dead(f"{channel.name}: {reason}")
@@ -202,7 +204,7 @@ class NetworkClient:
     def disconnect(self, node_id: int, reason: str, *, purpose: str | None = None) -> None:
         """Close the connections to a broker, or the one of that purpose.
 
-        What is in flight fails with `KafkaConnectionError`.
+        Requests in flight fail with `KafkaConnectionError`.
         """
         for known, channel in self._brokers.channels_by_purpose():
             if channel.node.node_id == node_id and purpose in (None, known) and channel.connection is not None:
@@ -217,10 +219,10 @@ class NetworkClient:
         min_version: int | None = None,
         max_version: int | None = None,
     ) -> int:
-        """The version that a request to this broker would have.
+        """Return the version of a request to this broker.
 
         Raises:
-            NodeNotReadyError: not connected yet, so that nothing is known.
+            NodeNotReadyError: not connected yet, so the broker's versions are unknown.
             UnsupportedVersionError: broker and client have no version in common.
         """
         return self._brokers.channel(node_id, purpose).version_for(request_type, min_version, max_version)
@@ -238,10 +240,10 @@ class NetworkClient:
         expect_response: bool = True,
         purpose: str = "",
     ) -> None:
-        """Hand a request to a broker that is `ready`, without waiting; ``on_done`` gets the response or the error.
+        """Submit a request to a broker that is `ready`, without waiting; ``on_done`` gets the response or the error.
 
         Raises:
-            NodeNotReadyError: it is not ready; nothing was sent.
+            NodeNotReadyError: the broker is not ready; nothing was sent.
         """
         self.check_usable()
         channel = self._brokers.channel(node_id, purpose)
@@ -265,8 +267,8 @@ class NetworkClient:
 
         Waits for the connection, for the broker's throttling and for a slot among the requests in flight, at most
         ``timeout_ms`` (default ``request_timeout_ms``); then for the answer, at most the same time again. ``request``
-        may be a function of the version instead; then ``api`` names the request's class. If cancelled, the answer is
-        dropped when it comes; the broker may have done what was asked.
+        may be a function of the version instead; then ``api`` names the request's class. If cancelled, the response is
+        dropped when it comes; the broker may have executed the request.
 
         Raises:
             KafkaConnectionError: no connection could be made (the message names every address tried), or it ended
@@ -323,15 +325,15 @@ class NetworkClient:
     # ---------------------------------------------------------------- any broker
 
     def least_loaded(self) -> int | None:
-        """The broker to ask when any will do: idle ones first; None when all are in reconnect back-off."""
+        """Return the best broker for a request that any can answer; None when all are in reconnect back-off."""
         return self._brokers.least_loaded()
 
     def why_unreachable(self) -> str:
-        """A sentence about the last connection failures, for who has waited in vain."""
+        """Return the last connection failures as text, for a timeout error."""
         return self._brokers.why_unreachable()
 
     def broker_troubles(self) -> list[str]:
-        """Why brokers cannot be reached. One that merely ended the connection is none until it is needed again."""
+        """The reasons why brokers are unreachable. A broker that only closed its connection is not included."""
         asked = self.node_ids()
         return [
             str(broker.error)
@@ -342,7 +344,7 @@ class NetworkClient:
     # ---------------------------------------------------------------- metadata
 
     def request_metadata_update(self) -> None:
-        """Have the metadata refreshed soon; returns at once."""
+        """Request a metadata refresh, without waiting."""
         self.metadata.request_update()
 
     async def refresh_metadata(self, *, timeout_ms: float | None = None) -> Cluster:
@@ -356,11 +358,10 @@ class NetworkClient:
     async def metadata_for(
         self, topics: Iterable[str], *, timeout_ms: float | None = None, wait_for_creation: bool = True
     ) -> Cluster:
-        """Wait until every topic is known and return that snapshot; at once when they are.
+        """Wait until every topic is known, and return that snapshot.
 
-        Waits at most ``timeout_ms`` (default ``request_timeout_ms``). A topic that does not exist yet may be created
-        by the broker in the meantime, so its absence is an error only at the end; with ``wait_for_creation=False`` at
-        once.
+        Waits at most ``timeout_ms`` (default ``request_timeout_ms``). The broker may create a missing topic in the
+        meantime, so its absence is an error only at the end; with ``wait_for_creation=False`` it is an immediate error.
 
         Raises:
             TopicAuthorizationFailedError, InvalidTopicError: as soon as the cluster says so.
@@ -399,9 +400,9 @@ class NetworkClient:
     async def find_coordinators(
         self, keys: Iterable[str], key_type: int = 0, *, timeout_ms: float | None = None
     ) -> dict[str, Node | KafkaError]:
-        """As `find_coordinator` for many at once (KIP-699), with each one's error instead of raising it.
+        """Like `find_coordinator` for many keys (KIP-699); returns each key's error instead of raising it.
 
-        Brokers before 3.0 are asked for one after the other.
+        Brokers before 3.0 get one request for each key.
         """
         return await self._coordinators.find_all(keys, key_type, timeout_ms)
 

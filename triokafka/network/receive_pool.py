@@ -1,8 +1,8 @@
-"""Buffers for large responses, reused once nobody looks into them any more.
+"""A pool of buffers for large responses. A buffer is reused when no view of it exists.
 
-Fresh megabyte buffers are given back to the system and faulted in again on every fetch, which costs more than decoding.
-A buffer is handed out as a memoryview; slices of it may live as long as their holder likes. It is taken again only when
-no view of it exists, which CPython knows: a `bytearray` with exported views cannot change its length.
+The system takes back new buffers of megabytes after every fetch and faults them in again, which costs more than
+decoding. The pool hands out a buffer as a memoryview, whose slices may live for any time. It detects remaining views
+through CPython: a `bytearray` with exported views cannot change its length.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the bytes that a broker sends to the frames of its responses."""
+"""Split the bytes of a broker into the frames of its responses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from triokafka.world import Stream
 
 _RECEIVE_BYTES: Final = 64 << 10
 _BYTES_BETWEEN_CHECKPOINTS: Final = 4 << 20
-# What is waited for in one go: while megabytes go through the caches, the loop is woken to cold ones, which costs as
-# much as copying some hundred kilobytes. A client has few connections, so the kernel may hold so much for each.
+# The largest SO_RCVLOWAT: each wake-up of the loop finds cold processor caches after megabytes of data, which costs as
+# much as copying some hundred kilobytes. A client has few connections, so the kernel may hold this much for each.
 _AT_ONCE: Final = 4 << 20
 _SIZE: Final = struct.Struct(">i")
 
@@ -25,8 +25,8 @@ _SIZE: Final = struct.Struct(">i")
 class ResponseReader:
     """Reads one stream. ``name`` is the peer's, for messages; a frame of more than ``max_bytes`` is refused.
 
-    Large frames lie in buffers of the ``pool``, small ones are copies. ``before_waiting`` is called when all frames
-    that have come are dealt with, before more is waited for.
+    Large frames lie in buffers of the ``pool``, small ones are copies. ``before_waiting`` is called after all received
+    frames were handled, before the reader waits for more.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class ResponseReader:
         self._is_broker = False
 
     async def read(self, handle: Callable[[Buffer], bool]) -> None:
-        """Call ``handle`` with every frame, without its size prefix, until it says False or the peer closes.
+        """Call ``handle`` with every frame, without its size prefix, until it returns False or the peer closes.
 
         Yields to other tasks at least once for every four megabytes.
 
         Raises:
-            ProtocolError: an impossible size; what there is does not look like a broker.
-            OSError, trio.ClosedResourceError: the stream has ended otherwise.
+            ProtocolError: the size is invalid, or the peer is not a Kafka broker.
+            OSError, trio.ClosedResourceError: the stream has ended for another reason.
         """
         buffer = bytearray(_RECEIVE_BYTES)
         view = memoryview(buffer)
@@ -65,7 +65,7 @@ class ResponseReader:
                     self._check(size, view[start:end])
                 here = end - start - 4
                 if here >= size:
-                    # A copy, because decoded responses may keep slices and this buffer is used again at once.
+                    # A copy, because decoded responses may keep slices, and this buffer is reused immediately.
                     frame: Buffer = bytes(view[start + 4 : start + 4 + size])
                     start += 4 + size
                 elif size + 4 > _RECEIVE_BYTES:

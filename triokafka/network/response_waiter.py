@@ -10,7 +10,7 @@ import trio
 
 
 class ResponseWaiter:
-    """One task that waits for one answer. Cancelling the wait drops the answer when it comes, and harms nobody else."""
+    """One task's wait for one response. After cancelling, the response is dropped when it comes."""
 
     __slots__ = ("_outcome", "_task")
 

@@ -1,7 +1,7 @@
-"""From an address to a stream that requests can be sent on: connecting, or asking the user's stream factory, then the
-security protocol's handshake.
+"""From an address to a stream for requests: connect, or call the user's stream factory, then do the handshake of the
+security protocol.
 
-The one place where security protocols are put on top of a stream, and where what is not there is refused.
+The only place that adds security protocols to a stream, and that refuses unsupported ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGE: Final = 64 << 10
 
 
 def check_security(config: NetworkConfig) -> None:
-    """Refuse what this build cannot do. Raises `ConfigurationError`."""
+    """Raise `ConfigurationError` for a security protocol that is not available."""
     if config.security_protocol not in _AVAILABLE:
         raise ConfigurationError(
             f"security_protocol {config.security_protocol!r} is not available yet; only 'PLAINTEXT' is."
@@ -37,7 +37,7 @@ def check_security(config: NetworkConfig) -> None:
 async def open_stream(world: World, config: NetworkConfig, host: str, port: int, *, server_name: str) -> Stream:
     """Connect to one address and do the handshake of the security protocol.
 
-    ``server_name`` is what the broker must prove to be. The caller bounds the time. Raises `OSError`.
+    ``server_name`` is the name that the broker's certificate must have. The caller bounds the time. Raises `OSError`.
     """
     if config.stream_factory is not None:
         stream = await _made_by(config.stream_factory, host, port)
@@ -61,7 +61,7 @@ async def secure(stream: Stream, config: NetworkConfig, server_name: str) -> Str
 
 
 async def discard(stream: Stream) -> None:
-    """Close a stream and wait until it is gone for good. Not interrupted by cancellation; does not wait for a peer."""
+    """Close a stream and wait until it is closed. Not interrupted by cancellation; does not wait for the peer."""
     stream.close()
     if isinstance(stream, TrioStream):
         try:
@@ -85,7 +85,7 @@ async def _made_by(factory: StreamFactory, host: str, port: int) -> Stream:
 
 
 class TrioStream(Stream):
-    """One of Trio's streams as a `Stream`. Copies what it carries; `discard` ends it for good."""
+    """An adapter from Trio's streams to `Stream`. It copies all bytes; use `discard` to close it."""
 
     def __init__(self, inner: trio.abc.Stream, peer: tuple[str, int]) -> None:
         self.inner = inner

@@ -17,18 +17,19 @@ ApiVersions = dict[int, tuple[int, int]]
 
 
 class VersionNegotiation:
-    """Asks one broker which versions it speaks, again on every connection, and remembers in which version to ask."""
+    """Asks one broker for its API versions on every connection, and remembers the version of that request."""
 
     def __init__(self) -> None:
         self._max_version: int | None = None
         self._only_version: int | None = None
 
     async def ask(self, connection: Connection, timeout: float | None = None) -> ApiVersions:
-        """What the broker at the other end speaks, with at most ``timeout`` seconds for each answer.
+        """Return the broker's API versions, waiting at most ``timeout`` seconds for each response.
 
         Raises:
-            UnsupportedVersionError: it answers with an error, or speaks nothing.
-            KafkaConnectionError, RequestTimedOutError, ProtocolError: no answer, or nonsense; the connection has ended.
+            UnsupportedVersionError: the response is an error, or lists no API.
+            KafkaConnectionError, RequestTimedOutError, ProtocolError: no response, or an invalid one; the connection
+                has ended.
         """
         version = ApiVersionsRequest.versions.max if self._max_version is None else self._max_version
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
@@ -37,13 +38,13 @@ class VersionNegotiation:
         except RequestTimedOutError as error:
             raise RequestTimedOutError(f"{error}. Does this listener expect TLS, or is it none of Kafka's?") from error
         except KafkaConnectionError as error:
-            # Some brokers hang up on a version that they do not know instead of saying so.
+            # Some brokers close the connection at an unknown version instead of returning an error.
             self._max_version = 0 if version else None
             raise KafkaConnectionError(
                 f"{error}, before it said which versions it speaks. Does this listener expect TLS or SASL?"
             ) from error
         except ProtocolError:
-            # librdkafka's mock says it in a format of its own, and always will.
+            # librdkafka's mock cluster answers an unknown version in its own format.
             self._max_version = self._only_version = 0
             raise
         if response.error_code == _UNSUPPORTED_VERSION:

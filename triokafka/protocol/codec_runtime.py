@@ -17,7 +17,7 @@ from triokafka.structs import Buffer
 
 
 class Malformed(Exception):
-    """The input is wrong; the text says how. Where is told by the line of generated code that raised it."""
+    """The input is malformed; the text gives the reason. The line of generated code that raised it gives the field."""
 
 
 def too_much_memory(count: int) -> Malformed:

@@ -66,11 +66,10 @@ def make_decoder(cls: Any, version: int, *, view: bool = False, prefix: bool = F
 def decode_carefully(
     cls: Any, version: int, buffer: Any, offset: int, *, prefix: bool = False, room: list[int] | None = None
 ) -> Any:
-    """Decode a message that has text which is not UTF-8, or may take no more memory than ``room[0]``, from which it is
-    taken.
+    """Decode a message with text that is not UTF-8, or within a memory limit.
 
-    Text gets replacement characters, as in Java. The decoders that are made for good input do neither, so that it costs
-    them nothing.
+    ``room[0]`` is the limit, from which the decoder subtracts. Text gets replacement characters, as in Java. The usual
+    decoders do neither, so that good input costs nothing extra.
     """
     view = type(buffer) is not bytes
     kept = cls._careful_decoders
@@ -164,7 +163,7 @@ def raise_decode_error(cls: Any, error: Exception) -> NoReturn:
 
 
 def raise_encode_error(cls: Any, version: int, error: Exception) -> NoReturn:
-    """Raise the error of an encoder's caller, with the path of the field and what is wrong with its value."""
+    """Raise `ProtocolError` or `UnsupportedVersionError` with the field and the reason, for an encoder that failed."""
     _raise_without_context(_explain_encode(cls, version, error))
 
 

@@ -2,7 +2,7 @@
 
 `field` describes one field, `Struct` is the base of every declared structure. Instances are plain objects with slots
 and a keyword constructor in which every field has a default. ``structure`` gives the construct of a declaration in one
-version. What a whole message can do besides is in ``message.py``.
+version. ``message.py`` adds versions and codecs.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Field:
 
     @property
     def default_is_shared(self) -> bool:
-        """Whether one default value serves all instances, because nobody can change it."""
+        """Whether all instances can share the default value, because it is immutable."""
         return self._default is not _UNSET or not isinstance(self.type, (ArrayType, StructMeta))
 
 
@@ -133,8 +133,8 @@ def field(
         tag, tagged: its number in the tagged section, and the versions that carry it there.
         ignorable: encoding for a version without the field drops the value; otherwise a value other than the default
             raises `UnsupportedVersionError`.
-        default: what it is when not given; without it the zero of the type.
-        doc: what it means.
+        default: the value when not given; without it the zero of the type.
+        doc: the meaning.
         errors: names of the error classes that a value here can cause or, in a response, that it can carry.
     """
     return Field(type, versions, nullable, tag, tagged, ignorable, default, doc, errors)

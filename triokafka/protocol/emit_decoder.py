@@ -38,7 +38,7 @@ class _Fixed(NamedTuple):
     then: str = ""
 
 
-_PLACE_IN_LIST: Final = 16  # with what a list has too much while it grows
+_PLACE_IN_LIST: Final = 16  # including the unused capacity of a growing list
 _OBJECT_BYTES: Final = 32
 _EMPTY_LIST_BYTES: Final = 72
 _RAW_TAGS_BYTES: Final = 40

@@ -101,7 +101,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         raise ProtocolError(f"length {length} of {end - position}", path="RequestHeader.client_id", offset=8)
     client_id = None
     if length >= 0:
-        # Some clients send what their user has typed, in whatever encoding; it is only a name for logs and quotas.
+        # Some clients send their user's input in any encoding; it is only a name for logs and quotas.
         client_id = str(frame[position : position + length], "utf-8", "replace")
         position += length
     try:
@@ -109,7 +109,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
     except KeyError:
         known = api.request_type(api_key) if api_key in api.API_NAMES else None
         ends_in_tags = known is not None and version in known.flexible
-        if known is not None and version in known.all_versions:  # not whatever number somebody may send
+        if known is not None and version in known.all_versions:  # not an arbitrary number from the client
             _ENDS_IN_TAGS[api_key, version] = ends_in_tags
     if ends_in_tags:
         if position < end and not frame[position]:  # none, as always

@@ -1,4 +1,4 @@
-"""Messages: declared structures that have versions of their own, and the codec of each version.
+"""Messages: declared structures with versions, and the codec of each version.
 
 A declaration is a class whose fields are made by `field`; the class statement names the API key and the versions::
 
@@ -34,7 +34,7 @@ MOST_MEMORY: Final = 64
 
 
 class Message(Struct):
-    """A structure that is sent or stored by itself: it has versions.
+    """A structure that is sent or stored by itself, and so has versions.
 
     ``versions`` are the stable ones, which may be negotiated; ``all_versions`` adds those that Kafka marks as unstable.
     ``flexible`` are the versions with compact types and tagged fields.
@@ -109,7 +109,7 @@ class Message(Struct):
 
     @classmethod
     def decode_prefix(cls, buffer: Buffer, version: int, offset: int = 0) -> Self:
-        """Read one message from ``offset`` on, and let whatever follows it be: what a newer version appended.
+        """Read one message from ``offset`` on, and ignore the bytes after it, which a newer version appended.
 
         Raises the same as `decode`.
         """

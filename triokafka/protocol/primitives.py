@@ -1,6 +1,6 @@
 """Kafka's wire types as construct subclasses: the readable reference of the format.
 
-Every type here parses and builds by itself, checks every length against what is left of the input, and knows its
+Every type here parses and builds by itself, checks every length against the remaining input, and knows its
 smallest size on the wire (``min_size``) and its value when nothing was set (``zero``). The codecs that run in
 production are generated from trees of these (``compiler.py``) and tested equal to them.
 

@@ -1,6 +1,6 @@
 """Record batches (format v2), declared: the readable reference that the record kernels are tested equal to.
 
-Nothing but tests and tools runs this. The kernels are in ``triokafka.records``; both stay with what is written here.
+Only tests and tools run this. The kernels are in ``triokafka.records``; tests compare them with this specification.
 
 A batch is what producers send, brokers store and consumers fetch, unchanged but for the few header fields that the
 leader assigns (``base_offset``, ``partition_leader_epoch``), which the checksum therefore leaves out. Timestamps and

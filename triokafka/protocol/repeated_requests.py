@@ -48,7 +48,7 @@ class RepeatedRequests:
     __slots__ = ("_behind", "_compact", "_key_and_version", "_known", "_last", "_length", "_rest", "_start")
 
     def __init__(self) -> None:
-        self._known: dict[bytes, KnownRequest] = {}  # by what is between the correlation id and the records' length
+        self._known: dict[bytes, KnownRequest] = {}  # by the bytes between the correlation id and the records' length
         self._key_and_version = b""
         self._start = 0  # of the records' length
         self._compact = False
@@ -86,7 +86,7 @@ class RepeatedRequests:
         return known
 
     def done(self) -> None:
-        """The records of the last request are not looked at any more."""
+        """Note that the handler no longer reads the records of the last request."""
         if self._last is not None:
             self._last.records = None
             self._last = None

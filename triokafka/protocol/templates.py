@@ -1,7 +1,7 @@
 """Frames that are alike but for a few bytes: made once by the declared codec, then only filled in.
 
 Who sends the same request again and again, with other records in it, and gets the same answer with other numbers, need
-not walk the declaration each time. A template is taken from what the codec makes of two examples, and refused when it
+not walk the declaration each time. A template is derived from the codec's output for two examples, and refused when it
 would not reproduce them; whatever does not look like the template goes through the codec as ever. No I/O.
 """
 
@@ -87,7 +87,7 @@ class RequestTemplate:
 
 
 class FilledRequest:
-    """A request made from a template: what a connection takes in place of a message."""
+    """A request made from a template. A connection accepts it in place of a message."""
 
     __slots__ = ("records", "template")
 

@@ -72,7 +72,7 @@ def arrow_schema(columns: Sequence[str] | None = None, *, values: Values = "bina
 class ArrowBuilder:
     """Gathers the records of several fetches and partitions into one ``pyarrow.RecordBatch``.
 
-    ``columns`` chooses and orders; what is not asked for is not decoded. ``values="view"`` makes ``key`` and ``value``
+    ``columns`` selects and orders the columns; others are not decoded. ``values="view"`` makes ``key`` and ``value``
     of type ``binary_view`` that point into the fetched (or decompressed) bytes without a copy and keep them alive as
     long as any part of the batch lives: a fetch buffer must not be written to again. ``"binary"`` copies them together.
 
@@ -153,7 +153,7 @@ class ArrowBuilder:
         return number
 
     def finish(self) -> pa.RecordBatch:
-        """The batch; the builder is not to be used any more."""
+        """Return the batch. The builder must not be used afterwards."""
         types = _types()
         buffers: ColumnBuffers = self._appender.finish()
         rows = buffers.rows

@@ -181,7 +181,7 @@ def _check_length(view: memoryview, position: int) -> int:
 
 
 def _parse_other(view: memoryview, position: int, *, check_crc: bool) -> BatchInfo | None:
-    """``parse_batch`` for what is not a whole v2 header: an older format, the cut end of a buffer, or garbage."""
+    """``parse_batch`` for anything but a complete v2 header: an older format, the cut end of a buffer, or garbage."""
     available = len(view) - position
     if available < LOG_OVERHEAD:
         return None
@@ -204,7 +204,7 @@ def _parse_other(view: memoryview, position: int, *, check_crc: bool) -> BatchIn
         if length < _SMALLEST_LENGTH + 8:
             raise _broken(view, position, f"length {length} is too small for a v1 message")
         (timestamp,) = _LEGACY_TIMESTAMP.unpack_from(view, position + LOG_OVERHEAD + 6)
-    # The upper bits of a v0/v1 attributes byte are reserved: they do not mean what they mean in v2.
+    # The upper bits of a v0/v1 attributes byte are reserved, and have no meaning as in v2.
     attributes &= CODEC_MASK | (LOG_APPEND_TIME if magic == 1 else 0)
     count = -1 if attributes & CODEC_MASK else 1
     info = BatchInfo(position, offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
@@ -227,7 +227,7 @@ def patch_batch(
     max_timestamp: int | None = None,
     timestamp_type: int | None = None,
 ) -> None:
-    """Write what a leader assigns on append into the header of a v2 batch, in place.
+    """Write the fields that a leader assigns on append into the header of a v2 batch, in place.
 
     Offset and leader epoch lie outside the CRC. Giving ``max_timestamp`` or ``timestamp_type`` (1 = log append time)
     changes covered fields, so the CRC is recomputed then.
@@ -248,7 +248,7 @@ def patch_batch(
 def set_producer_state(
     buffer: bytearray | memoryview, position: int, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Write the producer's id, epoch and first sequence number into the header of a v2 batch, and its CRC anew."""
+    """Write the producer's id, epoch and first sequence number into the header of a v2 batch, and update its CRC."""
     struct.pack_into(">qhi", buffer, position + 43, producer_id, producer_epoch, base_sequence)
     _write_crc(buffer, position)
 

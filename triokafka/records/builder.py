@@ -1,4 +1,4 @@
-"""Making batches: record by record (``BatchBuilder``) or at once (``encode_batch``)."""
+"""Build batches: record by record (``BatchBuilder``) or from a sequence (``encode_batch``)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _FIRST_CAPACITY: Final = 16 * 1024
 
 
 class BatchBuilder(RecordAppender):
-    """One batch in the making: append records, then build once.
+    """Builds one batch: append records, then build once.
 
-    ``batch_bytes`` is the size that the finished batch should not exceed (only a first record larger than that does).
-    With compression the finished size is an estimate: ``expected_ratio`` says what compression made of earlier batches,
-    and ``compression_ratio`` afterwards what it made of this one. ``buffer`` is a pooled ``bytearray`` to write into;
-    if it becomes too small, ``buffer`` is another one afterwards.
+    ``batch_bytes`` is the size limit of the finished batch; only a first record that is larger may exceed it. With
+    compression the finished size is an estimate from ``expected_ratio``, the compression ratio of earlier batches;
+    afterwards ``compression_ratio`` is the ratio of this one. ``buffer`` is a pooled ``bytearray`` to write into; a
+    larger one replaces it when it becomes too small.
 
     ``append`` (and ``append_values``, ``append_records``) refuse with -1 (a smaller count) when full or built.
     ``count`` and ``size`` say how many records and uncompressed bytes there are.
@@ -65,7 +65,7 @@ class BatchBuilder(RecordAppender):
 
     @property
     def full(self) -> bool:
-        """Whether there is no use in appending more: built, or at the limit."""
+        """Whether no more records fit: the batch is built, or at its limit."""
         return self.closed or self.size >= self.limit
 
     @property
@@ -82,21 +82,21 @@ class BatchBuilder(RecordAppender):
 
     @property
     def compressed(self) -> bool:
-        """Whether `build` has nothing to compress any more."""
+        """Whether the records are already compressed, or need no compression."""
         return not self.codec or self._packed is not None
 
     def compress(self) -> None:
-        """Close the batch and do the part of `build` that takes long; again, or without a codec, it does nothing more.
+        """Close the batch and compress it, the slow part of `build`. Without a codec, it only closes.
 
-        It may run in a thread, while nobody else touches the batch or its buffer; it runs beside other threads as far
-        as the codec's package does. Raises what that raises; then nothing has changed but that the batch is closed.
+        May run in a thread while no other code uses the batch or its buffer; it releases the interpreter lock if the
+        codec's package does. After an exception of that package the batch is closed and otherwise unchanged.
         """
         self.close()
         if not self.compressed:
             self._packed = self._compressed()
 
     def take_packed(self, size: int) -> None:
-        """Note that the records were compressed, as `compress` does it, to so many bytes that lie where they did."""
+        """Take over records that another function compressed in place to ``size`` bytes, as `compress` would."""
         self.close()
         self.compression_ratio = size / max(self.size - batch.HEADER_SIZE, 1)
         self._packed = self.buffer, batch.HEADER_SIZE + size
@@ -113,9 +113,9 @@ class BatchBuilder(RecordAppender):
         control: bool = False,
         timestamp_type: int = 0,
     ) -> memoryview:
-        """Close the batch and return it; called again, the same bytes again (arguments are looked at once).
+        """Close the batch and return it. A second call ignores its arguments and returns the same bytes.
 
-        The bytes lie in ``buffer`` (elsewhere only when compression made them more) and are writable, for
+        The bytes lie in ``buffer`` (elsewhere only when compression enlarged them) and are writable, for
         ``set_producer_state`` before a retry.
 
         Raises:

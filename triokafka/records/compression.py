@@ -1,4 +1,4 @@
-"""The codecs of record batches: gzip, snappy, lz4, zstd. Bounded on the way in, and each as the Java client writes it.
+"""The codecs of record batches: gzip, snappy, lz4, zstd. Decompression is bounded; compression matches the Java client.
 
 All but gzip need a package of the ``compression`` extra, imported at the first use of the codec.
 """
@@ -190,7 +190,7 @@ def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: 
     parts: list[bytes] = []
     size = 0
     rest: Buffer = data
-    # What a call may give is allocated at once by some, 128 MiB for a batch of 50 KB otherwise.
+    # Some packages allocate the whole limit of a call in advance: without steps, 128 MiB for a batch of 50 KB.
     step = max(_CHUNK, len(data) * _USUAL_RATIO)
     try:
         while True:
@@ -202,7 +202,7 @@ def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: 
                     raise too_large(name, max_size)
                 parts.append(part)
                 if not stream.eof:
-                    # zlib hands the input that it did not look at back; the others keep it.
+                    # zlib returns the unread input; the other packages keep it.
                     rest = getattr(stream, "unconsumed_tail", b"")
                     if not part and not rest:
                         raise CorruptRecordError(f"{name} data ends too early")

@@ -1,4 +1,4 @@
-"""Reading the bytes of a fetch: batch by batch, decoding only as many records as are asked for."""
+"""Decode the bytes of a fetch batch by batch, only as many records as the caller requests."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class RecordDecoder:
 
     ``from_offset`` is the position that was fetched from: a batch may begin before it. ``aborted`` lists the aborted
     transactions of the fetch response as (producer id, first offset); giving it, even empty, means read_committed, and
-    whole batches of aborted transactions are left out. Control batches are never handed out unless ``include_control``.
+    whole batches of aborted transactions are skipped. Control batches are skipped unless ``include_control``.
 
     Batches are decompressed into buffers of the ``decompressor``, if one is given.
 
-    ``next_offset`` is the position to fetch from next: after the last record handed out, and past what was left out.
-    ``leader_epoch`` and ``timestamp_type`` are those of the last batch looked at, -1 when unknown or without one.
+    ``next_offset`` is the position of the next fetch: after the last returned record, and after skipped batches.
+    ``leader_epoch`` and ``timestamp_type`` are those of the last decoded batch, -1 when unknown or without one.
     ``decoded_bytes`` is how much of records, decompressed, `take_columns` has gone through; ``unpacked_bytes`` the size
     of all batches decompressed so far.
 
@@ -240,7 +240,7 @@ class RecordDecoder:
         return columns.rows - before
 
     def _lz4(self) -> int:
-        """The function that the columnar kernel may decompress with, where the next batch needs it; or 0."""
+        """Return the address of the LZ4 function for the columnar kernel if the next batch needs it, else 0."""
         at = self._walked + _ATTRIBUTES_AT
         if len(self._view) > at and self._view[at] & CODEC_MASK == _LZ4 and self._max_decompressed >= LARGEST_UNPACKED:
             return decompress_block()
@@ -292,7 +292,7 @@ class RecordDecoder:
                 self._failure is None and self._current(rows=False) is None and self._waiting is None
             )
         except KafkaError:
-            return False  # whoever takes on is told
+            return False  # the next call raises it
 
     @property
     def at_end(self) -> bool:
@@ -303,7 +303,7 @@ class RecordDecoder:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the next batch is to be decompressed elsewhere; see ``inline_bytes``."""
+        """Whether the next batch waits for its decompression in a thread; see ``inline_bytes``."""
         return self._waiting is not None
 
     @property
@@ -322,7 +322,7 @@ class RecordDecoder:
         return partial(decompress, info.codec, packed, max_size=self._max_decompressed)
 
     def supply(self, payload: Buffer) -> None:
-        """Go on with the batch that waited, decompressed."""
+        """Continue with the waiting batch, now decompressed."""
         assert self._waiting is not None
         (info, rows), self._waiting = self._waiting, None
         try:
@@ -333,7 +333,7 @@ class RecordDecoder:
             self._failure = self._located(failure)
 
     def fail(self, error: CorruptRecordError | UnsupportedCodecError) -> None:
-        """Have the next call raise why the batch that waited could not be decompressed."""
+        """Let the next call raise the error of the waiting batch's decompression."""
         assert self._waiting is not None
         (info, _), self._waiting = self._waiting, None
         self._failure = self._explained(error, info)
@@ -346,7 +346,7 @@ class RecordDecoder:
         return self._batch or self._open_batch(rows)
 
     def _walk(self, stopped: Sequence[int]) -> None:
-        """Go on where a kernel that took whole batches stopped."""
+        """Continue where a kernel that decoded whole batches stopped."""
         walked, next_offset, leader_epoch, timestamp_type = stopped
         if walked != self._walked:
             self._walked, self.next_offset = walked, next_offset

@@ -1,8 +1,7 @@
-"""Decompressing into buffers that are used again.
+"""Decompression into reused buffers.
 
-A buffer made for each batch is given back to the system and faulted in again, which costs more than the codec. Only
-what a batch usually looks like is read here; everything else, whatever is damaged included, is left to `decompress`,
-which says what is wrong with it.
+The system takes back a new buffer after every batch and faults it in again, which costs more than the codec. Only the
+usual forms of a batch are read here. `decompress` handles all others, damaged ones included, and reports their errors.
 """
 
 from __future__ import annotations
@@ -33,18 +32,17 @@ _LZ4_LINKED: Final = 0x40
 
 _SMALLEST_BUFFER: Final = 1 << 20
 _LARGEST_ROOM: Final = 4 << 20
-"""What may need more is decompressed into memory of its own."""
+"""A batch that may need more is decompressed into separate memory."""
 _MAX_KEPT: Final = 32 << 20
 
 
 class Decompressor:
-    """Decompresses batches into buffers that are used again, of at most 32 MiB together.
+    """Decompresses batches into reused buffers of at most 32 MiB in total.
 
-    While something looks into each of them, a batch gets memory of its own, of its own size: the rest of a buffer must
-    not be kept for the sake of a few bytes that somebody holds. What it returns stays as it is for as long as
-    anything refers to it: a buffer is used again once nobody looks into it, which CPython knows, since a `bytearray`
-    with exported views cannot change its length. May be used by several threads: who finds another one at it takes
-    memory of its own, and does not wait.
+    A returned view stays valid as long as anything refers to it. A buffer is reused when no view of it exists, which
+    CPython reveals: a `bytearray` with exported views cannot change its length. While all buffers have views, a batch
+    gets separate memory of its exact size, so that a few referenced bytes do not keep a whole buffer. Several threads
+    may share a decompressor: a thread that finds it busy does not wait, but uses separate memory.
     """
 
     __slots__ = ("_buffer", "_kept", "_lock", "_used", "_zstd_room")
@@ -62,7 +60,7 @@ class Decompressor:
         return sum(map(len, self._kept))
 
     def decompress(self, codec: int, data: Buffer, *, max_size: int = DEFAULT_MAX_DECOMPRESSED) -> Buffer:
-        """As `decompress`, for batches of format v2."""
+        """Like the function `decompress`, for batches of format v2."""
         if codec in (_LZ4, _ZSTD) and _cramjam() is not None and self._lock.acquire(blocking=False):
             try:
                 view = memoryview(data)
@@ -115,7 +113,7 @@ class Decompressor:
         return self._taken(room, end)
 
     def _room(self, size: int) -> memoryview | None:
-        """A writable view of ``size`` bytes, in the present buffer if that has as many left; None: all are in use."""
+        """Return a writable view of ``size`` bytes, in the current buffer if they fit; None when all are in use."""
         if _has_no_views(self._buffer):
             self._used = 0
         if self._used + size >= len(self._buffer):
@@ -129,7 +127,7 @@ class Decompressor:
     def _other_buffer(self, size: int) -> bytearray | None:
         for position, buffer in enumerate(self._kept):
             if len(buffer) > size and _has_no_views(buffer):
-                # To the end: the search starts with those that were handed out longest ago.
+                # To the end, so that the search starts with the buffers that were used longest ago.
                 self._kept.append(self._kept.pop(position))
                 return buffer
         length = max(size, _SMALLEST_BUFFER) + 1
@@ -140,13 +138,13 @@ class Decompressor:
         return buffer
 
     def _taken(self, room: memoryview, size: int) -> memoryview:
-        """The part of the room that holds data; the next room begins behind it."""
+        """Return the used part of ``room``; the next batch goes behind it."""
         self._used += size
         return room[:size].toreadonly()
 
 
 def _lz4_blocks(data: memoryview, largest: int) -> list[tuple[int, int, bool]] | None:
-    """Position and size of each block of a frame, and whether it is stored as it is; None for what is not usual."""
+    """Return position, size and the "stored" flag of each block of a frame; None for an unusual frame."""
     blocks: list[tuple[int, int, bool]] = []
     position = _LZ4_HEADER
     while header := int.from_bytes(data[position : position + 4], "little"):

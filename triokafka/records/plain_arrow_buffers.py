@@ -72,7 +72,7 @@ class IntegerChunk(NamedTuple):
 
 
 def broken(reason: str) -> ValueError:
-    """The error for Arrow buffers that do not hold what they should."""
+    """Return the error for inconsistent Arrow buffers."""
     return ValueError(f"the Arrow array is broken: {reason}")
 
 

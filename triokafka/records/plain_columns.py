@@ -54,7 +54,7 @@ class HeaderBuffers(NamedTuple):
 
 
 class ColumnBuffers(NamedTuple):
-    """What ``ColumnAppender.finish`` returns; a column that was not asked for is None."""
+    """The result of ``ColumnAppender.finish``; a column that was not requested is None."""
 
     rows: int
     offset: Buffer | None
@@ -65,7 +65,7 @@ class ColumnBuffers(NamedTuple):
 
 
 class _Binary:
-    """A nullable binary column in the making."""
+    """A nullable binary column under construction."""
 
     def __init__(self, views: bool) -> None:
         self.views = views
@@ -112,8 +112,8 @@ class _Binary:
 class ColumnAppender:
     """Records of many batches gathered into columns.
 
-    ``columns`` is a sum of ``OFFSET``, ``TIMESTAMP``, ``KEY``, ``VALUE`` and ``HEADERS``; what is not asked for is not
-    looked at. With ``views`` keys and values stay where they are and the columns point to them.
+    ``columns`` is a sum of ``OFFSET``, ``TIMESTAMP``, ``KEY``, ``VALUE`` and ``HEADERS``; other fields are not decoded.
+    With ``views`` the columns point to keys and values in the input.
     """
 
     def __init__(self, columns: int, views: bool) -> None:
@@ -259,7 +259,7 @@ class ColumnAppender:
         self._header_offsets.append(self._header_count)
 
     def finish(self) -> ColumnBuffers:
-        """The columns; the appender is not to be used any more."""
+        """Return the columns. The appender must not be used afterwards."""
         columns = self._columns
         headers = None
         if columns & HEADERS:

@@ -1,7 +1,7 @@
-"""Batches of which compaction keeps only some records: reading them record by record, and writing what stays.
+"""Batches of which compaction keeps only some records: read the records, and write a batch of the retained ones.
 
-Offsets, timestamps, headers of records, and what the batch header says of producer, epoch and sequence numbers stay as
-they are; records that stay are not encoded again unless the timestamp that their own count from changes (KIP-534).
+Offsets, timestamps and headers of records stay the same, and so do producer id, epoch and sequence numbers in the batch
+header. Retained records are not encoded again unless the batch's base timestamp changes (KIP-534).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class RewritableBatch:
     ``records`` are all of them, in order, also those of a control batch.
 
     Args:
-        data: the batch, and nothing else; ``info`` is what its header says. Its checksum is not looked at.
-        max_decompressed: bytes that it may decompress to.
+        data: exactly the batch; ``info`` is its parsed header. The checksum is not verified.
+        max_decompressed: the most bytes that it may decompress to.
 
     Raises:
-        CorruptRecordError: the records are not as the header says.
+        CorruptRecordError: the records contradict the header.
         UnsupportedCodecError: the package that its codec needs is missing.
     """
 
@@ -73,7 +73,7 @@ class RewritableBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on its tombstones may go; None when no pass of the cleaner has set it yet (KIP-534)."""
+        """The time from which tombstones may be removed; None until a pass of the cleaner has set it (KIP-534)."""
         info = self.info
         return info.base_timestamp if info.magic >= 2 and info.attributes & batch.DELETE_HORIZON else None
 
@@ -85,11 +85,11 @@ class RewritableBatch:
         codec: int | None = None,
         level: int | None = None,
     ) -> bytes:
-        """A v2 batch with the same offsets, but only the records whose indexes are in ``kept`` (at least one).
+        """Return a v2 batch with the same offsets, but only the records with the indexes ``kept`` (at least one).
 
         Args:
             kept: ascending.
-            delete_horizon_ms: from when on tombstones in it may go; what the batch says when None.
+            delete_horizon_ms: the time from which its tombstones may be removed; the batch's own when None.
             codec: its id; that of the batch when None.
             level: of the codec; Kafka's default when None.
         """
@@ -153,7 +153,7 @@ class RewritableBatch:
 
 
 def empty_batch(info: BatchInfo) -> bytes:
-    """The header of a batch without its records: it keeps offsets, and what is known of its producer."""
+    """Return the batch without its records: the header keeps the offsets and the producer's fields."""
     attributes = info.attributes & (batch.LOG_APPEND_TIME | batch.TRANSACTIONAL | batch.CONTROL)
     return _assemble(
         info, b"", attributes, info.base_offset, info.last_offset_delta, batch.NO_TIMESTAMP, info.max_timestamp, 0

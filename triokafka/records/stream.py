@@ -19,10 +19,10 @@ from triokafka.records.compression import (
 from triokafka.structs import Buffer
 
 CHUNK_BYTES: Final = 64 << 10
-"""The most bytes that `decompressed_chunks` gives at once."""
+"""The largest chunk of `decompressed_chunks`, in bytes."""
 
 _INPUT_BYTES: Final = 16 << 10
-"""Compressed bytes that a decompressor gets at once: some copy what they do not need yet at every call."""
+"""The compressed bytes of one call: some decompressors copy the unread rest at every call."""
 
 
 def decompressed_chunks(codec: int, data: Buffer, *, max_size: int = DEFAULT_MAX_DECOMPRESSED) -> Iterator[Buffer]:

@@ -9,7 +9,7 @@ import trio
 
 
 class Doorbell:
-    """Rung by writing a byte to ``descriptor``, heard by one task. Leaving its block closes it."""
+    """A pipe: any thread rings by writing a byte to ``descriptor``, and one task waits. Leaving the block closes it."""
 
     def __init__(self) -> None:
         self._heard, self.descriptor = os.pipe()
@@ -25,6 +25,6 @@ class Doorbell:
         os.close(self.descriptor)
 
     async def wait(self) -> None:
-        """Wait until it was rung, however often. Cancelling loses no ring."""
+        """Wait for at least one ring. Cancelling loses no ring."""
         await trio.lowlevel.wait_readable(self._heard)
         os.read(self._heard, 4096)

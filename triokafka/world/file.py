@@ -32,20 +32,20 @@ class File(ABC):
         """
 
     def slice(self, offset: int, size: int) -> Buffer | FileSlice:
-        """As `view`, for bytes that are only to be sent (`Stream.send_parts`), so that they need not be read now."""
+        """Like `view`, for bytes that will only be sent (`Stream.send_parts`), so that nothing is read now."""
         return self.view(offset, size)
 
     def read_resident(self, offset: int, size: int) -> bytes | None:
-        """As `read_at`, but None when the disk would have to be waited for."""
+        """Like `read_at`, but None if the bytes are not in the page cache."""
         return self.read_at(offset, size)
 
     def warmer(self, offset: int, size: int) -> Callable[[], object]:
-        """A function to be called in a thread, also after `close`, so that `read_resident` finds these bytes."""
+        """Return a function that loads these bytes into the page cache. It may run in a thread, also after `close`."""
         return partial(self.read_at, offset, size)
 
     @property
     def in_use(self) -> bool:
-        """Whether slices of it are being sent, so that closing it would not free anything."""
+        """Whether slices of the file are being sent, so that closing it would free nothing."""
         return False
 
     @abstractmethod
@@ -60,8 +60,8 @@ class File(ABC):
     def sync(self) -> None:
         """Return once everything written is on stable storage; not the file's name (`Storage.sync_dir`).
 
-        When it raises, what was written since the last sync may be lost even if a second call succeeds: kernels forget
-        which pages they failed to write. Only a file opened after a recovery can be trusted again.
+        When it raises, the writes since the last sync may be lost even if a second call succeeds: kernels forget which
+        pages they failed to write. Only a file opened after a recovery can be trusted again.
         """
 
     @abstractmethod

@@ -1,11 +1,11 @@
-"""Files of the operating system as they are shared by readers, and slices of them that are on their way to a socket.
+"""Open files of the operating system, and slices of them that are sent to a socket.
 
-A `FileSlice` holds no bytes: who sends it copies a piece from the page cache into a buffer and gives that to the socket
-at once, and a piece that is not in the page cache is sent by the kernel, file to socket, while a thread waits for the
-disk. The event loop never does. ``docs/architecture/zero-copy.md`` has the measurements behind this.
+A `FileSlice` holds no bytes. The sender copies a piece from the page cache into a buffer and passes that to the socket.
+For a piece that is not in the page cache, a thread waits for the disk while the kernel sends from file to socket. The
+event loop never waits for the disk. ``docs/architecture/zero-copy.md`` has the measurements.
 
-Mapped memory is not used: a file that is shortened from outside would end the process, and pages that are not there
-would stop the event loop.
+The module does not map files into memory: a file shortened from outside would end the process (SIGBUS), and a page that
+is not in memory would stop the event loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_SUPPORT: Final = (errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class Descriptor:
-    """An open file, closed when nobody has it any more: neither who opened it nor a slice that is being sent."""
+    """An open file. It is closed when neither its opener nor a slice in transit refers to it."""
 
     __slots__ = ("__weakref__", "fd", "slices")
 
@@ -48,7 +48,7 @@ class Descriptor:
         return b"".join(parts)
 
     def read_resident(self, offset: int, size: int) -> bytes | None:
-        """As `read`, but None when the disk would have to be waited for."""
+        """Like `read`, but None if the bytes are not in the page cache."""
         if not _NOT_WAITING:
             return self.read(offset, size)
         buffer = bytearray(size)
@@ -59,7 +59,7 @@ class Descriptor:
         except OSError as error:
             if error.errno not in _NO_SUPPORT:
                 raise
-            return self.read(offset, size)  # a file system that cannot tell
+            return self.read(offset, size)  # the file system does not support RWF_NOWAIT
         if got == size:
             return bytes(buffer)
         if got and offset + got < os.fstat(self.fd).st_size:
@@ -67,13 +67,13 @@ class Descriptor:
         return bytes(memoryview(buffer)[:got])
 
     def warmer(self, offset: int, size: int) -> Callable[[], object]:
-        """A function for a thread: afterwards these bytes are in the page cache."""
+        """Return a function for a thread that loads these bytes into the page cache."""
         return partial(self.read, offset, size)
 
     def cut_at(self, size: int) -> None:
-        """The file is about to be cut: slices that reach beyond are read into memory, so that they stay what they are.
+        """Prepare for cutting the file: read slices that reach beyond ``size`` into memory, so that they stay valid.
 
-        Waits for a thread that is sending from one of them.
+        Waits for a thread that sends from one of them.
         """
         for part in list(self.slices):
             if part.offset + len(part) > size:
@@ -81,10 +81,10 @@ class Descriptor:
 
 
 class FileSlice:
-    """Bytes of an open file that are to be sent, and stay in the file until they are.
+    """Bytes of an open file that will be sent, and stay in the file until then.
 
-    It stays valid, with the bytes that it had, while the file is renamed, removed, closed or cut by its owner. What
-    somebody else does to the file shows as an error.
+    The slice stays valid while the owner renames, removes, closes or cuts the file. A change by another process shows
+    as an error.
     """
 
     __slots__ = ("__weakref__", "_descriptor", "_detached", "_lock", "_size", "offset")
@@ -101,7 +101,7 @@ class FileSlice:
         return self._size
 
     def read(self) -> bytes:
-        """All of it. Blocks while the disk is read.
+        """Return all bytes. Blocks while the disk is read.
 
         Raises:
             OSError: the file is shorter by now, or the disk failed.
@@ -115,7 +115,7 @@ class FileSlice:
         return data
 
     def detach(self) -> None:
-        """Take the bytes into memory, and let go of the file."""
+        """Read the bytes into memory, and release the file."""
         with self._lock:
             if self._descriptor is not None:
                 self._detached = self.read()
@@ -123,7 +123,7 @@ class FileSlice:
                 self._descriptor = None
 
     def copy_resident(self, start: int, target: memoryview) -> int:
-        """Fill ``target`` from ``start`` of the slice on as far as the disk need not be waited for; how many bytes.
+        """Copy bytes from ``start`` on into ``target``, as far as they are in the page cache. Return their number.
 
         Raises:
             OSError: the file is shorter by now, or the disk failed.
@@ -142,15 +142,15 @@ class FileSlice:
         except OSError as error:
             if error.errno not in _NO_SUPPORT:
                 raise
-            got = os.preadv(descriptor.fd, [target[:size]], self.offset + start)  # a file system that cannot tell
+            got = os.preadv(descriptor.fd, [target[:size]], self.offset + start)  # without RWF_NOWAIT
         if not got:
             raise self._shortened(os.fstat(descriptor.fd).st_size)
         return got
 
     def send(self, socket_fd: int, start: int) -> int:
-        """For a thread: send bytes from ``start`` of the slice on to a non-blocking socket; returns how many.
+        """Send bytes from ``start`` on to a non-blocking socket, and return their number. Runs in a thread.
 
-        Waits for the disk. 0 when the socket is full, or when the bytes were taken into memory just now.
+        Waits for the disk. Returns 0 when the socket is full, or when `detach` has just read the bytes.
 
         Raises:
             OSError: the file is shorter by now, or the disk or the connection failed.

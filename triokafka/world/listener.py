@@ -19,9 +19,9 @@ class Listener(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop listening at once; a second call does nothing."""
+        """Stop listening, without waiting. A second call does nothing."""
 
     @property
     @abstractmethod
     def address(self) -> tuple[str, int]:
-        """Host and port that it listens on; the port is the real one when 0 was asked for."""
+        """The host and the port; with port 0 requested, the port that the system chose."""

@@ -1,4 +1,4 @@
-"""Storage in memory, for brokers that keep nothing and for the simulated disk.
+"""Storage in memory, for brokers without a data directory and for the simulated disk.
 
 `MemoryStorage` is a file system that knows what was synced (`File.sync` for content, `Storage.sync_dir` for names).
 `MemoryStorage.crash` simulates a power cut: all or some of the rest is lost (`world.power_cut` has the rules).
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class DiskFault:
-    """An error that the storage answers instead of doing its work.
+    """An injected error of the storage.
 
     Args:
         operation: ``read``, ``write``, ``truncate``, ``sync``, ``size``, ``open``, ``rename``, ``remove``, ``list``,
             ``make_dirs``, ``sync_dir``, or ``*`` for all.
         path: shell pattern for the whole path, as in ``*/orders-0/*.log``.
         code: the ``errno`` to raise.
-        times: how often; None for always, until it is taken back.
-        partial: how many bytes of a write are done before it fails.
-        pages: what becomes of the pages that a failed sync was to write.
+        times: how often; None for always, until it is removed.
+        partial: how many bytes of a write are written before it fails.
+        pages: the fate of the pages of a failed sync.
     """
 
     operation: str = "*"
@@ -50,7 +50,7 @@ class DiskFault:
     pages: SyncFailure = SyncFailure.DIRTY
 
     def takes(self, operation: str, path: str) -> bool:
-        """Whether this fault strikes now; counts it when it does."""
+        """Whether this fault applies to the operation; if so, count it."""
         if self.times == 0 or self.operation not in ("*", operation) or not fnmatchcase(path, self.path):
             return False
         if self.times is not None:
@@ -58,7 +58,7 @@ class DiskFault:
         return True
 
     def error(self, path: str) -> OSError:
-        """What it raises."""
+        """The exception of this fault."""
         return OSError(self.code, f"injected fault: {os.strerror(self.code)}", path)
 
 
@@ -184,14 +184,14 @@ class MemoryStorage(Storage):
     """A file system in memory.
 
     Args:
-        crashable: remember what was not synced, so that `crash` can take it away. Costs a copy of all unsynced bytes;
-            turn it off where nothing will crash.
+        crashable: remember unsynced changes, so that `crash` can lose them. Costs a copy of all unsynced bytes; turn it
+            off where nothing will crash.
         capacity: bytes that all files together may hold; a write beyond it is cut there and raises ``ENOSPC``. None
             for no limit. May be changed at any time.
-        page_bytes: what the disk writes at once, for `crash`. A test with small files takes small pages.
+        page_bytes: the disk's page size, for `crash`. A test with small files uses small pages.
 
     ``before_operation``, when set, is called with operation, path and number of bytes before everything that the disk
-    does; it may raise `OSError`, inject a fault that strikes at once, count, trace, or move a virtual clock to make the
+    does; it may raise `OSError`, inject a fault for this operation, count, trace, or move a virtual clock to make the
     disk slow. ``wall_ms`` is the clock for `modified_ms`: the operating system's until it is set to another.
     """
 
@@ -210,7 +210,7 @@ class MemoryStorage(Storage):
     # -- faults and crashes
 
     def strike(self, operation: str, path: str, size: int) -> DiskFault | None:
-        """Let the hook have its say, and return the injected fault that strikes now; called by every operation."""
+        """Call the hook, and return the injected fault for this operation, if any."""
         if self.before_operation is not None:
             self.before_operation(operation, path, size)
         return next((fault for fault in self.faults if fault.takes(operation, path)), None)
@@ -221,7 +221,7 @@ class MemoryStorage(Storage):
             raise fault.error(path)
 
     def inject(self, fault: DiskFault) -> Callable[[], None]:
-        """Arm ``fault`` and return the function that takes it back."""
+        """Add ``fault`` and return the function that removes it."""
         self.faults.append(fault)
         return lambda: self.faults.remove(fault) if fault in self.faults else None
 
@@ -244,21 +244,21 @@ class MemoryStorage(Storage):
         self._locks.clear()
 
     def crash(self, random: Random, *, tear: bool = True) -> None:
-        """The power fails: only what was synced is sure to be there again.
+        """Simulate a power cut: only synced changes are sure to survive.
 
-        Without ``tear`` exactly that is left. With it, some of the rest may be there as well, in pieces and in any
+        Without ``tear`` exactly those survive. With it, some of the rest may survive as well, in pieces and in any
         order, as `triokafka.world.power_cut` says. Open files are dead, locks are free.
 
         Args:
             random: decides; the same state gives the same remains.
         """
         if not self.crashable:
-            raise IllegalStateError("this storage was made with crashable=False: it does not know what was synced")
+            raise IllegalStateError("this storage has crashable=False, so it does not know which changes were synced")
         self.kill()
         self._used = self._crash(self._root, random if tear else None)
 
     def _crash(self, node: _Node, random: Random | None) -> int:
-        """Returns the bytes that are left in files."""
+        """Return the number of bytes left in files."""
         if isinstance(node, _FileNode):
             node.data = node.history.remains(node.data, random, self._page_bytes)
             node.history.settled()

@@ -18,7 +18,7 @@ from triokafka.world.storage import Storage
 
 def _sync(descriptor: int, *, content_only: bool = False) -> None:
     if sys.platform == "darwin":
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync there stops at the drive's own cache
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync on macOS does not flush the drive's cache
     elif content_only:
         os.fdatasync(descriptor)  # with the length, without the times
     else:
@@ -86,7 +86,7 @@ class _OsFile(File):
         _sync(self._open.fd, content_only=True)
 
     def close(self) -> None:
-        self._descriptor = None  # closed with the last slice of it, at the latest
+        self._descriptor = None  # the descriptor closes with its last slice
 
 
 def _not_a_file(path: str, mode: int) -> OSError:
@@ -105,7 +105,7 @@ class OsStorage(Storage):
             mode = os.stat(path).st_mode
         except FileNotFoundError:
             pass
-        else:  # before it is opened: a pipe would wait for its other end, and a device may do anything
+        else:  # check before opening: a pipe waits for its other end, and a device may do anything
             if not stat.S_ISREG(mode):
                 raise _not_a_file(path, mode)
         return _OsFile(os.open(path, flags, 0o644))

@@ -1,13 +1,13 @@
-"""What a power cut leaves of files and names that were not synced.
+"""The effect of a power cut on files and names that were not synced.
 
 The rules are those of common file systems at their least helpful, not of one of them. A file reaches the disk page by
 page, in any order, each page as it was at some moment since the last sync; its length travels on its own, so that it
 may be ahead of the data (zeros are read there) or behind; the last page may be torn at a sector. Names reach the disk
-per directory, in order or not, and a rename is one change. What was synced is there, and nothing that was never
-written is. A sync that failed may have lost pages for good: see `SyncFailure`.
+per directory, in order or not, and a rename is one change. Synced changes survive, and bytes that were never written do
+not appear. A sync that failed may have lost pages for good: see `SyncFailure`.
 
-`FileHistory` and `NameHistory` remember what happened since the last sync; ``remains`` of either decides. All
-randomness is the caller's.
+`FileHistory` and `NameHistory` remember the changes since the last sync; ``remains`` of either decides. The caller
+supplies all randomness.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _MOST_SECTORS: Final = 8  # in a page: a page of 4096 bytes has sectors of 512
 
 
 class SyncFailure(Enum):
-    """What becomes of the pages that a failed sync was to write."""
+    """The fate of the pages of a failed sync."""
 
     DIRTY = "dirty"
-    """They wait for the next sync, as the caller would like to have it."""
+    """They stay dirty, and the next sync writes them."""
     CLEAN = "clean"
-    """Readers see them, but they count as written: no later sync writes them (ext4)."""
+    """Readers see them, but they count as clean: no later sync writes them (ext4)."""
     DROPPED = "dropped"
-    """Readers see what was there before (btrfs, XFS)."""
+    """Readers see the content from before (btrfs, XFS)."""
 
 
 @dataclass(slots=True)
@@ -64,24 +64,24 @@ class FileHistory:
         self._marks: list[tuple[int, bool]] = []  # after how many changes a sync came, and whether it succeeded
 
     def written(self, data: bytearray, offset: int, new: bytes) -> None:
-        """``new`` is about to be put at ``offset`` of ``data``."""
+        """Record that ``new`` will be written at ``offset`` of ``data``."""
         size = len(data)
         old = bytes(memoryview(data)[offset : offset + len(new)])
         self._changes.append(_Change(offset, old, new, size, max(size, offset + len(new))))
 
     def resized(self, data: bytearray, size: int) -> None:
-        """``data`` is about to be cut or extended to ``size``."""
+        """Record that ``data`` will be cut or extended to ``size``."""
         self._changes.append(_Change(size, bytes(memoryview(data)[size:]), None, len(data), size))
 
     def synced(self) -> None:
-        """A sync has succeeded."""
-        if self._marks:  # what an earlier one has lost is still lost
+        """Record a sync that succeeded."""
+        if self._marks:  # pages that an earlier sync lost are still lost
             self._marks.append((len(self._changes), True))
         else:
             self._changes.clear()
 
     def sync_failed(self, data: bytearray, failure: SyncFailure) -> None:
-        """A sync has failed."""
+        """Record a sync that failed."""
         if failure is SyncFailure.CLEAN:
             self._marks.append((len(self._changes), False))
         elif failure is SyncFailure.DROPPED:
@@ -93,12 +93,12 @@ class FileHistory:
                 resize(data, size)
 
     def settled(self) -> None:
-        """What is there now is on the disk."""
+        """Record that the current state is on the disk."""
         self._changes.clear()
         self._marks.clear()
 
     def remains(self, data: bytearray, random: Random | None, page_bytes: int) -> bytearray:
-        """What is left of ``data``: only what is sure to be there without ``random``, and a choice with it."""
+        """Return ``data`` after a power cut: the synced content, with ``random`` also a random choice."""
         stable = bytearray(data)
         for change in reversed(self._changes):
             _undo(stable, change)
@@ -137,7 +137,7 @@ def _cut_short(stable: bytearray, changes: list[_Change], random: Random, page_b
 
 
 def _pages_in_any_order(stable: bytearray, changes: list[_Change], random: Random, page_bytes: int) -> bytearray:
-    """Each page as it was at a moment of its own, and so the length."""
+    """Each page, and the length, as they were at different moments."""
     last = len(changes)
 
     def moment() -> int:
@@ -212,8 +212,8 @@ def resize(data: bytearray, size: int) -> None:
 class NameHistory(Generic[T]):
     """The names of one directory, and their changes since its last sync, oldest first.
 
-    ``names`` is what is there. A change is the set of names that change together, and what they become; None for
-    a name that goes.
+    ``names`` is the current content. A change maps the names that change together to their new nodes, or to None for a
+    removed name.
     """
 
     __slots__ = ("_changes", "_synced", "names")
@@ -224,19 +224,19 @@ class NameHistory(Generic[T]):
         self._changes: list[Mapping[str, T | None]] = []
 
     def change(self, names: Mapping[str, T | None], *, tracked: bool) -> None:
-        """Change names; without ``tracked`` nobody will ask what a power cut leaves."""
+        """Change names; without ``tracked`` the change is not remembered for a power cut."""
         _apply(self.names, names)
         if tracked:
             self._changes.append(names)
 
     def synced(self) -> None:
-        """What is there now is on the disk."""
+        """Record that the current state is on the disk."""
         if self._changes:
             self._synced = dict(self.names)
             self._changes.clear()
 
     def crash(self, random: Random | None) -> None:
-        """Go back to what a power cut leaves: the synced names without ``random``, and a choice of changes with it."""
+        """Simulate a power cut: keep the synced names without ``random``, and a random choice of changes with it."""
         changes, self._changes = self._changes, []
         self.names = dict(self._synced)
         if random is not None and changes:

@@ -13,10 +13,10 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 def untouched_memory(size: int) -> memoryview:
-    """Return ``size`` bytes of memory of their own, all 0.
+    """Return a new mapping of ``size`` bytes, all 0.
 
-    The operating system provides a page when it is written to first, and takes all of them back with the last view:
-    large buffers neither cost what is not used of them nor leave holes in the heap. Raises `OSError` (``ENOMEM``).
+    The operating system provides a page at its first write, and takes all pages back when the last view is gone. A
+    large buffer therefore costs only the pages in use, and leaves no hole in the heap. Raises `OSError` (``ENOMEM``).
     """
     return memoryview(mmap.mmap(-1, size))
 

@@ -25,17 +25,18 @@ _MAX_VECTORS: Final = 512  # below every platform's IOV_MAX
 
 
 def wakes_when_full(system: str, release: str) -> bool:
-    """Whether that kernel wakes who waits for more bytes than it has room for, or memory. Others may never.
+    """Whether this kernel wakes a reader whose SO_RCVLOWAT exceeds the free buffer space or memory.
 
-    Linux does since 5.12: before, packets with few bytes in them could fill its buffer, and memory could be short.
+    Linux does since 5.12. Before, small packets could fill the buffer, or memory could be short, and the reader slept
+    forever.
     """
     major, minor, *_ = [*release.split(".", 2), ""]
     return system == "Linux" and major.isdecimal() and minor.isdecimal() and (int(major), int(minor)) >= (5, 12)
 
 
 WAKES_WHEN_FULL: Final = wakes_when_full(os.uname().sysname, os.uname().release)
-"""Here: only then is the kernel told how many bytes are waited for."""
-_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # more follows at once: no packet for this alone
+"""Whether streams may set SO_RCVLOWAT on this system."""
+_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # more data follows: do not send a packet for this alone
 
 
 _KEEPALIVE_PROBES: Final = 3
@@ -59,7 +60,7 @@ def silence_options(seconds: float) -> list[tuple[int, int]]:
 
 
 class _Scratch(threading.local):
-    """A buffer for pieces of files, one per event loop, as large as stays in a processor's cache."""
+    """A buffer for pieces of files, one per event loop, small enough for a processor's cache."""
 
     def __init__(self) -> None:
         self.buffer: Final = memoryview(bytearray(262_144))
@@ -78,7 +79,7 @@ class SocketStream(Stream):
         self._in_thread = False
         self._expected = self._at_once = 0
         self._sent_in_parts = 0
-        self._low_water = 1  # the kernel wakes who waits when so many bytes are there, or there will be no more
+        self._low_water = 1  # SO_RCVLOWAT: the bytes that must be there before the kernel wakes the reader
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -115,10 +116,10 @@ class SocketStream(Stream):
 
     async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
         if len(parts) == 1 and isinstance(parts[0], bytes):
-            # Most answers are small and in one piece, and the kernel takes them whole.
+            # Most responses are small and in one piece, and the kernel takes them whole.
             try:
                 sent = self._sock.send(parts[0])
-            except OSError:  # or it would wait: found out again below
+            except OSError:  # also when it would wait; the code below meets the same error
                 sent = 0
             if sent == len(parts[0]):
                 return
@@ -151,7 +152,7 @@ class SocketStream(Stream):
             start += sent
             if not sent:
                 self._check_open()
-                # Nothing is kept of the piece meanwhile: readers that are slow cost no memory.
+                # The piece is not kept while waiting, so that slow readers cost no memory.
                 await trio.lowlevel.wait_writable(sock)
 
     async def _send_in_thread(self, part: FileSlice, start: int) -> int:
@@ -176,7 +177,7 @@ class SocketStream(Stream):
         while True:
             if self._drained:
                 self._check_open()
-                # The last call got less than there was room for: another one now would find nothing.
+                # The last call did not fill its buffer, so the socket is empty.
                 if self._expected or self._low_water > 1:
                     self._set_low_water()
                 self.waits += 1
@@ -199,11 +200,11 @@ class SocketStream(Stream):
         self._expected, self._at_once = size, at_once
 
     def _set_low_water(self) -> None:
-        """Not above what is expected: behind a large answer, a small one must not be waited for."""
+        """Set SO_RCVLOWAT, never above the announced size: a small response after a large one must wake the reader."""
         wanted = min(self._expected, self._at_once) or 1
         if wanted != self._low_water and WAKES_WHEN_FULL:
-            # The kernel takes less when its buffer is smaller, so nothing waits for what has no room. Some that take
-            # themselves for Linux do not have it; without it nothing is lost but speed.
+            # The kernel lowers the value to its buffer size. Some systems that report themselves as Linux lack the
+            # option, which costs speed only.
             with suppress(OSError):
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
             self._low_water = wanted
@@ -231,7 +232,7 @@ class SocketStream(Stream):
             self._closed = True
             trio.lowlevel.notify_closing(self._sock)
             if self._in_thread:
-                # The thread must not find another connection under the number of this one: it ends, and then it closes.
+                # The thread uses the descriptor's number, which must not be reused: shut down now, close after it.
                 with suppress(OSError):
                     self._sock.shutdown(socket.SHUT_RDWR)
             else:
@@ -247,7 +248,7 @@ class SocketStream(Stream):
 
 
 _GONE_AT_ONCE: Final = 32
-"""Connections whose peer has left already that a listener passes over before other tasks have their turn."""
+"""After how many connections whose peer has already left a listener lets other tasks run."""
 
 
 class SocketListener(Listener):

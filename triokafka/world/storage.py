@@ -16,7 +16,7 @@ class Storage(ABC):
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open a file for reading and writing, creating it when ``create``; `FileNotFoundError` otherwise.
 
-        `OSError` also for what is no file, such as a named pipe: it would keep its reader waiting.
+        Also raises `OSError` for anything but a regular file: a named pipe would keep its reader waiting.
         """
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Storage(ABC):
 
     @abstractmethod
     def set_modified_ms(self, path: str, at_ms: int) -> None:
-        """Say when a file was last changed, in place of when it really was. Not durable before the next `File.sync`."""
+        """Set the time of the file's last change. Not durable before the next `File.sync`."""
 
     @abstractmethod
     def sync_dir(self, path: str) -> None:
@@ -67,7 +67,7 @@ class Storage(ABC):
         """
 
     def space(self, path: str) -> tuple[int, int]:
-        """Bytes of the volume that ``path`` is on, and how many of them are free for us; -1 each when unknown."""
+        """The size of the volume of ``path``, and its free space for this process, in bytes; -1 each when unknown."""
         return -1, -1
 
     def read_file(self, path: str) -> bytes:
@@ -79,7 +79,7 @@ class Storage(ABC):
             file.close()
 
     def make_dirs_durably(self, path: str) -> None:
-        """Like `make_dirs`, and no power cut takes the new directories away."""
+        """Like `make_dirs`, but the new directories survive a power cut."""
         missing = []
         while path and not self.exists(path):
             missing.append(path)

@@ -16,7 +16,7 @@ class Stream(ABC):
     All methods raise `OSError` when the connection is gone (`BrokenPipeError`, `ConnectionResetError`, …) and
     `trio.ClosedResourceError` after `close`.
 
-    ``waits`` counts how often `receive_into` has waited, so that other tasks had their turn; it may say less.
+    ``waits`` counts how often `receive_into` has waited, and so has let other tasks run. It is a lower bound.
     """
 
     waits: int = 0
@@ -30,9 +30,9 @@ class Stream(ABC):
         """
 
     async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
-        """`send` for parts that may be slices of files. The event loop does not wait for a disk meanwhile.
+        """`send` for parts that may be slices of files. The event loop never waits for the disk.
 
-        Raises `OSError` also when a file is not what it was.
+        Also raises `OSError` when a file was changed from outside.
         """
         buffers: list[Buffer] = []
         for part in parts:
@@ -46,9 +46,9 @@ class Stream(ABC):
         await self.send(*buffers)
 
     def try_send(self, *buffers: Buffer) -> int:
-        """Send what can be sent without waiting, from the front, and return how many bytes that was; maybe 0.
+        """Send as many bytes as possible without waiting, from the front, and return their number.
 
-        Must not be called while `send` waits. A stream that cannot do it takes nothing.
+        Must not be called while `send` waits. A stream without this ability returns 0.
         """
         return 0
 
@@ -56,31 +56,31 @@ class Stream(ABC):
     async def receive_into(self, buffer: memoryview) -> int:
         """Receive at least one byte into ``buffer`` and return the number; 0 means that the peer has closed.
 
-        While bytes are there it need not yield to other tasks. Cancelling loses nothing.
+        It need not yield to other tasks while bytes are available. Cancelling loses no byte.
         """
 
     def expect(self, size: int, *, at_once: int) -> None:
-        """The peer has announced ``size`` more bytes: whoever waits for them need not be woken for every few.
+        """Announce that the peer will send ``size`` more bytes, so that `receive_into` need not wake for every few.
 
-        At most ``at_once`` of them are waited for in one go, in the kernel's memory.
+        A wait ends when ``at_once`` bytes are in the kernel's buffer, at the latest.
         """
         return
 
     def limit_silence(self, seconds: float) -> None:
-        """Have the system end the connection when the peer's system has been gone for about so long.
+        """Let the operating system end the connection when the peer's system has been gone for about ``seconds``.
 
-        It covers bytes that the peer never acknowledges, and a peer that vanishes while nothing is sent. Where the
-        system has no such limits, or the stream is no socket, nothing happens.
+        This covers bytes that the peer never acknowledges, and a peer that vanishes while nothing is sent. Nothing
+        happens where the system has no such limits, or the stream is not a socket.
         """
         return
 
     def bytes_drained(self) -> int:
-        """Return a number that grows as the peer's system takes bytes that had to wait here; 0 where it is unknown."""
+        """Return a number that grows as the peer acknowledges queued bytes; 0 where it is unknown."""
         return 0
 
     @abstractmethod
     def close(self) -> None:
-        """Close at once, without waiting; again does nothing. Waiting calls raise `trio.ClosedResourceError`."""
+        """Close without waiting. Waiting calls raise `trio.ClosedResourceError`. A second call does nothing."""
 
     @property
     @abstractmethod

@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 _MOST_THREADS: Final = 40
 _own_threads: Final[trio.lowlevel.RunVar[trio.CapacityLimiter]] = trio.lowlevel.RunVar("threads of triokafka")
-"""Not Trio's own limit, which the application's threads may exhaust for long: nobody would deal or sync meanwhile."""
+"""Separate from Trio's default limit: the application's threads may exhaust that one for long, and so delay syncs and
+partition assignments."""
 
 
 def own_thread_limiter() -> trio.CapacityLimiter:
@@ -50,7 +51,7 @@ async def in_thread(
 
 
 def _catching(failures: list[BaseException], function: Callable[..., T], args: tuple[Any, ...]) -> T | None:
-    """Call a function; an exception goes into ``failures``: Trio must not hold it."""
+    """Call a function and append its exception to ``failures``, so that Trio does not hold the exception."""
     try:
         return function(*args)
     except BaseException as error:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 _MEMORY_OF_A_WORLD: Final = 4 << 30
-"""What a world without a machine has."""
+"""The memory of a simulated world, in bytes."""
 
 
 class World(ABC):
@@ -86,16 +86,18 @@ class World(ABC):
         """Run a blocking function away from the event loop and return its result. Not stopped by cancellation."""
 
     async def run_in_abandonable_thread(self, function: Callable[..., T], *args: Any) -> T:
-        """As `run_in_thread`; if cancelled, this returns at once, and the function goes on with nobody to hear of its
-        end. It must touch nothing that is used afterwards."""
+        """Like `run_in_thread`, but a cancelled call returns immediately, while the function continues in its thread.
+
+        The function must not touch any object that is used afterwards.
+        """
         return await self.run_in_thread(function, *args)
 
     def available_memory(self) -> int:
-        """Return how many bytes of memory this process may use, whatever is in use already."""
+        """Return how many bytes of memory this process may use in total."""
         return _MEMORY_OF_A_WORLD
 
     def keep_little_free_memory(self) -> None:
-        """Have this process return large pieces of freed memory to the operating system, from now on."""
+        """Return large pieces of freed memory to the operating system from now on."""
         return
 
     def release_free_memory(self) -> None:
@@ -104,15 +106,15 @@ class World(ABC):
 
     @property
     def has_doorbells(self) -> bool:
-        """Whether `doorbell` makes any: not where threads do not run beside the event loop."""
+        """Whether `doorbell` works. A simulated world runs no threads, and has none."""
         return False
 
     def doorbell(self) -> Doorbell:
-        """A bell that a thread can ring without the interpreter. Raises `OSError` when there is none to be had."""
-        raise OSError(errno.ENOSYS, "threads do not run beside the event loop here")
+        """Return a bell that a thread can ring without the interpreter. Raises `OSError` without file descriptors."""
+        raise OSError(errno.ENOSYS, "this world has no doorbells, because it runs no threads")
 
     def raise_file_limit(self) -> int:
-        """Let this process open as many files and connections as it may, and return how many that is; 0: unknown."""
+        """Raise this process's limit of open files and connections to the maximum, and return it; 0 if unknown."""
         return 0
 
     def uuid(self) -> uuid.UUID:

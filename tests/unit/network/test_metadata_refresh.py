@@ -394,7 +394,7 @@ async def test_every_wait_for_metadata_ends_in_its_own_time() -> None:
 async def test_who_waits_too_short_is_not_told_that_brokers_cannot_be_reached() -> None:
     async with client_of() as (cluster, client):
         await client.metadata_for(["orders"])
-        await client.refresh_metadata()  # by the broker; the bootstrap server is not needed any more
+        await client.refresh_metadata()  # by the broker; the bootstrap server is no longer needed
         cluster.topics["bills"] = 1
         broker = f"broker 1 at {cluster.brokers[1].address}"
         with pytest.raises(KafkaTimeoutError, match=f"within 0 ms: {broker} has not answered yet"):
@@ -403,4 +403,4 @@ async def test_who_waits_too_short_is_not_told_that_brokers_cannot_be_reached() 
         await trio.sleep(1)
         with pytest.raises(KafkaTimeoutError) as raised:
             await client.metadata_for(["others"], timeout_ms=200)
-        assert "not needed any more" not in str(raised.value)
+        assert "no longer needed" not in str(raised.value)

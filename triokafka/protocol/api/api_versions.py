@@ -1,4 +1,4 @@
-"""ApiVersions (API key 18): what a broker speaks. The first request on a connection.
+"""ApiVersions (API key 18): the APIs and versions of a broker. The first request on a connection.
 
 Versions 0–4; flexible from 3, except that the answer's header never is. v1: throttle time. v3: name and version of the
 client's software; features of the cluster in the answer. v4: a feature's smallest version may be 0.
@@ -14,7 +14,7 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int64, String
 
 
 class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-4", flexible="3+"):
-    """Ask what the broker speaks."""
+    """Ask for the broker's APIs and versions."""
 
     client_software_name: str = field(
         String,

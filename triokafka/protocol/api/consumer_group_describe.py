@@ -34,7 +34,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """A member, what it owns, and what it is to own."""
+    """A member with its current and its target assignment."""
 
     member_id: str = field(String, doc="The member's id.")
     instance_id: str | None = field(
@@ -72,8 +72,8 @@ class DescribedGroup(Struct):
     )
     group_id: str = field(String, doc="The group's id.")
     group_state: str = field(String, doc="The group's state, or the empty string.")
-    group_epoch: int = field(Int32, doc="The epoch of what the members want.")
-    assignment_epoch: int = field(Int32, doc="The epoch of what they are to own.")
+    group_epoch: int = field(Int32, doc="The group epoch, which grows with the members' subscriptions.")
+    assignment_epoch: int = field(Int32, doc="The epoch of the target assignment.")
     assignor_name: str = field(String, doc="The assignor that was chosen.")
     members: list[Member] = field(Array(Member), doc="The members.")
     authorized_operations: int = field(

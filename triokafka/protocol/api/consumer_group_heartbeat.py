@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (API key 68): the one request of a consumer under the new protocol (KIP-848).
 
-With it a member joins, says what it wants and owns, learns what it is to own, and leaves.
+With it a member joins, reports its subscription and its partitions, receives its assignment, and leaves.
 
 Versions 0–1; all are flexible. Version 1 adds the regular expression, and member ids that the consumer makes itself
 (KIP-1082).

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (API key 35): what the data directories of a broker hold (KIP-113).
+"""DescribeLogDirs (API key 35): the replicas and sizes in a broker's data directories (KIP-113).
 
 Versions 1–5; flexible from 2. v3: an error of the whole request. v4: the size of the volumes (KIP-827). v5: cordoned
 directories.
@@ -19,7 +19,7 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"], api_key=35, versions="1-5", flexible="2+"):
-    """Ask what the directories hold."""
+    """Ask for the content of the directories."""
 
     topics: list[DescribableLogDirTopic] | None = field(
         Array(DescribableLogDirTopic), nullable="0+", doc="The topics; null for all."

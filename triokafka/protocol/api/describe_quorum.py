@@ -1,6 +1,6 @@
 """DescribeQuorum (API key 55): the state of the metadata quorum (KIP-595).
 
-Versions 0–2; flexible. v1: when voters were heard of (KIP-836). v2: directories and addresses of the voters (KIP-853).
+Versions 0–2; flexible. v1: times of the voters' last fetches (KIP-836). v2: directories and addresses (KIP-853).
 """
 
 from __future__ import annotations

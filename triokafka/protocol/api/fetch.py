@@ -151,7 +151,9 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="4-18", flexibl
         doc="The request's number within the session: 0 starts one, -1 ends it or does without.",
         errors=("InvalidFetchSessionEpochError",),
     )
-    topics: list[FetchTopic] = field(Array(FetchTopic), doc="What to read; in a session only what is new or changed.")
+    topics: list[FetchTopic] = field(
+        Array(FetchTopic), doc="The partitions to read; in a session only new and changed ones."
+    )
     forgotten_topics_data: list[ForgottenTopic] = field(
         Array(ForgottenTopic),
         versions="7+",
@@ -254,7 +256,7 @@ class PartitionData(Struct):
         versions="12+",
         tag=2,
         tagged="12+",
-        doc="Set instead of records when they are only in a snapshot any more (metadata log).",
+        doc="Set instead of records when only a snapshot still contains them (metadata log).",
     )
     aborted_transactions: list[AbortedTransaction] | None = field(
         Array(AbortedTransaction),

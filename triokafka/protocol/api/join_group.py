@@ -2,7 +2,7 @@
 
 Versions 0–9; flexible from 6. v1: rebalance timeout. v2: throttle time. v4: a new member is first given an id and must
 join again with it (KIP-394). v5: static members (KIP-345). v7: the answer names the protocol type (KIP-559). v8: the
-reason for joining (KIP-800). v9: a leader may be told to leave the assignment as it is (KIP-814).
+reason for joining (KIP-800). v9: the leader may be asked to skip the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9",
 
 
 class JoinGroupResponseMember(Struct):
-    """A member, as the leader is told of it."""
+    """A member, as the leader receives it."""
 
     member_id: str = field(String, doc="The member's id.")
     group_instance_id: str | None = field(
@@ -113,5 +113,5 @@ class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
     member_id: str = field(String, doc="The id that the coordinator gave to the member.")
     members: list[JoinGroupResponseMember] = field(
         Array(JoinGroupResponseMember),
-        doc="For the leader all members, for others nobody.",
+        doc="All members for the leader, an empty list for others.",
     )

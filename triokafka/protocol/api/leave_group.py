@@ -1,4 +1,4 @@
-"""LeaveGroup (API key 13): members leave a classic group at once, without waiting for a timeout.
+"""LeaveGroup (API key 13): members leave a classic group without waiting for a timeout.
 
 Versions 0–5; flexible from 4. v1: throttle time. v3: several members, also static ones, in one request (KIP-345). v5:
 the reason for leaving (KIP-800).

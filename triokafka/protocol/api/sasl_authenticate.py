@@ -20,7 +20,7 @@ class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"], api_key=36, v
 
 
 class SaslAuthenticateResponse(Response, api_key=36, versions="0-2", flexible="2+"):
-    """The broker's token, or why there is none."""
+    """The broker's token, or the error."""
 
     error_code: int = field(
         Int16,

@@ -34,7 +34,7 @@ class BrokerFeature(Struct):
 
 
 class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="0+"):
-    """A broker registered, anew or again."""
+    """The registration of a broker."""
 
     broker_id: int = field(Int32, doc="The broker's id.")
     is_migrating_zk_broker: bool = field(Boolean, versions="2+", doc="Left from the move off ZooKeeper: false by now.")

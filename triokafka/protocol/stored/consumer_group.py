@@ -20,7 +20,7 @@ class ConsumerGroupMetadataKey(VersionedMessage, versions="3"):
 
 
 class ConsumerGroupMetadataValue(VersionedMessage, versions="0", flexible="0+"):
-    """The group's epoch: it grows whenever what the members want, or what there is of it, changes."""
+    """The group's epoch: it grows with every change of the members' subscriptions or of the subscribed topics."""
 
     epoch: int = field(Int32, doc="The group's epoch.")
     metadata_hash: int = field(
@@ -166,7 +166,7 @@ class OwnedTopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(VersionedMessage, versions="0", flexible="0+"):
-    """What the member owns, and what it still has to give up."""
+    """The member's partitions, and those that it still has to revoke."""
 
     member_epoch: int = field(Int32, doc="The epoch that is expected in its next heartbeat.")
     previous_member_epoch: int = field(
@@ -192,5 +192,5 @@ class ConsumerGroupRegularExpressionValue(VersionedMessage, versions="0", flexib
     """The topics that it was found to match."""
 
     topics: list[str] = field(Array(String), doc="Their names.")
-    version: int = field(Int64, doc="The offset of the metadata that was looked at.")
-    timestamp: int = field(Int64, doc="When it was looked at, in milliseconds.")
+    version: int = field(Int64, doc="The offset of the metadata that the coordinator used.")
+    timestamp: int = field(Int64, doc="The time of its use, in milliseconds.")
