@@ -14,12 +14,13 @@ from triokafka.client.admin.partition_types import (
     QuorumReplica,
 )
 from triokafka.client.admin.requests import AdminRequests, failure_of
-from triokafka.client.admin.types import AclOperation, ClusterDescription, Results
+from triokafka.client.admin.types import ClusterDescription, Results
 from triokafka.errors import UnsupportedVersionError
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, ReplicaState, TopicData
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Node, TopicPartition
 
 _FENCED_SINCE: Final = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from triokafka.client.admin.types import AclOperation
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Node, TopicPartition
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -14,7 +14,7 @@ from triokafka.client.admin.group_types import (
     MemberToRemove,
 )
 from triokafka.client.admin.requests import AdminRequests
-from triokafka.client.admin.types import AclOperation, Results
+from triokafka.client.admin.types import Results
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, UnsupportedVersionError
 from triokafka.protocol.api import consumer_group_describe
 from triokafka.protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -28,6 +28,7 @@ from triokafka.protocol.embedded import (
     ConsumerProtocolSubscription,
     OwnedTopic,
 )
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Node, TopicPartition
 
 _FIRST_WITH_STATES = 4

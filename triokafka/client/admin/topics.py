@@ -9,7 +9,6 @@ from uuid import UUID
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import (
     BROKER_DEFAULT,
-    AclOperation,
     ConfigEntry,
     ConfigSource,
     CreatedTopic,
@@ -46,6 +45,7 @@ from triokafka.protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Node
 
 T = TypeVar("T", bound=str | UUID)

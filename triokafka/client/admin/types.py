@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from triokafka.errors import raisable_copy
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Node
 
 K = TypeVar("K")
@@ -16,28 +17,6 @@ V = TypeVar("V")
 
 BROKER_DEFAULT = -1
 """Partition count or replication factor: whatever the brokers have as default (KIP-464)."""
-
-
-class AclOperation(enum.IntEnum):
-    """What may be done with a topic, a group or the cluster, by Kafka's numbers."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-    @classmethod
-    def of_bits(cls, bits: int) -> frozenset[AclOperation] | None:
-        """Those whose bit is set, as brokers answer; None where the broker was not asked, or does not say."""
-        return None if bits < 0 else frozenset(one for one in cls if bits >> one & 1)
 
 
 class Results(Mapping[K, V], Generic[K, V]):
