@@ -98,12 +98,6 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
                 "        self.unsynced = True\n",
             ),
             (
-                "snapshots of lost records are removed",
-                _LOG + "recovery.py",
-                "    if snapshots.remove_after(end_offset):\n",
-                "    if False:\n",
-            ),
-            (
                 "checkpoints are synced before they are renamed",
                 "triokafka/world/storage.py",
                 "            file.write_at(0, content)\n            file.sync()\n",
@@ -122,18 +116,26 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
                 "            if False:\n",
             ),
             (
-                "retention keeps the offset where the log ends",
-                _LOG + "retention.py",
-                "                durability.sync_names()\n            remove_at_ms",
-                "                pass\n            remove_at_ms",
-            ),
-            (
                 "the id of a topic is synced with its log",
                 _LOG + "durability.py",
                 '            sync_path(self._storage, f"{self._directory}/{PARTITION_METADATA}")\n',
                 "",
             ),
         )
+    ),
+    Mutation(
+        "snapshots of lost records are removed",
+        _LOG + "recovery.py",
+        "    if snapshots.remove_after(end_offset):\n",
+        "    if False:\n",
+        _T_RECOVERY + "test_a_snapshot_of_lost_records_is_removed_before_the_log_reaches_its_offset_again",
+    ),
+    Mutation(
+        "retention keeps the offset where the log ends",
+        _LOG + "retention.py",
+        "                durability.sync_names()\n            remove_at_ms",
+        "                pass\n            remove_at_ms",
+        _T_RECOVERY + "test_a_power_cut_after_retention_of_all_segments_leaves_the_end_of_the_log",
     ),
     Mutation(
         "a torn epoch file is made anew",

@@ -183,7 +183,7 @@ class Backend:
             await self._behind.wait()
             self._behind = trio.Event()
             try:
-                await self.controller.everybody_in_sync()
+                await self.controller.expand_in_sync_sets()
             except KafkaError as error:
                 logger.error("in-sync sets could not be changed, trying again: %s", error)
                 # Nobody else says when it can be done: when there is room on the disk again, for instance.

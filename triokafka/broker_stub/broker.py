@@ -22,7 +22,7 @@ from triokafka.broker_stub.backend import Backend
 from triokafka.broker_stub.broker_metadata_publisher import BrokerMetadataPublisher
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry

@@ -1,4 +1,4 @@
-"""What `RangeReader`s read with: connections to brokers and fetch sessions, which outlive the readers."""
+"""Connections to brokers and fetch sessions for `RangeReader`s, which they outlive."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ class RangeSession:
         self.fetcher.buffer.clear()
 
     async def log_bounds(self, partition: TopicPartition) -> OffsetRange:
-        """The first offset that is still in a partition's log, and its end, as its leader says now.
+        """Return the first offset in a partition's log and its end offset, as its leader has them now.
 
         Raises:
             KafkaTimeoutError: no answer within ``default_api_timeout_ms``, or two seconds if that is shorter.
         """
-        # A fetch that waits for records holds up the connection, for longer perhaps than readers wait for progress.
+        # A fetch that waits for records holds up the connection, perhaps for longer than readers wait for progress.
         deadline = self.world.now() + max(self.options.default_api_timeout_ms / 1000, _LEAST_WAIT)
         offsets = LogOffsets(self.options, self.network)
         first = (await offsets.list_offsets({partition: EARLIEST}, deadline=deadline))[partition]
@@ -122,7 +122,7 @@ class RangeSession:
         return first.offset, last.offset
 
     def is_gone(self, topic: str) -> bool:
-        """Whether the brokers last said that there is no such topic. New leaders may say that for a moment."""
+        """Whether the topic did not exist, by the last metadata. New leaders may say so for a moment."""
         return isinstance(self.network.metadata.error_for(topic), UnknownTopicOrPartitionError)
 
     def begin(
@@ -131,7 +131,7 @@ class RangeSession:
         topics: Iterable[str],
         topic_ids: Mapping[str, UUID] | None = None,
     ) -> None:
-        """Start to fetch ranges of partitions; of topics whose ids are given, only from topics that have these."""
+        """Start to fetch ranges of partitions. A topic whose id is given is read only if it has that id."""
         if self._reading:
             raise IllegalStateError("this session serves another reader now: use a session for each of them")
         self._reading = True
@@ -139,21 +139,21 @@ class RangeSession:
         for partition, (start, end) in ranges.items():
             self.subscription.seek(partition, start)
             self.subscription.state(partition).stop_at = end
-        # What is known now may be old: other topics are those that the next metadata tells of.
+        # The present metadata may be old: only the next metadata shows whether a topic is another one.
         self.watch.begin(topic_ids or {}, self.network.cluster, self.network.metadata.version)
         self.network.metadata.set_topics(dict.fromkeys(topics))
         self.network.request_metadata_update()
         self.fetcher.wake()
 
     def is_unsure(self, topic: str) -> bool:
-        """Whether what was fetched of a topic may be of another one of its name, which `look_again` finds out.
+        """Whether fetched data of a topic may belong to another topic of the same name; `look_again` finds out.
 
-        Brokers before Kafka 3.1 are asked by name; since 2.8 they tell ids all the same.
+        Brokers before Kafka 3.1 are asked by name; since 2.8 their metadata has ids all the same.
         """
         return self.fetcher.by_name and self.watch.knows(topic)
 
     async def look_again(self) -> None:
-        """Have the watch look at metadata that is asked for now, until it is sure.
+        """Ask for metadata, and validate the ranges with it, until the validation is sure.
 
         Raises:
             KafkaTimeoutError: no answer within ``default_api_timeout_ms``, or none that says which topic there is.
@@ -168,7 +168,7 @@ class RangeSession:
                 raise KafkaTimeoutError("no broker says whether a topic that was read is still the same one") from error
 
     def end(self) -> None:
-        """Fetch nothing more; what was fetched is dropped."""
+        """Stop fetching, and drop the fetched data."""
         self._reading = False
         self.watch.end()
         if self._comparing is not None:
@@ -189,7 +189,7 @@ class RangeSession:
             self.notify()
 
     async def _compare_epochs(self, scope: trio.CancelScope) -> None:
-        """Ask new leaders whether their logs have what was read, until nothing is left to be asked (KIP-320)."""
+        """Ask new leaders whether their logs contain the records that were read, until all are compared (KIP-320)."""
         offsets = LogOffsets(self.options, self.network, self._note)
         with scope:
             while suspects := self.watch.suspects():
@@ -214,11 +214,11 @@ class RangeSession:
         self.failure_tracker.failed(_COMPARING, error, self.world.now())
 
     def notify(self) -> None:
-        """Something came for the one who waits."""
+        """Wake the reader: data came, or an error."""
         self.changed.set()
 
     def check(self) -> None:
-        """Raise what stands in the way of all reading."""
+        """Raise if the session cannot be used."""
         if self._failure is not None:
             raise KafkaError(f"a background task of the reader failed: {self._failure!r}") from self._failure
         if not self.is_open:

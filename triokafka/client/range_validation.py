@@ -22,23 +22,23 @@ _UNKNOWN = -1
 
 
 class Suspect(NamedTuple):
-    """A position to compare with a new leader's log: the version of its state, and the epoch of what was read last."""
+    """A position to compare with a new leader's log: its state's version, and the epoch of the last record read."""
 
     version: int
     epoch: int
 
 
 class _Doubt(NamedTuple):
-    """A topic that has another id, as one answer said: the metadata's version then, and what was not fetched yet."""
+    """A topic with another id in one answer: the metadata's version then, and the next offset of each partition."""
 
     version: int
     firsts: dict[TopicPartition, int]
 
 
 class RangeValidation:
-    """Watches the partitions of one reader after the other.
+    """Validates the partitions of one reader after the other.
 
-    While it is not sure of a partition, nothing of it is fetched or handed out.
+    A partition in doubt is paused: nothing of it is fetched or handed out.
     """
 
     def __init__(self, subscription: SubscriptionState, buffer: FetchBuffer) -> None:
@@ -48,11 +48,11 @@ class RangeValidation:
         self._epochs: dict[TopicPartition, int] = {}
         self._doubts: dict[str, _Doubt] = {}
         self.made_anew: dict[TopicPartition, int] = {}
-        """Partitions of topics that were deleted and made again, with the first offset that was not fetched before:
-        what comes from there on is of the new topic."""
+        """Partitions of recreated topics, with the first offset that was not fetched before. Records from there on
+        belong to the new topic."""
         self.truncated: dict[TopicPartition, int] = {}
-        """Partitions whose log was cut below the position, with the offset up to which it is what was read; -1 when
-        that is not known."""
+        """Partitions whose log was cut below the position, with the offset up to which it equals the records that were
+        read; -1 if unknown."""
 
     def begin(self, ids: Mapping[str, UUID], cluster: Cluster, version: int) -> None:
         """A reader begins with the partitions that are assigned now.
@@ -68,11 +68,11 @@ class RangeValidation:
             self._epochs[partition] = cluster.leader_epoch_for(partition)
         for topic, known in cluster.ids_of(ids)[0].items():
             if known != ids[topic]:
-                # Either what is known here is old, or the topic is another one: the next answers tell.
+                # Either this metadata is old, or the topic is another one: the next answers show which.
                 self._hold(topic, version + 1)
 
     def end(self) -> None:
-        """Nothing is read any more."""
+        """The reader has ended."""
         self._ids.clear()
         self._epochs.clear()
         self._doubts.clear()
@@ -80,7 +80,7 @@ class RangeValidation:
         self.truncated.clear()
 
     def knows(self, topic: str) -> bool:
-        """Whether the id of a topic is known, so that another one shows that it was made anew."""
+        """Whether the id of a topic is known, so that another id shows that it was recreated."""
         return topic in self._ids
 
     @property
@@ -89,14 +89,14 @@ class RangeValidation:
         return bool(self._doubts)
 
     def passed_over(self, partition: TopicPartition) -> None:
-        """The reader goes on in the log that is there now."""
+        """The reader goes on in the present log."""
         self.made_anew.pop(partition, None)
         self.truncated.pop(partition, None)
 
     # ---------------------------------------------------------------- metadata
 
     def look_at(self, cluster: Cluster, version: int) -> bool:
-        """The metadata is new. True when another answer is needed to be sure."""
+        """Take new metadata. Returns whether another answer is needed to be sure."""
         for topic in {partition.topic: None for partition in self._subscription.assignment}:
             self._look_at_id(topic, cluster, version)
         for partition, state in self._subscription:
@@ -107,7 +107,7 @@ class RangeValidation:
             self._epochs[partition] = epoch
             if before < 0 or state.position is None or partition in self.truncated:
                 continue
-            # What was fetched of the former leader and not handed out may be cut off: it is fetched again.
+            # Buffered data of the former leader may have been cut off: it is fetched again.
             read_in = state.position_epoch
             self._subscription.seek(partition, state.position, read_in)
             state.validating = read_in >= 0
@@ -119,12 +119,12 @@ class RangeValidation:
             return
         doubt = self._doubts.get(topic)
         if now == self._ids.setdefault(topic, now):
-            if doubt is not None:  # who said otherwise was behind
+            if doubt is not None:  # the broker that said otherwise had old metadata
                 self._release(topic)
         elif doubt is None:
             self._hold(topic, version)
         elif version > doubt.version:
-            # Two answers say so. One alone may be of a broker that is behind, and tells of the topic before this one.
+            # Two answers agree. A single one may come from a broker with old metadata, which names the former topic.
             self._ids[topic] = now
             self._release(topic)
             for partition, first in doubt.firsts.items():
@@ -152,7 +152,7 @@ class RangeValidation:
     # ---------------------------------------------------------------- leader epochs
 
     def suspects(self) -> dict[TopicPartition, Suspect]:
-        """Positions to compare with the logs of new leaders."""
+        """Return positions to compare with the logs of new leaders."""
         return {
             partition: Suspect(version, epoch)
             for partition, version, epoch in self._subscription.awaiting_validation()
@@ -162,13 +162,13 @@ class RangeValidation:
     def compared(
         self, suspects: Mapping[TopicPartition, Suspect], ends: Mapping[TopicPartition, LogEpochEnd] | None
     ) -> None:
-        """Where the epochs of those positions end in the leaders' logs; None when the leaders cannot say."""
+        """Take the ends of those positions' epochs in the leaders' logs; None if the leaders cannot say."""
         for partition, (version, epoch) in suspects.items():
             state = self._subscription.get(partition)
             if state is None or state.version != version or state.position is None:
                 continue
             end = ends[partition] if ends is not None else None
-            # An epoch that the leader does not have was cut off whole; it then tells of the one before.
+            # The leader lacks an epoch that was cut off as a whole; it then answers with the one before.
             if end is not None and (end.end_offset < state.position or end.epoch < epoch):
                 self.truncated[partition] = end.end_offset
             else:

@@ -63,12 +63,12 @@ class RangeReader:
         session: an open `RangeSession` to read with instead of connections of its own; then there are no options.
         topic_ids: the ids that topics had when the ranges were chosen (KIP-516). Without one, a topic is the one that
             there is when the reader begins. Brokers before Kafka 3.1 are asked by name: they may give some of a topic
-            made anew before that is seen, but then the reader raises at the latest where it would end. Those before 2.8
+            recreated before that is seen, but then the reader raises at the latest where it would end. Those before 2.8
             tell no ids, and there only offsets show it.
 
     Iterating raises:
         RangeLostError: the first offsets were deleted, the log is shorter than the range or was truncated below what
-            was read of it, or the topic was made anew.
+            was read of it, or the topic was recreated.
         CorruptRecordError: names topic, partition and offset.
         TopicAuthorizationFailedError: a topic may not be read.
         KafkaTimeoutError: no progress within ``default_api_timeout_ms``; says where it stands.
@@ -106,7 +106,7 @@ class RangeReader:
         self._ranges = {TopicPartition(*partition): bounds for partition, bounds in ranges.items()}
         self._left = {partition: end for partition, (start, end) in self._ranges.items() if start < end}
         self._unsure: dict[TopicPartition, int] = {}
-        """Partitions that stand at their end, of topics that may have been made anew before."""
+        """Partitions that are read to their end, of topics that may have been recreated before."""
         self._subscription = self.session.subscription
         self._fetcher = self.session.fetcher
         self._is_open = False
@@ -137,7 +137,7 @@ class RangeReader:
         return self
 
     async def __anext__(self) -> pa.RecordBatch:
-        """The next batch. If cancelled, nothing is lost."""
+        """Return the next batch. If cancelled, nothing is lost."""
         from triokafka.records.arrow import ArrowBuilder
 
         builder = ArrowBuilder(self._columns, values=self._values, most_bytes=self._batch_bytes)
@@ -147,13 +147,13 @@ class RangeReader:
         return builder.finish()
 
     async def next_records(self, limit: int = 1_000) -> list[ConsumerRecord]:
-        """The next records, at most ``limit``, all of one partition; an empty list when everything was read."""
+        """Return the next records, at most ``limit``, all of one partition; an empty list when everything was read."""
         records: list[ConsumerRecord] = []
         await self._wait_for(lambda: self._take_records(records, limit))
         return records
 
     def position(self, partition: TopicPartition) -> int:
-        """The next offset to be handed out of a partition; at least its end when it was read."""
+        """Return the next offset to hand out of a partition; at least its end if the partition was read."""
         state = self._subscription.get(partition)
         if state is not None and state.position is not None:
             return state.position
@@ -162,11 +162,11 @@ class RangeReader:
 
     @property
     def left(self) -> dict[TopicPartition, int]:
-        """Partitions that are not read to the end yet, with where they end."""
+        """Partitions that are not read to the end yet, with their end offsets."""
         return dict(self._left)
 
     def go_on_at(self, partition: TopicPartition, offset: int) -> None:
-        """Pass over what is lost, and go on with ``offset``; with the range's end the partition is read.
+        """Pass over lost records, and go on with ``offset``. The range's end ends the partition.
 
         Raises:
             ValueError: that offset was passed already.
@@ -179,7 +179,7 @@ class RangeReader:
             self._subscription.revoke([partition])
             return
         end = self._left[partition]
-        # What was fetched since the topic was seen to be another one is of the new one already.
+        # Data that was fetched after the topic was found to be another one belongs to the new one.
         is_fetched = partition in self.session.watch.made_anew and offset == self.position(partition)
         self.session.watch.passed_over(partition)
         if not is_fetched:
@@ -257,7 +257,7 @@ class RangeReader:
                 if builder.rows >= self._batch_rows or builder.is_full or not data.done:
                     break
         except KafkaError:
-            # What was taken before is handed out first; the error stands where it is and comes again.
+            # Records before the error are handed out first; the next call meets the error again.
             if not builder.rows:
                 raise
         return builder.rows > 0
@@ -278,7 +278,7 @@ class RangeReader:
         return False
 
     def _current(self, count: Callable[[FetchedData, int], tuple[int, bool]]) -> Iterator[tuple[FetchedData, int]]:
-        """Data to take from, with the number of records that lie inside the range, as ``count`` finds it."""
+        """Yield data to take from, with the number of records inside the range, as ``count`` finds it."""
         made_anew = self.session.watch.made_anew
         for data, _ in self._fetcher.buffer.current():
             if made_anew and data.position >= made_anew.get(data.partition, _ALL):
@@ -292,7 +292,7 @@ class RangeReader:
             # The range ends inside this data, which happens once per partition.
             inside, is_beyond = count(data, stop)
             if data.end is None and not is_beyond:
-                yield data, _ALL  # where it ends was not known before it was decoded: not behind the range
+                yield data, _ALL  # its end was unknown before decoding, and is not behind the range
                 continue
             if not inside:
                 self._advance(data, reached=True)
@@ -313,7 +313,7 @@ class RangeReader:
             raise error
 
     def _check_watch(self) -> None:
-        """Raise where a log has other records now than the range is about, once what was fetched before is read."""
+        """Raise if a log has other records than the range was chosen for, once the data fetched before is read."""
         for partition, first in self.session.watch.made_anew.items():
             if (partition in self._left or partition in self._unsure) and self.position(partition) >= first:
                 start, end = self._ranges[partition]
@@ -346,7 +346,7 @@ class RangeReader:
         self._drop_read()
 
     def _drop_read(self) -> None:
-        """Let go of partitions that stand at their end."""
+        """Drop partitions that are read to their end."""
         for partition, end in list(self._left.items()):
             state = self._subscription.state(partition)
             if state.position is not None and state.position >= end:
@@ -358,10 +358,10 @@ class RangeReader:
 
 
 def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
-    """How many records have offsets below ``stop``, and whether others follow; they are decoded one by one.
+    """Return how many records have offsets below ``stop``, and whether others follow. Decodes them one by one.
 
-    What follows may be corrupt, or need a package that is missing, which is nobody's business. Where that is below, it
-    is all that comes before that.
+    Records behind ``stop`` may be corrupt, or need a package that is missing: that is no error here. Where that is
+    below, it is all that comes before that.
     """
     inside = 0
     decoder = data.decoder()
@@ -371,13 +371,13 @@ def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
             if chunk[-1].offset >= stop:
                 return inside, True
     except (CorruptRecordError, UnsupportedCodecError):
-        # What has no records, such as a control batch, was passed over on the way.
+        # Batches without records, such as control batches, were passed over on the way.
         return inside if decoder.next_offset >= stop else _ALL, True
     return inside, decoder.next_offset >= stop
 
 
 def _rows_below(data: FetchedData, stop: int) -> tuple[int, bool]:
-    """The same by columns: only offsets are decoded, into an array, and it is searched."""
+    """Do the same by columns: decode only the offsets into an array, and search it."""
     from triokafka.records.arrow import ArrowBuilder
 
     inside = 0
@@ -412,9 +412,9 @@ def read_topic(
 ) -> pa.RecordBatchReader:
     """Read a topic, or several, between two bounds as a stream of Arrow record batches. Blocks: for code without Trio.
 
-    The bounds are resolved now; what is produced later is not read. Brokers are read in the background, a little
-    ahead of the caller, until everything was read, or the reader is closed or garbage collected. What is
-    between the bounds is read to its end, or reading raises: the reader never ends early.
+    The bounds are resolved now; records that are produced later are not read. Brokers are read in the background, a
+    little ahead of the caller, until everything was read, or the reader is closed or garbage collected. What is between
+    the bounds is read to its end, or reading raises: the reader never ends early.
 
     Args:
         topics: one name, or several.
@@ -459,7 +459,7 @@ def read_topic(
     forks = fork_count()
 
     def own(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # In a child there is no loop that would ever hand anything over.
+        # A forked child process has no loop that would hand anything over.
         while fork_count() == forks:
             batch = next(batches, None)
             if batch is None:

@@ -11,9 +11,9 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.feature_updates import initial_records
-from triokafka.broker_stub.controller.replication import ReplicationControl
+from triokafka.broker_stub.controller.replication_control import ReplicationControl
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage, ResourceType

@@ -685,7 +685,7 @@ def test_replicas_are_in_sync_again_though_the_change_failed_at_first() -> None:
         async with running_cluster(2, world=simulation.host("cluster").world) as cluster:
             await cluster.create_topic("t", partitions=1)
             controller = cluster._backend.controller
-            bring_in, failed = controller.everybody_in_sync, 0
+            bring_in, failed = controller.expand_in_sync_sets, 0
 
             async def fail_twice() -> None:
                 nonlocal failed
@@ -694,7 +694,7 @@ def test_replicas_are_in_sync_again_though_the_change_failed_at_first() -> None:
                     raise errors.KafkaStorageError("no room")
                 await bring_in()
 
-            controller.everybody_in_sync = fail_twice  # type: ignore[assignment, method-assign]
+            controller.expand_in_sync_sets = fail_twice  # type: ignore[assignment, method-assign]
             await cluster.restart(2)
             with trio.fail_after(30):
                 while len(cluster.image.partition("t", 0).isr) < 2:  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Decides about quotas of users and client ids (KIP-13, KIP-124, KIP-546). What they mean is `quotas`' affair."""
+"""Changes of client quotas: users, client ids and IP addresses (KIP-13, KIP-124, KIP-546). Brokers enforce them."""
 
 from __future__ import annotations
 
@@ -31,48 +31,41 @@ _USER_KEYS: Final[Mapping[str, tuple[bool, float]]] = {
 _IP_KEYS: Final[Mapping[str, tuple[bool, float]]] = {"connection_creation_rate": (True, 2.0**31 - 1)}
 
 
-class ClientQuotaControl:
-    """Checks changes of quotas and turns them into records."""
+def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
+    """Set and remove quotas; one result per entity, and a wrong one does not keep the others from it.
 
-    def alter(self, image: MetadataImage, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
-        """Set and remove quotas; one result per entity, and a wrong one does not keep the others from it.
+    Raises:
+        PolicyViolationError: it would take too many records.
+    """
+    from triokafka.protocol.api.alter_client_quotas import (
+        AlterClientQuotasEntity,
+        AlterClientQuotasResponse,
+        AlterClientQuotasResult,
+    )
 
-        Raises:
-            PolicyViolationError: it would take too many records.
-        """
-        from triokafka.protocol.api.alter_client_quotas import (
-            AlterClientQuotasEntity,
-            AlterClientQuotasResponse,
-            AlterClientQuotasResult,
-        )
-
-        records: list[Struct] = []
-        results: list[AlterClientQuotasResult] = []
-        seen: set[QuotaEntity] = set()
-        for entry in request.entries:
-            failure = ItemError()
-            try:
-                entity = _entity(entry.entity)
-                if entity in seen:
-                    raise InvalidRequestError(f"Ignoring duplicate entity {dict(entity)}")
-                seen.add(entity)
-                changes: dict[str, float | None] = {}
-                for op in entry.ops:
-                    if op.key in changes:
-                        raise InvalidRequestError(f"Duplicate quota key {op.key}")
-                    changes[op.key] = None if op.remove else op.value
-                records += _records(image, entity, changes)
-            except BrokerResponseError as error:
-                failure = ItemError.of(error)
-            parts = [
-                AlterClientQuotasEntity(entity_type=p.entity_type, entity_name=p.entity_name) for p in entry.entity
-            ]
-            results.append(
-                AlterClientQuotasResult(error_code=failure.code, error_message=failure.message, entity=parts)
-            )
-            check_size(records)
-            yield 1
-        return Outcome([] if request.validate_only else records, AlterClientQuotasResponse(entries=results))
+    records: list[Struct] = []
+    results: list[AlterClientQuotasResult] = []
+    seen: set[QuotaEntity] = set()
+    for entry in request.entries:
+        failure = ItemError()
+        try:
+            entity = _entity(entry.entity)
+            if entity in seen:
+                raise InvalidRequestError(f"Ignoring duplicate entity {dict(entity)}")
+            seen.add(entity)
+            changes: dict[str, float | None] = {}
+            for op in entry.ops:
+                if op.key in changes:
+                    raise InvalidRequestError(f"Duplicate quota key {op.key}")
+                changes[op.key] = None if op.remove else op.value
+            records += _records(image, entity, changes)
+        except BrokerResponseError as error:
+            failure = ItemError.of(error)
+        parts = [AlterClientQuotasEntity(entity_type=p.entity_type, entity_name=p.entity_name) for p in entry.entity]
+        results.append(AlterClientQuotasResult(error_code=failure.code, error_message=failure.message, entity=parts))
+        check_size(records)
+        yield 1
+    return Outcome([] if request.validate_only else records, AlterClientQuotasResponse(entries=results))
 
 
 def _entity(parts: Sequence[AlteredPart]) -> QuotaEntity:
@@ -96,7 +89,7 @@ def _entity(parts: Sequence[AlteredPart]) -> QuotaEntity:
 
 
 def _looks_like_address(name: str) -> bool:
-    """Names of hosts are left alone: nobody is asked for their addresses here."""
+    """Host names pass unchecked: this module resolves none."""
     return ":" in name or not name.strip("0123456789.")
 
 
@@ -116,7 +109,7 @@ def _records(image: MetadataImage, entity: QuotaEntity, changes: Mapping[str, fl
         if value is not None:
             _check_value(known, key, value)
         if value == now.get(key):
-            continue  # what is so already needs no record, and what is not there cannot be removed
+            continue  # no change, so no record
         parts = [ClientQuotaEntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         found.append(
             ClientQuotaRecord(entity=parts, key=key, remove=True)

@@ -12,6 +12,7 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import Compute, EventQueue, Follower
 from triokafka.broker_stub.controller.hand_over import hand_over
 from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
@@ -22,7 +23,6 @@ from triokafka.broker_stub.controller.metadata_log_files import KEEP_ALL, Metada
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
 from triokafka.broker_stub.controller.snapshot_generator import SnapshotGenerator
-from triokafka.broker_stub.controller.state import ControllerState
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
@@ -113,12 +113,12 @@ class Controller:
         """See `EventQueue.submit`."""
         return await self._parts.queue.submit(name, compute, timeout_ms=timeout_ms)
 
-    async def everybody_in_sync(self) -> int:
-        """Take every replica that is up into the in-sync sets; see `in_sync.everybody_in_sync`."""
-        from triokafka.broker_stub.controller.in_sync import everybody_in_sync
+    async def expand_in_sync_sets(self) -> int:
+        """Take every replica that is up into the in-sync sets; see `in_sync.expand_in_sync_sets`."""
+        from triokafka.broker_stub.controller.in_sync import expand_in_sync_sets
 
         topic_config_of = self.state.configuration.effective.topic_config_of
-        return await self.submit("EverybodyInSync", lambda image: everybody_in_sync(image, topic_config_of(image)))
+        return await self.submit("ExpandInSyncSets", lambda image: expand_in_sync_sets(image, topic_config_of(image)))
 
     async def hand_over(self, topic: str, partition: int, to: int | None = None) -> int:
         """Make a broker the leader of a partition in a new epoch; return its id. See `hand_over.hand_over`."""

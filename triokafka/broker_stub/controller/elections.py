@@ -1,6 +1,6 @@
-"""Who leads partitions after brokers came or went, or because somebody asked: pure functions of an image.
+"""Elections: the leaders of partitions after a broker is fenced or unfenced, or on request. Pure functions of an image.
 
-What becomes of a single partition is `partition_change`'s to say.
+`partition_change` decides about the single partition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TYPES: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
 def broker_fenced(image: MetadataImage, broker_id: int, topic_config: TopicConfig) -> Iterator[PartitionChangeRecord]:
-    """Changes because a broker goes: it leaves in-sync sets, and others lead what it led."""
+    """Yield the changes when a broker is fenced: it leaves in-sync sets, and other brokers lead its partitions."""
     liveness = LivenessChange(removed=broker_id)
     for topic, partition in image.partitions():
         if broker_id in partition.isr or partition.leader == broker_id:

@@ -19,9 +19,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import trio
 
 from triokafka import errors
+from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
 from triokafka.broker_stub.controller.metadata_log import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
-from triokafka.broker_stub.controller.state import ControllerState, StagedChange
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage

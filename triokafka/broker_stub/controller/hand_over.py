@@ -1,4 +1,4 @@
-"""A partition's leadership given to a broker that somebody names. Kafka has no such request; tests want it."""
+"""Moves the leadership of a partition to a named broker. Kafka has no such request; tests need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader says who is in sync, and the controller decides (KIP-497, KIP-841, KIP-903).
+"""AlterPartition: a leader proposes an in-sync set, and the controller decides (KIP-497, KIP-841, KIP-903).
 
 Pure. The partition epoch that a leader builds on is compared with the image's, so that no change is lost; a replica
 counts as in sync only while its broker is up, under the registration under which the leader saw it.
@@ -32,10 +32,10 @@ from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 _ANY_EPOCH: Final = -1
 
 
-def everybody_in_sync(image: MetadataImage, topic_config: TopicConfig) -> Outcome[int]:
-    """Take every replica whose broker is up into the in-sync sets: all of a partition's are one log.
+def expand_in_sync_sets(image: MetadataImage, topic_config: TopicConfig) -> Outcome[int]:
+    """Add every replica whose broker is up to its in-sync set: the replicas of a partition share one log.
 
-    That completes reassignments, too. The response is how many partitions change.
+    That also completes reassignments. The response is the number of changed partitions.
     """
     records = []
     for topic, partition in image.partitions():
@@ -59,7 +59,7 @@ def alter_partition(
     """Change in-sync sets as the leaders of the partitions ask; each partition succeeds or fails on its own.
 
     Raises:
-        BrokerIdNotRegisteredError, StaleBrokerEpochError: the broker that asks is not registered, or not so any more.
+        BrokerIdNotRegisteredError, StaleBrokerEpochError: the requesting broker is not registered with this epoch.
     """
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     records: list[PartitionChangeRecord] = []
@@ -76,7 +76,8 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
     """Refuse a broker that is not registered with this epoch: another process took its place.
 
     Raises:
-        BrokerIdNotRegisteredError, StaleBrokerEpochError: as they say.
+        BrokerIdNotRegisteredError: no broker has this id.
+        StaleBrokerEpochError: the broker is registered with another epoch.
     """
     broker = image.brokers.get(broker_id)
     if broker is None:
@@ -156,7 +157,9 @@ def _check(partition: PartitionImage, wanted: PartitionData, isr: Sequence[int],
     if wanted.leader_recovery_state not in (RECOVERED, RECOVERING):
         raise errors.InvalidRequestError(f"there is no leader recovery state {wanted.leader_recovery_state}")
     if wanted.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
-        raise errors.InvalidRequestError("nobody is in sync with a leader that recovers, and none begins to by itself")
+        raise errors.InvalidRequestError(
+            "a recovering leader is alone in its in-sync set, and a leader cannot start to recover on its own"
+        )
 
 
 def _check_eligible(image: MetadataImage, isr: Sequence[int], epochs: Mapping[int, int]) -> None:

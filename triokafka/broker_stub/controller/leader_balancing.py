@@ -7,9 +7,9 @@ import logging
 import trio
 
 from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import EventQueue
 from triokafka.broker_stub.controller.outcome import Outcome
-from triokafka.broker_stub.controller.state import ControllerState
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.errors import KafkaError
 

@@ -1,4 +1,4 @@
-"""The metadata log of a quorum of one: what is synced to the local disk is committed."""
+"""The metadata log of a quorum of one: a record is committed when it is synced to the local disk."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 class LocalMetadataLog:
     """A `MetadataLog` over the files of this node. One sync commits everything appended before it began.
 
-    Run `run` in a nursery: it does the syncs, in a thread. After a failed append or sync the log drops what is not
-    committed; if it cannot even do that, the state of the disk is unknown, and ``failure`` is set until the next start.
+    Run `run` in a nursery: it syncs, in a thread. After a failed append or sync the log drops all uncommitted
+    records. If that fails, too, the content of the disk is unknown, and ``failure`` is set until the next start.
 
     ``committed_bytes`` counts the bytes committed since the start.
     """
@@ -70,7 +70,7 @@ class LocalMetadataLog:
         return files.end_offset
 
     async def run(self) -> None:
-        """Sync what is appended, until cancelled. The sync in progress, and one for the rest, end before that."""
+        """Sync appended records until cancelled. Before it ends, it syncs the rest and reports lost leadership."""
         try:
             while True:
                 await self._appended.wait()

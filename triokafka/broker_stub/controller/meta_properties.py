@@ -19,7 +19,7 @@ _VERSION: Final = "1"
 
 
 class ClusterIdentity(NamedTuple):
-    """What the data directories of a node agree on, the id of each by path, and why others cannot be used."""
+    """Cluster id and node id of the data directories, the id of each by path, and why the others cannot be used."""
 
     cluster_id: str
     node_id: int

@@ -22,7 +22,7 @@ class MetadataLogListener(Protocol):
         ...
 
     def lost_leadership(self, epoch: int) -> None:
-        """This node no longer leads ``epoch``. What is not committed now is not committed by this node."""
+        """This node no longer leads ``epoch``. It will not report the commitment of further records of it."""
         ...
 
     def became_leader(self, epoch: int, image: MetadataImage) -> None:

@@ -1,7 +1,7 @@
 """The files of the metadata log: ``__cluster_metadata-0`` with its records and snapshots, and ``quorum-state``.
 
-Calls block, some of them on the disk; the caller chooses where to run them. A batch is committed once a sync that began
-after it has returned: there is nobody else to wait for.
+Calls block, some of them on the disk; the caller chooses the thread. A batch is durable once a sync that began after
+its append has returned.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MetadataLogFiles:
         directory: the data directory that holds the log's folder.
         config: says when segments are rolled. Nothing goes by age or size, only by `clean`.
         committed: the offset before which everything is known to be committed, from the last checkpoint of it.
-        repair: cut the log where it is damaged, and keep what is cut aside, instead of raising.
+        repair: truncate the log at its damage and keep the cut bytes in a file, instead of raising.
 
     Raises:
         DamagedLogError: the log is damaged; a torn tail is none. Says which file, where, and what to do.
@@ -72,7 +72,7 @@ class MetadataLogFiles:
                 PARTITION,
                 config,
                 now_ms=now_ms,
-                # Only what is committed goes into a snapshot: up to there everything was synced, and need not be read.
+                # Snapshots have committed records only: up to their end everything was synced, and need not be read.
                 recovery_point=snapshot_end,
                 high_watermark=committed if committed > snapshot_end else 0,
                 refuse_damage=not repair,
@@ -126,7 +126,7 @@ class MetadataLogFiles:
         return self._log.begin_flush()
 
     def synced(self, job: SyncJob) -> None:
-        """``job.run()`` has returned: what was appended before `begin_sync` is committed."""
+        """Note that ``job.run()`` has returned: everything appended before its `begin_sync` is durable."""
         self._log.flushed(job)
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:

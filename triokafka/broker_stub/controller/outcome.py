@@ -1,4 +1,4 @@
-"""What an operation of the controller yields: records to write, and the answer once they are committed."""
+"""The outcome of a controller operation: records to write, and the answer to send once they are committed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Outcome(NamedTuple, Generic[R]):
 
 
 Steps = Generator[int, None, Outcome[R]]
-"""An outcome that takes long to find: after each step others have their turn, and it yields how much the step was.
+"""A long operation in steps: yields the amount of work of each step, so that other tasks run in between.
 
-The image that it looks at stays the newest one until the end, since no other operation begins before that.
+No other operation begins before its end, so its image stays the newest one.
 """
 
 

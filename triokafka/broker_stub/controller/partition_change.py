@@ -1,11 +1,12 @@
-"""What becomes of one partition: a pure function from an image and a wish to the record that changes it.
+"""The change of one partition: a pure function from an image and the wanted change to a record.
 
-Everything that changes a partition comes through here: brokers that come or go, leaders that change their in-sync set,
-reassignments, elections. The rules are Kafka's: a leader is kept while it is in sync and alive, else the first assigned
-replica that is in sync and alive leads; if nobody is in sync, the first that is known to miss nothing (an eligible
-leader replica); if there is none, and the topic or the caller allows it, the first one alive, at the price of records;
-else nobody. The last member of an in-sync set stays in it, or becomes an eligible leader where the cluster has that
-feature. A reassignment is complete, in the same record, as soon as every replica that it adds is in sync.
+Every change of a partition comes from here, whatever its cause: a broker that comes or goes, an in-sync set, a
+reassignment, an election. As in Kafka, a leader stays while it is in sync and alive. Else the next leader is, in this
+order: the first assigned replica that is in sync and alive; the first eligible leader replica, which misses no records
+(KIP-966); if the topic or the caller allows it, the first replica alive, which may lose records; none.
+
+The last member of an in-sync set stays in it, or becomes an eligible leader where the cluster has that feature. A
+reassignment is complete, in the same record, as soon as every replica that it adds is in sync.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Election(enum.Enum):
     """Which leader is wanted."""
 
     ONLINE = "online"
-    """The one that there is, or else one in sync."""
+    """Keep the present leader if possible, else elect an in-sync replica."""
     PREFERRED = "preferred"
     """The first assigned replica, if it is in sync."""
     UNCLEAN = "unclean"
@@ -70,7 +71,7 @@ class LivenessChange(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a partition shall become; what is None stays."""
+    """The wanted state of a partition; None leaves a field as it is."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -91,7 +92,7 @@ class _Assignment:
     removing: tuple[int, ...]
 
     def complete(self) -> None:
-        """End a reassignment whose new replicas are all in sync; the others stay for as long as nobody else is."""
+        """End a reassignment whose new replicas are all in sync; the old ones stay while they alone are in sync."""
         if not (self.adding or self.removing) or not set(self.adding) <= set(self.isr):
             return
         replicas = tuple(replica for replica in self.replicas if replica not in self.removing)

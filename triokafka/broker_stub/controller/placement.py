@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of a new partition: in turn over the brokers, and over the racks where there are any.
+"""Placement of the replicas of new partitions: round-robin over the brokers, and over the racks if brokers have racks.
 
 Pure functions. The starting points are random, or given, so that a test (or the growth of a topic) has them fixed.
 """
@@ -20,7 +20,7 @@ class UsableBroker(NamedTuple):
 
 
 def alternate_racks(racks: Mapping[int, str]) -> list[int]:
-    """All brokers, taking one of each rack in turn; racks by name, the brokers of a rack by id."""
+    """Return all brokers, alternating between racks; racks by name, the brokers of a rack by id."""
     by_rack: dict[str, list[int]] = {}
     for broker_id in sorted(racks):
         by_rack.setdefault(racks[broker_id], []).append(broker_id)
@@ -84,7 +84,7 @@ def place(
 
     ``pick(n)`` chooses a starting point below n. Racks count only if every broker that is not fenced has one.
     ``leader_of_first`` is the leader of partition 0 when a topic grows: placing goes on from there, so that growing in
-    steps spreads like creating at once.
+    steps spreads like creating them together.
 
     Raises:
         InvalidReplicationFactorError: not positive, more than there are brokers, or every broker is fenced.

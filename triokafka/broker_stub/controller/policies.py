@@ -1,9 +1,9 @@
-"""Rules of one's own about what may be created and configured: ``create.topic.policy.class.name`` and its sibling.
+"""Policies of an operator: ``create.topic.policy.class.name`` and ``alter.config.policy.class.name``.
 
-The options name a Python class as ``module:Class``. It is made once, without arguments; `configure` is called with the
-broker's options when it has such a method. Policies are asked by the controller, between two changes, so they must not
-block. What they raise refuses the one topic or resource, with `PolicyViolationError` unless it is an error of the
-protocol itself.
+The options name a Python class as ``module:Class``. The controller creates one instance, without arguments, and calls
+its `configure`, if it has one, with the broker's options. It consults policies between two changes, so they must not
+block. Their errors refuse the one topic or resource, with `PolicyViolationError` unless it is an error of the protocol
+itself.
 """
 
 from __future__ import annotations

@@ -13,21 +13,18 @@ from triokafka.protocol.stored.cluster_metadata import ProducerIdsRecord
 _LAST: Final = 2**63 - 1
 
 
-class ProducerIdControl:
-    """Decides about producer ids."""
+def allocate_producer_ids(image: MetadataImage, broker_id: int, broker_epoch: int) -> Outcome[ProducerIdBlock]:
+    """Allocate the next block to a broker.
 
-    def allocate(self, image: MetadataImage, broker_id: int, broker_epoch: int) -> Outcome[ProducerIdBlock]:
-        """The next block, for a broker.
-
-        Raises:
-            StaleBrokerEpochError: the broker is not registered with this epoch.
-            UnknownError: there are no ids left.
-        """
-        broker = image.brokers.get(broker_id)
-        if broker is None or broker.broker_epoch != broker_epoch:
-            raise errors.StaleBrokerEpochError(f"broker {broker_id} is not registered with epoch {broker_epoch}")
-        first = image.producer_ids
-        if first > _LAST - BLOCK_SIZE:
-            raise errors.UnknownError("all producer ids were handed out")
-        record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE)
-        return Outcome([record], ProducerIdBlock(first))
+    Raises:
+        StaleBrokerEpochError: the broker is not registered with this epoch.
+        UnknownError: there are no ids left.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.broker_epoch != broker_epoch:
+        raise errors.StaleBrokerEpochError(f"broker {broker_id} is not registered with epoch {broker_epoch}")
+    first = image.producer_ids
+    if first > _LAST - BLOCK_SIZE:
+        raise errors.UnknownError("all producer ids are allocated")
+    record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE)
+    return Outcome([record], ProducerIdBlock(first))

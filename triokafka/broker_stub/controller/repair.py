@@ -26,7 +26,7 @@ class Repaired(NamedTuple):
 
 
 def repair_metadata(storage: Storage, folder: str, *, now_ms: int) -> Repaired:
-    """Cut a metadata log at its first damage, and keep aside what is cut, and snapshots that cannot be read.
+    """Truncate a metadata log at its first damage; keep the cut bytes, and snapshots that cannot be read, in files.
 
     A log that ends before its newest snapshot goes on at the end of that.
 

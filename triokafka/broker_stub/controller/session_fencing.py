@@ -6,8 +6,8 @@ import logging
 
 import trio
 
+from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import EventQueue
-from triokafka.broker_stub.controller.state import ControllerState
 from triokafka.errors import KafkaError
 from triokafka.world import World
 

@@ -53,7 +53,7 @@ class SnapshotGenerator:
         self._due = trio.Event()
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Count what was committed."""
+        """Count committed bytes, and remember the image."""
         self._image = image
         size, self._counted_bytes = self._log.committed_bytes - self._counted_bytes, self._log.committed_bytes
         if self._schedule.appended(size):

@@ -1,7 +1,7 @@
-"""The life of a broker in its cluster: registration, heartbeats, and the way out (KRaft's broker lifecycle).
+"""The lifecycle of a broker in its cluster: registration, heartbeats, controlled shutdown.
 
-`LifecycleState` and `Lifecycle` are pure: they are told what the controller answered, and say what to ask next and
-when. `BrokerLifecycle` is the task that does it.
+`LifecycleState` and `Lifecycle` are pure: a method takes the controller's answer and returns the time until the next
+request. `BrokerLifecycle` sends the requests.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 _EAGER_SECONDS: Final = 0.010
-"""Between heartbeats while the broker starts: it serves as soon as it may."""
+"""Interval between heartbeats while the broker starts, so that it serves soon after it is unfenced."""
 _LEAVING_SECONDS: Final = 0.050
-"""Before the first heartbeat after a stop was asked for and not granted at once."""
+"""Delay before the second heartbeat that asks for a controlled shutdown."""
 _FIRST_BACKOFF: Final = 0.100
 
 
 class LifecycleState(enum.Enum):
-    """How far a broker is."""
+    """States of a broker's lifecycle."""
 
     NOT_RUNNING = "not running"
     STARTING = "starting"
@@ -39,7 +39,7 @@ class LifecycleState(enum.Enum):
 
 
 class Lifecycle:
-    """What a broker knows of its standing. Times are seconds; every answer gives the wait until the next request.
+    """The state of a broker's registration. Times are seconds; methods return the time until the next request.
 
     Args:
         heartbeat_interval: ``broker.heartbeat.interval.ms``, in seconds.
@@ -56,26 +56,26 @@ class Lifecycle:
 
     @property
     def registered(self) -> bool:
-        """Whether the controller knows this process."""
+        """Whether this process has a registration."""
         return self.broker_epoch >= 0
 
     @property
     def wants_shut_down(self) -> bool:
-        """Whether the next heartbeat asks to be let go."""
+        """Whether the next heartbeat asks for a controlled shutdown."""
         return self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN
 
     def start(self) -> None:
-        """The broker begins."""
+        """Begin to start."""
         self.state = LifecycleState.STARTING
 
     def registration_answered(self, broker_epoch: int) -> float:
-        """The controller has registered the broker; a heartbeat follows at once."""
+        """Note the registration; the first heartbeat follows without delay."""
         self._failures = 0
         self.broker_epoch = broker_epoch
         return 0.0
 
     def heartbeat_answered(self, reply: HeartbeatReply) -> float:
-        """The controller has answered a heartbeat."""
+        """Process the answer to a heartbeat."""
         self._failures = 0
         match self.state:
             case LifecycleState.STARTING:
@@ -96,26 +96,26 @@ class Lifecycle:
                 return self._interval
 
     def failed(self, error: errors.KafkaError) -> float:
-        """A request failed: wait, longer each time. Who is not known any more registers anew."""
+        """Back off after a failed request, longer each time. A broker whose registration is gone registers again."""
         if isinstance(error, errors.BrokerIdNotRegisteredError) and self.state is not LifecycleState.SHUTTING_DOWN:
             self.broker_epoch = -1
         self._failures += 1
         return float(min(_FIRST_BACKOFF * 2 ** min(self._failures - 1, 16), self._max_backoff))
 
     def leave(self) -> None:
-        """The broker wants to stop; one that never ran may do so at once."""
+        """Ask for a controlled shutdown; a broker that never ran stops without it."""
         running = self.state in (LifecycleState.RECOVERY, LifecycleState.RUNNING) and self.registered
         self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN if running else LifecycleState.SHUTTING_DOWN
 
 
 class BrokerLifecycle:
-    """Keeps a broker registered.
+    """Registers a broker and sends its heartbeats.
 
     Use: `start`, then `run` in a nursery, `leave` at the end.
 
     Args:
-        metadata_offset: gives the offset up to which this broker has applied the metadata.
-        registered: told of every broker epoch that the controller gives.
+        metadata_offset: returns the offset up to which this broker has applied the metadata.
+        registered: receives every broker epoch that the controller assigns.
     """
 
     def __init__(
@@ -148,12 +148,12 @@ class BrokerLifecycle:
         return self._core.broker_epoch
 
     async def start(self, registration: BrokerRegistration, *, timeout_ms: int) -> None:
-        """Register, and wait until the controller lets the broker in.
+        """Register, and wait until the controller unfences the broker.
 
         Tries again after errors, at most ``timeout_ms`` (``initial.broker.registration.timeout.ms``).
 
         Raises:
-            KafkaError: the last reason why the broker was not let in.
+            KafkaError: the error of the last attempt.
         """
         self._registration = registration
         self._core.start()
@@ -163,19 +163,21 @@ class BrokerLifecycle:
             if self._core.state is LifecycleState.RUNNING:
                 return
             if self._wait and self._world.now() + self._wait >= give_up_at:
-                raise failure or errors.KafkaTimeoutError(f"the broker was not let in for {timeout_ms} ms")
+                raise failure or errors.KafkaTimeoutError(
+                    f"the controller did not unfence the broker within {timeout_ms} ms"
+                )
             await trio.sleep(self._wait)
 
     async def run(self) -> None:
-        """Tell the controller that the broker is alive, until cancelled; what fails is logged and repeated."""
+        """Send heartbeats until cancelled. A failure is logged, and the next heartbeat follows after a back-off."""
         while True:
             await trio.sleep(self._wait)
             failure = await self._communicate()
             if failure is not None:
-                logger.warning("no heartbeat to the controller: %s", failure)
+                logger.warning("the heartbeat to the controller failed: %s", failure)
 
     async def leave(self) -> None:
-        """Hand leaderships over and be fenced; returns when the controller lets the broker go.
+        """Do a controlled shutdown: leaderships move, then the controller fences the broker. Returns after that.
 
         Raises:
             KafkaError: the controller cannot be reached, or failed.
@@ -189,7 +191,7 @@ class BrokerLifecycle:
                 await trio.sleep(self._wait)
 
     async def _communicate(self) -> errors.KafkaError | None:
-        """One request: the registration, or else a heartbeat. Returns why it failed."""
+        """Send one request: the registration, or else a heartbeat. Return its error."""
         registration, core = self._registration, self._core
         if registration is None:
             raise errors.IllegalStateError("the broker was not started")

@@ -127,5 +127,5 @@ class ControllerGateway(Protocol):
         ...
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
-        """Report that a broker is alive, and what it wants."""
+        """Send a broker's heartbeat."""
         ...

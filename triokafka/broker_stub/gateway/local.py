@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from triokafka.broker_stub.controller import Controller, elections, feature_updates
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller import Controller, client_quotas, elections, feature_updates, producer_ids
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.gateway.controller_gateway import DeniedResources
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
@@ -57,7 +57,7 @@ class LocalControllerGateway:
         hidden_configs: frozenset[str] = frozenset(),
         charge: MutationCharge = no_charge,
     ) -> CreateTopicsResponse:
-        """Create topics; see `ReplicationControl.create_topics`."""
+        """See `ReplicationControl.create_topics`."""
         control = self._controller.state.replication
         return await self._submit(
             "CreateTopics",
@@ -68,7 +68,7 @@ class LocalControllerGateway:
     async def delete_topics(
         self, request: DeleteTopicsRequest, *, version: int = 6, charge: MutationCharge = no_charge
     ) -> DeleteTopicsResponse:
-        """Delete topics; see `ReplicationControl.delete_topics`."""
+        """See `ReplicationControl.delete_topics`."""
         control = self._controller.state.replication
         return await self._submit(
             "DeleteTopics",
@@ -79,7 +79,7 @@ class LocalControllerGateway:
     async def create_partitions(
         self, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
     ) -> CreatePartitionsResponse:
-        """Add partitions; see `ReplicationControl.create_partitions`."""
+        """See `ReplicationControl.create_partitions`."""
         control = self._controller.state.replication
         return await self._submit(
             "CreatePartitions",
@@ -88,7 +88,7 @@ class LocalControllerGateway:
         )
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Elect leaders; see `elections.elect_leaders`. For no partitions at all, the time limit means nothing."""
+        """See `elections.elect_leaders`. Without any partition, the time limit is ignored."""
         return await self._submit(
             "ElectLeaders",
             lambda image: elections.elect_leaders(image, request, self._topic_config(image)),
@@ -98,10 +98,7 @@ class LocalControllerGateway:
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        """Begin and cancel reassignments; see `reassignments.alter_reassignments`.
-
-        For no partitions at all, the time limit means nothing.
-        """
+        """See `reassignments.alter_reassignments`. Without any partition, the time limit is ignored."""
         from triokafka.broker_stub.controller.reassignments import alter_reassignments
 
         return await self._submit(
@@ -111,7 +108,7 @@ class LocalControllerGateway:
         )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Change in-sync sets as their leaders ask; see `in_sync.alter_partition`."""
+        """See `in_sync.alter_partition`."""
         from triokafka.broker_stub.controller.in_sync import alter_partition
 
         return await self._submit(
@@ -123,14 +120,14 @@ class LocalControllerGateway:
     async def alter_configs(
         self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> AlterConfigsResponse:
-        """Replace configuration; see `ConfigurationControl.alter_configs`."""
+        """See `ConfigurationControl.alter_configs`."""
         control = self._configuration
         return await self._submit("AlterConfigs", lambda image: control.alter_configs(image, request, denied=denied))
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> IncrementalAlterConfigsResponse:
-        """Change configuration; see `ConfigurationControl.incremental_alter_configs`."""
+        """See `ConfigurationControl.incremental_alter_configs`."""
         control = self._configuration
         return await self._submit(
             "IncrementalAlterConfigs",
@@ -138,14 +135,13 @@ class LocalControllerGateway:
         )
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        """Change quotas; see `ClientQuotaControl.alter`."""
-        control = self._controller.state.client_quotas
-        return await self._submit("AlterClientQuotas", lambda image: control.alter(image, request))
+        """See `client_quotas.alter_client_quotas`."""
+        return await self._submit("AlterClientQuotas", lambda image: client_quotas.alter_client_quotas(image, request))
 
     # The cluster
 
     async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
-        """Change feature levels; see `feature_updates.update_features`. As in Kafka, the time limit is ignored."""
+        """See `feature_updates.update_features`. As in Kafka, the time limit is ignored."""
         return await self._submit(
             "UpdateFeatures",
             lambda image: feature_updates.update_features(
@@ -158,17 +154,19 @@ class LocalControllerGateway:
         )
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """Forget a broker; see `ClusterControl.unregister`."""
+        """See `ClusterControl.unregister`."""
         control = self._controller.state.cluster
         return await self._submit("UnregisterBroker", lambda image: control.unregister(image, request))
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
-        """A block of producer ids for a broker."""
-        control = self._controller.state.producer_ids
-        return await self._submit("AllocateProducerIds", lambda image: control.allocate(image, broker_id, broker_epoch))
+        """See `producer_ids.allocate_producer_ids`."""
+        return await self._submit(
+            "AllocateProducerIds",
+            lambda image: producer_ids.allocate_producer_ids(image, broker_id, broker_epoch),
+        )
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
-        """Register a broker, fenced; returns its epoch. See `ClusterControl.register`."""
+        """See `ClusterControl.register`."""
         state = self._controller.state
         return await self._submit(
             "RegisterBroker",
@@ -178,7 +176,7 @@ class LocalControllerGateway:
         )
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
-        """Hear of a broker; see `ClusterControl.heartbeat`."""
+        """See `ClusterControl.heartbeat`."""
         state = self._controller.state
         return await self._submit(
             "BrokerHeartbeat",

@@ -11,7 +11,7 @@ from triokafka.named_tuple import NamedTuple
 
 
 class BrokerRegistration(NamedTuple):
-    """What a starting broker says of itself. ``incarnation_id`` is new with every start of its process."""
+    """The registration of a starting broker. ``incarnation_id`` is new with every start of its process."""
 
     broker_id: int
     incarnation_id: uuid.UUID
@@ -23,7 +23,7 @@ class BrokerRegistration(NamedTuple):
 
 
 class BrokerHeartbeat(NamedTuple):
-    """A broker's sign of life: the offset up to which it knows the metadata, and what it wants."""
+    """A heartbeat: the offset up to which the broker has applied the metadata, and its wish to be fenced or to stop."""
 
     broker_id: int
     broker_epoch: int
@@ -33,7 +33,7 @@ class BrokerHeartbeat(NamedTuple):
 
 
 class HeartbeatReply(NamedTuple):
-    """What the broker is told: whether it has all metadata, whether it is fenced, whether it may stop now."""
+    """The answer to a heartbeat: whether the broker has all metadata, is fenced, and may stop now."""
 
     is_caught_up: bool
     is_fenced: bool

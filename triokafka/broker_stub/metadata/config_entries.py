@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows: every key with its value, where that comes from, and what else would have applied."""
+"""Configuration entries for DescribeConfigs: each key with its value, its source and its synonyms."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ConfigEntry(NamedTuple):
 
 
 def _broker_synonyms(name: str, config: BrokerConfig, image: MetadataImage) -> list[ConfigSynonym]:
-    """What gives a broker option its value, the strongest first."""
+    """Return the values of a broker option by source, the strongest first."""
     definition = DEFINITIONS[name]
     dynamic = image.broker_configs(config.node_id).get(name)
     cluster = image.broker_configs(None).get(name)
@@ -79,7 +79,7 @@ def _scaled(text: str | None, factor: int) -> str | None:
 
 
 def _by_source(names: Sequence[str], config: BrokerConfig, image: MetadataImage) -> list[ConfigSynonym]:
-    """What several broker options say: what is dynamic before what is static, and the defaults at the end."""
+    """Return the values of several broker options: dynamic ones before static ones, defaults at the end."""
     found = [synonym for name in names for synonym in _broker_synonyms(name, config, image)]
     return sorted(found, key=lambda synonym: synonym.source)
 
@@ -87,7 +87,7 @@ def _by_source(names: Sequence[str], config: BrokerConfig, image: MetadataImage)
 def _inherited(
     definition: TopicDefinition, config: BrokerConfig, image: MetadataImage
 ) -> tuple[str | None, list[ConfigSynonym]]:
-    """What a topic's key is when the topic does not say, and the broker's options that say so.
+    """Return the value of a key that a topic does not override, and the broker options that give it.
 
     Options in another unit (``log.retention.hours``) are named as they were given. Where only the default of such an
     option applies, none is named, as in Kafka.
@@ -101,7 +101,7 @@ def _inherited(
 
 
 def inherited_entries(config: BrokerConfig, image: MetadataImage) -> dict[str, ConfigEntry]:
-    """Every key of a topic that has no configuration of its own, by name."""
+    """Return every key of a topic without overrides, by name."""
     entries = {}
     for name, definition in sorted(log_config.DEFINITIONS.items()):
         value, synonyms = _inherited(definition, config, image)
@@ -110,7 +110,7 @@ def inherited_entries(config: BrokerConfig, image: MetadataImage) -> dict[str, C
 
 
 def topic_entries(inherited: Mapping[str, ConfigEntry], overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every key of a topic that has ``overrides``, by name. What it inherits are the very entries that are given."""
+    """Return every key of a topic with ``overrides``, by name. Inherited keys are the given objects."""
     entries = []
     for name, entry in inherited.items():
         value = overrides.get(name)
@@ -172,7 +172,7 @@ def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def broker_entries(config: BrokerConfig, image: MetadataImage, *, cluster_wide: bool) -> list[ConfigEntry]:
-    """Every option of this broker, by name; with ``cluster_wide`` only what was set for all brokers while running."""
+    """Return every option of this broker, by name; with ``cluster_wide`` the dynamic ones of the whole cluster only."""
     cluster = image.broker_configs(None)
     own = image.broker_configs(config.node_id)
     if cluster_wide:

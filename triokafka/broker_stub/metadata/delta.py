@@ -46,7 +46,7 @@ from triokafka.structs import TopicPartition
 
 
 class LocalReplicaChanges(NamedTuple):
-    """What a delta means for the replicas of one broker.
+    """The changes of a delta to the replicas of one broker.
 
     ``deleted`` holds replicas that it must stop and remove, with the id of the topic they belonged to; ``leaders`` and
     ``followers`` those that it must (again) lead or follow, with the topic's id and the new state. A topic that was
@@ -348,7 +348,7 @@ class MetadataDelta:
                     yield topic, was, now
 
     def local_changes(self, broker_id: int) -> LocalReplicaChanges:
-        """What broker ``broker_id`` must stop, lead and follow because of this delta."""
+        """Return the replicas that broker ``broker_id`` must delete, lead and follow because of this delta."""
         deleted: dict[TopicPartition, uuid.UUID] = {}
         leaders: dict[TopicPartition, tuple[uuid.UUID, PartitionImage]] = {}
         followers: dict[TopicPartition, tuple[uuid.UUID, PartitionImage]] = {}

@@ -1,4 +1,4 @@
-"""The features of the cluster: what this software can do, and what new clusters are set to.
+"""The features of a cluster: the levels that this software supports, and those of a new cluster.
 
 A level is part of the metadata (``FeatureLevelRecord``), except for ``kraft.version``, which the metadata log itself
 carries in a control record.
@@ -29,7 +29,7 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     "share.version": (0, 1),
     "streams.version": (0, 1),
 }
-"""Levels at which a metadata log can be opened, whoever wrote it."""
+"""Levels at which this software opens a metadata log, including logs that Kafka wrote."""
 
 SERVED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 25),
@@ -37,7 +37,7 @@ SERVED: Final[Mapping[str, tuple[int, int]]] = {
     GROUP_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
 }
-"""What clients are told. ``transaction.version`` comes with the APIs behind it (KIP-890)."""
+"""Levels that ApiVersions reports. ``transaction.version`` comes with the APIs behind it (KIP-890)."""
 
 INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25, GROUP_VERSION: 1, ELIGIBLE_LEADER_REPLICAS: 1}
 """Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, both group protocols, and eligible
@@ -60,7 +60,7 @@ def check(image: MetadataImage) -> None:
     """Refuse a metadata log whose features are beyond this software.
 
     Raises:
-        UnsupportedVersionError: a level, or a feature, that nobody here knows.
+        UnsupportedVersionError: the log has an unknown feature or an unsupported level.
     """
     for name, level in image.features.items():
         low, high = SUPPORTED.get(name, (0, 0))
@@ -71,7 +71,7 @@ def check(image: MetadataImage) -> None:
 
 
 def finalized(image: MetadataImage, kraft_version: int) -> dict[str, int]:
-    """The levels that ApiVersions tells clients: those of the image that this broker serves, and the quorum's own."""
+    """Return the levels that ApiVersions reports: those of the image that this broker serves, and ``kraft.version``."""
     levels = {name: min(level, SERVED[name][1]) for name, level in image.features.items() if name in SERVED}
     if kraft_version:
         levels[KRAFT_VERSION] = kraft_version

@@ -1,8 +1,8 @@
-"""The metadata image: everything the cluster knows, as one immutable value.
+"""The metadata image: the state of the cluster as one immutable value.
 
-An image is what replaying the committed metadata records up to ``offset`` gives. Readers take one reference and use it
-for a whole operation; nobody changes it. The next image shares every topic, broker and configuration that stayed as it
-was (`MetadataDelta` builds it), so a change costs a shallow copy of the tables it touches.
+An image is the replay of the committed metadata records up to ``offset``. It never changes: a reader takes one
+reference and uses it for a whole operation. The next image (`MetadataDelta` builds it) shares every unchanged topic,
+broker and configuration, so a change costs a shallow copy of the tables that it touches.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNASSIGNED_DIRECTORY: Final = uuid.UUID(int=0)
 
 
 class ResourceType(enum.IntEnum):
-    """What a configuration belongs to, as the protocol numbers it."""
+    """Types of configuration resources, with the protocol's numbers."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -46,13 +46,13 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Who a quota is for: pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default; sorted."""
+"""The entity of a quota: sorted pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default."""
 
 EMPTY_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class PartitionImage(NamedTuple):
-    """One partition: who holds it, who leads it, and since which change.
+    """One partition: its replicas, its leader and its epochs.
 
     ``leader_epoch`` grows whenever the leader is named anew, ``partition_epoch`` with every change.
     """
@@ -77,7 +77,7 @@ class PartitionImage(NamedTuple):
 
     @property
     def reassigning(self) -> bool:
-        """Whether the partition is on its way to other brokers."""
+        """Whether a reassignment of the partition is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
 
     def after(self, record: PartitionChangeRecord) -> PartitionImage:
@@ -113,7 +113,7 @@ class TopicImage(NamedTuple):
 
 
 class EndpointImage(NamedTuple):
-    """Where a broker listens: the listener's name, the advertised host and port, the security protocol's number."""
+    """A listener of a broker: its name, the advertised host and port, the security protocol's number."""
 
     name: str
     host: str
@@ -155,7 +155,7 @@ class MetadataImage(NamedTuple):
     configs: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({})
     brokers: Mapping[int, BrokerImage] = MappingProxyType({})
     controllers: Mapping[int, RegisterControllerRecord] = MappingProxyType({})
-    """What Kafka's controllers have said of themselves; kept for them."""
+    """Registrations of Apache Kafka's controllers; kept for them."""
     features: Mapping[str, int] = MappingProxyType({})
     producer_ids: int = 0
     """The first producer id of the next block."""

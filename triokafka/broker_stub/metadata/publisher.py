@@ -46,5 +46,5 @@ def _call(subscriber: Subscriber, delta: MetadataDelta, image: MetadataImage) ->
     try:
         subscriber(delta, image)
     except Exception:
-        # The change is committed: it cannot be refused any more.
+        # The change is committed: a subscriber cannot refuse it.
         logger.exception("%r failed to apply the metadata at offset %d", subscriber, image.offset)

@@ -43,7 +43,7 @@ _CONTROL_VERSION: Final = 0
 
 
 class LogBatch(NamedTuple):
-    """One batch of the metadata log, decoded: records, or what a control batch says of ``kraft.version``.
+    """One decoded batch of the metadata log: records, or the ``kraft.version`` of a control batch.
 
     ``timestamp_ms`` is that of its last change; ``ends_snapshot`` marks the last batch of a snapshot.
     """
@@ -89,7 +89,7 @@ def encode_leader_change(
     kraft_version: int = 0,
     endpoints: Sequence[tuple[str, str, int]] = (),
 ) -> bytes:
-    """The control batch that opens an epoch: who leads; with a ``kraft_version``, also that and who votes."""
+    """Encode the control batch that opens an epoch: its leader; with ``kraft_version`` also that and the voters."""
     voter = Voter(voter_id=node_id)
     change = LeaderChangeMessage(leader_id=node_id, voters=[voter], granting_voters=[voter])
     controls = [(ControlRecordType.LEADER_CHANGE, change.encode(_CONTROL_VERSION))]
@@ -107,7 +107,7 @@ def encode_snapshot_header(
     kraft_version: int = 0,
     endpoints: Sequence[tuple[str, str, int]] = (),
 ) -> bytes:
-    """The control batch that opens a snapshot; with a ``kraft_version``, also that and who votes.
+    """Encode the control batch that opens a snapshot; with ``kraft_version`` also that and the voters.
 
     ``timestamp_ms`` is the time of the last change that the snapshot has in it.
     """

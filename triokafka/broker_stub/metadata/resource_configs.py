@@ -1,7 +1,7 @@
-"""The configuration of groups and of client metrics: what can be set, and what it is when nobody does.
+"""The configuration of groups and of client metrics: keys, defaults and limits.
 
-Both exist only in the metadata; they are kept, validated and shown as Kafka does. Groups under the consumer protocol
-follow their session timeout and heartbeat interval, classic ones nothing; metrics are not asked of clients.
+Both exist only in the metadata, and are validated and described as in Kafka. Groups under the consumer protocol obey
+their session timeout and heartbeat interval, classic groups nothing; the broker requests no metrics from clients.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _GROUP: Final = (
 )
 
 GROUP_DEFINITIONS: Final = _table(*map(_with_synonym, _GROUP))
-"""What a group may have, by name."""
+"""Configuration of a group, by name."""
 
 CLIENT_METRICS_DEFINITIONS: Final = _table(
     ConfigDefinition(
@@ -130,7 +130,7 @@ CLIENT_METRICS_DEFINITIONS: Final = _table(
     ),
     ConfigDefinition("metrics", _T.LIST, (), "Prefixes of the metrics that are wanted; * for all."),
 )
-"""What a subscription of client metrics may have, by name."""
+"""Configuration of a subscription of client metrics, by name."""
 
 DEFINITIONS: Final[Mapping[int, Mapping[str, ConfigDefinition]]] = {
     ResourceType.GROUP: GROUP_DEFINITIONS,

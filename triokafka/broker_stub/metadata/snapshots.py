@@ -49,14 +49,14 @@ _BATCH_RECORDS: Final = 1024
 
 
 class SnapshotId(NamedTuple):
-    """Which state a snapshot has: that before the record at ``end_offset``, the last one written in ``epoch``."""
+    """The state in a snapshot: that before the record at ``end_offset``, whose predecessor has ``epoch``."""
 
     end_offset: int
     epoch: int
 
     @property
     def file_name(self) -> str:
-        """What its file is called."""
+        """The name of its file."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
@@ -68,7 +68,7 @@ class Snapshot(NamedTuple):
 
 
 class Quorum(NamedTuple):
-    """What a snapshot says of the quorum: its only voter, where that listens, and the level of ``kraft.version``."""
+    """The quorum in a snapshot: its only voter, the voter's listeners, and the level of ``kraft.version``."""
 
     node_id: int
     directory_id: uuid.UUID

@@ -1,4 +1,4 @@
-"""What a topic may be called, and which topics are the broker's own."""
+"""Legal topic names, and the names of internal topics."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def collision_key(name: str) -> str:
 
 
 def is_internal(name: str) -> bool:
-    """Whether the broker keeps its own state in this topic."""
+    """Whether this is an internal topic, which holds state of the brokers."""
     return name in INTERNAL_TOPICS

@@ -1,4 +1,4 @@
-"""The consumer: what a user holds is `Consumer`; the rest of the package is its parts."""
+"""The consumer: `Consumer` is the public class, the rest of the package are its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `Consumer.batches` hands out: the bytes of one partition from one fetch, decoded when and how the user wants."""
+"""Batches of `Consumer.batches`: the bytes of one partition from one fetch, decoded when and how the user wants."""
 
 from __future__ import annotations
 

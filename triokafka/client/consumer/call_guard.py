@@ -1,4 +1,4 @@
-"""One task at a time: who is inside a consumer now, and what for."""
+"""A consumer serves one task at a time: the guard that refuses a second one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from triokafka.trio_context import require_trio
 
 
 class CallGuard:
-    """The task that is inside, how often it came in, and what it does."""
+    """The task that uses the consumer now, the depth of its nested calls, and the name of the innermost call."""
 
     __slots__ = ("depth", "doing", "task")
 
@@ -20,7 +20,7 @@ class CallGuard:
 
 
 class GuardedCall:
-    """One call of the user: a context manager. A class, because every poll is one, and generators cost more."""
+    """One guarded call, as a context manager. Every poll is one, so this is a class: a generator costs more."""
 
     __slots__ = ("_before", "_doing", "_guard")
 

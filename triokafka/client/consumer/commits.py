@@ -1,4 +1,4 @@
-"""Commits in order, one at a time, and those that happen by themselves.
+"""Commits in order, one at a time, and automatic commits.
 
 Auto-commit sends only what the user has finished: a record or batch counts as finished when the next is asked for.
 """
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 OnCommit = Callable[[Offsets, KafkaError | None], object]
 _Later = dict[TopicPartition, tuple[OffsetAndMetadata, GroupIdentity | None]]
-"""What to commit, and as whom that was asked for."""
+"""Offsets to commit, with the identity of the member at the time of the call."""
 
 _CLOSED: Final = (
     "the consumer was closed, within close_timeout_ms, before the coordinator had confirmed the commit; whether it"
@@ -39,7 +39,7 @@ _CLOSED: Final = (
 class Committer:
     """All commits of one consumer.
 
-    ``finished`` gives the offsets of what the user has finished, given what was committed last; ``owns`` says whether a
+    ``finished`` returns the offsets that the user has finished, given those committed last; ``owns`` says whether a
     partition is assigned now; ``membership`` is None when partitions are assigned by hand.
     """
 
@@ -78,7 +78,7 @@ class Committer:
         self._restart = trio.Event()
 
     async def commit(self, offsets: Offsets, *, deadline: float) -> None:
-        """Commit ``offsets`` after all commits that were asked for before.
+        """Commit ``offsets`` after all earlier commits.
 
         Raises:
             CommitFailedError, KafkaTimeoutError, KafkaError: see `GroupOffsets.commit`.
@@ -89,9 +89,9 @@ class Committer:
             await self._send(offsets, deadline)
 
     async def commit_existing(self, offsets: Offsets, *, limit: float) -> None:
-        """As `commit`, within ``limit`` seconds; of partitions that do not exist nothing is committed.
+        """As `commit`, within ``limit`` seconds, without partitions that do not exist.
 
-        Their topics were deleted: nobody is to wait for them.
+        Their topics were deleted: the commit does not wait for them to come back.
         """
         deadline = self._world.now() + limit
         missing: set[TopicPartition] = set()
@@ -102,7 +102,7 @@ class Committer:
 
     @asynccontextmanager
     async def _my_turn(self, deadline: float) -> AsyncIterator[None]:
-        """Wait until all commits that were asked for before are done."""
+        """Wait until all earlier commits are done."""
         try:
             with trio.fail_after(max(0.0, deadline - self._world.now())):
                 await self.all_sent()
@@ -115,7 +115,7 @@ class Committer:
             self._one_at_a_time.release()
 
     def commit_later(self, offsets: Offsets, on_done: OnCommit | None) -> None:
-        """Commit in the background, in order; what is asked for while one is under way goes together with the next."""
+        """Commit in the background, in order; offsets given while a commit is under way go together with the next."""
         asked_as = None if self.membership is None else self.membership.identity
         self._later.update((partition, (offset, asked_as)) for partition, offset in offsets.items())
         if on_done is not None:
@@ -125,7 +125,7 @@ class Committer:
             self._tasks.start(self._commit_later, self._all_sent, name="kafka commit_nowait")
 
     async def all_sent(self) -> None:
-        """Wait until nothing of `commit_later` is under way."""
+        """Wait until all commits of `commit_later` are done."""
         while self._all_sent is not None:
             await self._all_sent.wait()
 
@@ -157,7 +157,7 @@ class Committer:
         return later, listeners
 
     async def _send_later(self, later: _Later) -> None:
-        """Send what was asked for; nothing of partitions that went meanwhile, which would set their new owners back."""
+        """Send the offsets, without partitions that went meanwhile: that would set their new owners back."""
         now = None if self.membership is None else self.membership.identity
         gone: set[TopicPartition] = set()
         if now is not None and now.generation >= 0:
@@ -213,7 +213,7 @@ class Committer:
         while True:
             identity = membership.identity
             if identity.generation < 0 and asked_as is not None:
-                identity = asked_as  # it leaves, but does not tell the coordinator before this is done
+                identity = asked_as  # it leaves, but the leave request goes out after this commit
             if identity.generation < 0:
                 raise CommitFailedError(
                     f"the offsets were not committed: this consumer is not a member of group {group_id!r} now"
@@ -223,12 +223,12 @@ class Committer:
                 await self._offsets.commit(offsets, identity, deadline=deadline, missing=missing)
                 return
             except CommitFailedError as error:
-                # By the time that the answer came, the member may be in a later generation, of which it says nothing.
+                # The member may be in a later generation by now, about which the answer says nothing.
                 if membership.identity == identity:
                     membership.commit_failed(error)
                 raise
             except StaleMemberEpochError as error:
-                # The member has entered another epoch meanwhile, and the next heartbeat tells which.
+                # The member has entered another epoch meanwhile; the answer to the next heartbeat names it.
                 renewed = False
                 with trio.move_on_after(max(0.0, deadline - self._world.now())):
                     renewed = await membership.renew(identity, offsets)
@@ -242,7 +242,7 @@ class Committer:
                 await trio.sleep(self._options.retry_backoff_ms / 1000 if identity == membership.identity else 0)
 
     async def commit_as(self, offsets: Offsets, identity: GroupIdentity) -> None:
-        """Commit once as a member that is about to leave, after what was asked for before; failures are logged."""
+        """Commit once as a member that is about to leave, after all earlier commits; failures are logged."""
         deadline = self._world.now() + self._options.request_timeout_ms / 1000
         try:
             async with self._my_turn(deadline):
@@ -250,22 +250,22 @@ class Committer:
         except KafkaError as error:
             logger.warning("the last commit before leaving the group failed: %s", error)
 
-    # ---------------------------------------------------------------- by itself
+    # ---------------------------------------------------------------- automatic commits
 
     def assignment_changed(self) -> None:
-        """What was committed before is of no interest; the interval starts anew."""
+        """Forget the committed offsets, and start the auto-commit interval again."""
         self._committed.clear()
         self._restart.set()
 
     def flush(self) -> None:
-        """Start to commit in the background what is finished; see `flushing`."""
+        """Start to commit the finished offsets in the background; see `flushing`."""
         if self.automatic and not self._flushing:
             self._flushing = True
             self._tasks.start(self._flush, name="kafka commit before a rebalance")
 
     @property
     def flushing(self) -> bool:
-        """Whether such a commit is under way."""
+        """Whether a commit of `flush` is under way."""
         return self._flushing
 
     async def _flush(self) -> None:
@@ -276,20 +276,20 @@ class Committer:
             self._on_done()
 
     async def run(self) -> None:
-        """Commit what is finished every ``auto_commit_interval_ms``, until cancelled."""
+        """Commit the finished offsets every ``auto_commit_interval_ms``, until cancelled."""
         while True:
             self._restart = trio.Event()
             with trio.move_on_after(self._options.auto_commit_interval_ms / 1000):
                 await self._restart.wait()
                 continue
             membership = self.membership
-            # With a rejoin ahead, the commit is part of its preparation.
+            # A member that is about to rejoin commits as part of its preparation.
             if membership is None or membership.settled:
                 await self.commit_finished(self._options.request_timeout_ms / 1000)
             await trio.lowlevel.checkpoint()
 
     async def commit_finished(self, limit: float) -> None:
-        """Commit what is finished now; failures are logged, because the next commit makes up for them."""
+        """Commit the finished offsets now; failures are logged, because the next commit makes up for them."""
         what = "auto-commit"
         await self.all_sent()
         async with self._one_at_a_time:
@@ -297,7 +297,7 @@ class Committer:
             if not offsets:
                 self._failures.succeeded(what)
                 return
-            # Of a topic that was deleted nothing is to be kept, and nobody is to wait for it.
+            # A deleted topic has no offsets worth keeping, and the commit must not wait for it.
             missing: set[TopicPartition] = set()
             try:
                 await self._send(offsets, self._world.now() + limit, missing)

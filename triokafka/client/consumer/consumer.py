@@ -78,7 +78,7 @@ class Consumer:
 
     @property
     def engine(self) -> Engine:
-        """What runs inside, for other modules of this package; no part of what users may rely on."""
+        """The parts inside, for other modules of this package; not part of the public API."""
         return self._engine
 
     # ---------------------------------------------------------------- entering and leaving
@@ -95,7 +95,7 @@ class Consumer:
         finally:
             self._plugins.close()
 
-    # ---------------------------------------------------------------- what to read
+    # ---------------------------------------------------------------- subscription
 
     def subscribe(
         self,
@@ -104,7 +104,7 @@ class Consumer:
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: object = None,
     ) -> None:
-        """Subscribe to topics by name, or to all whose whole name matches a pattern, replacing what was before.
+        """Subscribe to topics by name, or to all whose whole name matches a pattern. Replaces the former subscription.
 
         With a ``group_id`` the group deals the partitions, from the next call for records on; without one this consumer
         reads them all. No topics and no pattern is the same as `unsubscribe`.
@@ -113,7 +113,7 @@ class Consumer:
             topics: names of topics.
             pattern: a regular expression instead. A `str` or `re.Pattern` is applied by this consumer to the names of
                 all topics; a `SubscriptionPattern` by the coordinator, with ``group_protocol="consumer"``.
-            listener: told when partitions come and go; see `ConsumerRebalanceListener`.
+            listener: called when partitions are assigned, revoked or lost; see `ConsumerRebalanceListener`.
 
         Raises:
             IllegalStateError: partitions are assigned by hand, or the other kind of subscription is in use.
@@ -136,7 +136,7 @@ class Consumer:
             self.unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group, replacing what was assigned before.
+        """Read exactly these partitions, without a group, in place of the former assignment.
 
         Partitions in both keep their position. A ``group_id`` is then used for committed offsets only. No partitions is
         the same as `unsubscribe`.
@@ -193,8 +193,8 @@ class Consumer:
     async def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """Records by partition, in order; an empty dict when there are none within ``timeout_ms``.
 
-        What is there is returned at once. Joining the group and finding positions go on in the background when the time
-        is over. If cancelled, no record is lost.
+        Records in the buffer are returned at once. Joining the group and finding positions go on in the background when
+        the time is over. If cancelled, no record is lost.
 
         Args:
             timeout_ms: longest wait.
@@ -272,7 +272,7 @@ class Consumer:
     # ---------------------------------------------------------------- positions
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at ``offset`` with the next call for records; what was fetched ahead is dropped.
+        """Go on at ``offset`` with the next call for records; data that was fetched ahead is dropped.
 
         Raises:
             IllegalStateError: the partition is not assigned.
@@ -320,7 +320,7 @@ class Consumer:
         return found
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; they stay assigned, and what was fetched is kept.
+        """Hand out nothing of these until `resume`; they stay assigned, and fetched data is kept.
 
         Raises:
             IllegalStateError: one of them is not assigned; none is paused then.
@@ -354,7 +354,7 @@ class Consumer:
             offsets: partition to the next offset to read, that is the last processed one plus one.
 
         Raises:
-            CommitFailedError: this member was put out of the group; the records will be read again by others.
+            CommitFailedError: the group has removed this member; others will read the records again.
             KafkaTimeoutError: no answer in time.
             IllegalStateError: there is no ``group_id``.
         """
@@ -370,7 +370,7 @@ class Consumer:
     ) -> None:
         """Commit as `commit` does, in the background; returns at once.
 
-        Commits happen in the order in which they were asked for. What is asked for while one is under way goes together
+        Commits happen in the order of the calls. Offsets that are given while a commit is under way go together
         with the next, so that calling this for every record costs one request at a time. Partitions that have gone
         before their turn comes are left out. Leaving the block waits for the commits.
 
@@ -414,7 +414,7 @@ class Consumer:
     async def committed(
         self, partitions: TopicPartition | Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> OffsetAndMetadata | dict[TopicPartition, OffsetAndMetadata | None] | None:
-        """What the group has committed for one partition, or for several as a dict; None where there is nothing.
+        """Return the group's committed offset of one partition, or of several as a dict; None where there is none.
 
         Raises:
             KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
@@ -504,9 +504,9 @@ class Consumer:
     # ---------------------------------------------------------------- how it is doing
 
     def health(self) -> ConsumerHealth:
-        """What this consumer is doing and what fails, without asking anybody."""
+        """Return the state of this consumer and its ongoing failures, without any request."""
         return take_health(self._engine)
 
     def metrics(self) -> dict[str, float]:
-        """Counters and gauges by name, without asking anybody."""
+        """Return counters and gauges by name, without any request."""
         return take_metrics(self._engine)

@@ -1,4 +1,4 @@
-"""What runs inside a consumer: its parts, put together, their background tasks, and the wait for records."""
+"""The parts of a consumer, put together, and their background tasks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 class Engine:
     """The parts of one consumer and their life.
 
-    `Consumer` is the door; everything here assumes a single user and checks that there is only one.
+    `Consumer` checks the arguments of the public calls; the engine serves one task at a time.
     """
 
     def __init__(self, options: ConsumerOptions, world: World, *, client_id: str) -> None:
@@ -143,7 +143,10 @@ class Engine:
             self.fetcher.buffer.clear()
 
     async def _leave(self, in_hand_is_finished: bool) -> None:
-        """Each part has a limit, so that a coordinator that takes no commits leaves time to say goodbye to it."""
+        """Commit, call the listener and leave.
+
+        Each step has a limit, so that there is time left for the leave request.
+        """
         self.collector.put_back()
         if in_hand_is_finished:
             self.subscription.finish_all()
@@ -176,7 +179,7 @@ class Engine:
 
     @property
     def listener(self) -> object:
-        """Who is told when partitions come and go."""
+        """The user's rebalance listener."""
         return self._rebalancer.listener
 
     @listener.setter
@@ -195,7 +198,7 @@ class Engine:
         self.notify()
 
     def check_usable(self) -> None:
-        """Raise what makes every call useless: the consumer is not open, or a background task has failed."""
+        """Raise if the consumer is not open, or if a background task has failed."""
         if self._failure is not None:
             failure = self._failure
             if isinstance(failure, KafkaError):
@@ -280,26 +283,26 @@ class Engine:
     # ---------------------------------------------------------------- changes
 
     def wake(self) -> None:
-        """Positions, pauses or the assignment changed: everybody looks again."""
+        """Wake all parts: positions, pauses or the assignment changed."""
         self._positions.wake()
         self.fetcher.wake()
         self.notify()
 
     def _assignment_changed(self) -> None:
-        # Of what is gone, ``async for`` must not give out the rest of what it has taken.
+        # ``async for`` must not give out records that it has taken of a partition that is gone.
         self.collector.put_back()
         self._start_over(self.network.cluster)
         self.wake()
 
     def _start_over(self, cluster: Cluster) -> None:
         for topic in self._topics.made_anew(cluster):
-            logger.warning("topic %r was deleted and made again: its positions are looked up anew", topic)
+            logger.warning("topic %r was deleted and created again: its positions are looked up again", topic)
             self.collector.put_back()
             self.subscription.start_over(topic)
             self.committer.assignment_changed()
 
     def _fetch_again(self, cluster: Cluster) -> None:
-        """What waits of a former leader the new one may not have, though it has everything up to the position."""
+        """Drop buffered data of former leaders: the new ones have everything up to the position, but maybe not that."""
         led_anew = self.subscription.led_anew(cluster.leader_epoch_for)
         if led_anew:
             self.collector.put_back()
@@ -319,7 +322,7 @@ class Engine:
             self.wake()
 
     def why_not(self) -> str:
-        """What fails at the moment, for the end of a sentence."""
+        """Return the longest ongoing failure, for the end of an error message; empty if there is none."""
         failing = self.failure_tracker.current
         return f": {failing[0].what} fails: {failing[0].error}" if failing else ""
 
@@ -327,7 +330,7 @@ class Engine:
 
     @property
     def state(self) -> str:
-        """In words: what the consumer, or its member of the group, is doing."""
+        """The state of the consumer, or of its group member, in words."""
         if self._state != "open":
             return self._state
         membership = self.membership
@@ -335,5 +338,5 @@ class Engine:
 
     @property
     def failure(self) -> Exception | None:
-        """What made the consumer unusable."""
+        """The error that made the consumer unusable."""
         return self._failure

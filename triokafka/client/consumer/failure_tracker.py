@@ -1,7 +1,7 @@
-"""What keeps failing in the background, and since when: so that a wait that leads nowhere ends with a sentence.
+"""Ongoing failures of background activities, so that a hopeless wait for records ends with a reason.
 
-Background tasks retry what may succeed later. Each notes its failures here under a name and clears it on success; the
-caller that waits for records looks at what has failed without a break for too long.
+Background tasks retry after errors that may go away. Each notes its failures here under a name, and clears the name on
+success. The caller that waits for records raises the error of an activity that has failed without a break for too long.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ _NEVER: Final = float("inf")
 
 
 class OngoingFailure(NamedTuple):
-    """Something that has failed since ``since`` (seconds on the world's clock), last with ``error``.
+    """An activity that has failed since ``since`` (seconds on the world's clock), last with ``error``.
 
-    ``told_at`` is when a caller last heard of it, or ``since``; infinity for what callers only see in the health.
+    ``raised_at`` is when a caller last got the error, or ``since``; infinity if only `Consumer.health` shows it.
     """
 
     what: str
     since: float
     error: Exception
-    told_at: float
+    raised_at: float
 
 
 class FailureTracker:
-    """The things that fail now, by name; false when nothing does."""
+    """The activities that fail now, by name; false when none does."""
 
     def __init__(self) -> None:
         self._failing: dict[str, OngoingFailure] = {}
@@ -37,40 +37,42 @@ class FailureTracker:
     def failed(
         self, what: str, error: Exception, now: float, *, quietly: bool = False, since: float | None = None
     ) -> None:
-        """``what`` failed once more; ``quietly`` when that alone is never to end a caller's wait.
+        """Note that activity ``what`` failed once more; with ``quietly`` it never ends a caller's wait.
 
         ``since`` is when the first failure began, if it began before ``now``.
         """
         known = self._failing.get(what)
         began = known.since if known is not None else now if since is None else since
         if quietly:
-            told_at = _NEVER if known is None else known.told_at
+            raised_at = _NEVER if known is None else known.raised_at
         else:
-            told_at = began if known is None or known.told_at == _NEVER else known.told_at
-        self._failing[what] = OngoingFailure(what, began, error, told_at)
+            raised_at = began if known is None or known.raised_at == _NEVER else known.raised_at
+        self._failing[what] = OngoingFailure(what, began, error, raised_at)
 
     def succeeded(self, what: str) -> None:
-        """``what`` works."""
+        """Note that activity ``what`` works."""
         self._failing.pop(what, None)
 
     @property
     def current(self) -> tuple[OngoingFailure, ...]:
-        """Everything that fails, the longest first."""
+        """All failing activities, the longest failing first."""
         return tuple(sorted(self._failing.values(), key=lambda failing: failing.since))
 
     def raise_after(self, limit: float, now: float) -> None:
-        """Raise when something has failed for ``limit`` seconds since the caller last heard of it.
+        """Raise if an activity has failed for ``limit`` seconds since the caller last got its error.
 
         Raises:
-            KafkaTimeoutError: says what, since when and why.
+            KafkaTimeoutError: names the activity, how long it has failed, and the last error.
         """
         for failing in self.current:
-            if now >= failing.told_at + limit:  # as `next_deadline` has it, or a rounding error keeps the caller awake
-                self._failing[failing.what] = failing._replace(told_at=now)
+            if (
+                now >= failing.raised_at + limit
+            ):  # as `next_deadline` has it, or a rounding error keeps the caller awake
+                self._failing[failing.what] = failing._replace(raised_at=now)
                 raise KafkaTimeoutError(
                     f"{failing.what} has failed for {now - failing.since:.0f} s; last: {failing.error}"
                 ) from failing.error
 
     def next_deadline(self, limit: float) -> float:
-        """When `raise_after` will raise next; infinity when nothing fails."""
-        return min((failing.told_at + limit for failing in self._failing.values()), default=_NEVER)
+        """Return when `raise_after` will raise next; infinity when nothing fails."""
+        return min((failing.raised_at + limit for failing in self._failing.values()), default=_NEVER)

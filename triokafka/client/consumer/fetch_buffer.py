@@ -1,4 +1,4 @@
-"""What was fetched and not handed out yet: bytes of partitions in order of arrival, decoded piece by piece on demand.
+"""Fetched data that is not handed out yet: bytes of partitions in order of arrival, decoded piece by piece on demand.
 
 A plain object. Data is stale, and dropped, when its partition's position was moved in the meantime.
 """
@@ -63,7 +63,7 @@ def end_of(records: Buffer, most: int = -1) -> int | None:
     """The offset after the last whole batch; None when there is no whole batch.
 
     Looks at ``most`` batches at most, if that is not negative.
-    Stops at anything that cannot be a batch: the decoder will say what is wrong with it.
+    Stops at anything that cannot be a batch: the decoder reports the damage.
     """
     view = memoryview(records)
     return _end_of_batch(view, _last_batch(view, most))
@@ -129,7 +129,7 @@ class FetchedData:
         self._decoder = self.decoder(INLINE_BYTES)
 
     def decoder(self, inline_bytes: int = _ALL) -> RecordDecoder:
-        """A new decoder for what was not handed out yet; see `RecordDecoder` for ``inline_bytes``."""
+        """Return a new decoder for the data that is not handed out yet; see `RecordDecoder` for ``inline_bytes``."""
         return RecordDecoder(
             self.records,
             topic=self.partition.topic,
@@ -158,7 +158,7 @@ class FetchedData:
         return self._max_decompressed
 
     async def unpack(self, world: World) -> None:
-        """Decompress in a thread the batch that waits. What is wrong with it, the next call for records raises.
+        """Decompress the waiting batch in a thread. If it is damaged, the next call for records raises the error.
 
         If cancelled, the batch still waits.
         """
@@ -264,11 +264,11 @@ class FetchBuffer:
         self.total_bytes += data.size
 
     def bytes_of(self, partition: TopicPartition) -> int:
-        """Bytes of one partition that wait."""
+        """Return how many bytes of one partition are buffered."""
         return self._bytes.get(partition, 0)
 
     def fetch_offset(self, partition: TopicPartition, state: PartitionState) -> int | None:
-        """From where to fetch next: behind what waits. None when that has to be handed out first."""
+        """Return the next offset to fetch: behind the buffered data. None when that has to be handed out first."""
         last = self._last.get(partition)
         if last is None or last.version != state.version:
             return state.position
@@ -298,7 +298,7 @@ class FetchBuffer:
                     continue
                 yield data, state
             if not data.done:
-                # What stands behind data of the same partition waits for its turn.
+                # Later data of the same partition waits for its turn.
                 held.add(data.partition)
 
     @property
@@ -324,7 +324,7 @@ class FetchBuffer:
         data.rewind(position)
 
     def drop_paused(self) -> bool:
-        """Drop what waits of paused partitions, to be fetched again after they are resumed. False if there is none."""
+        """Drop the data of paused partitions, to be fetched again after they are resumed. False if there is none."""
         paused = [
             data
             for data in self._queue

@@ -1,6 +1,6 @@
-"""Handing out: records leave the buffer, are deserialized, and positions advance, with nothing in between that waits.
+"""Handing out: records leave the buffer, are deserialized, and positions advance. No step of it waits.
 
-A plain object. What ``async for`` gives out is known to the record: the one in the user's hands is not finished.
+A plain object. In ``async for`` it knows the single record that is in the user's hands, which is not finished.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
 
 
 class _RecordRun(NamedTuple):
-    """Records of one partition from one piece of data, which stood at ``start`` before and stands at ``end`` now."""
+    """Consecutive records of one partition from one piece of data, and the positions around them."""
 
     partition: TopicPartition
     records: list[ConsumerRecord]
@@ -49,7 +49,7 @@ class _RecordRun(NamedTuple):
 
 
 class FetchCollector:
-    """Gives records to the user, and knows what the user has finished.
+    """Hands records out, and knows which of them the user has finished.
 
     ``iterator`` is the rest of the run that ``async for`` is in; pulling from it needs no call here.
     """
@@ -91,7 +91,7 @@ class FetchCollector:
         """Records of as many partitions as it takes, at most ``limit`` in all; positions are behind them now.
 
         Raises:
-            KafkaError: what stands next in the buffer is an error. When records come before it, they are returned, and
+            KafkaError: an error is next in the buffer. When records come before it, they are returned, and
                 the error is raised by the next call.
         """
         records: Records = {}
@@ -190,7 +190,7 @@ class FetchCollector:
         return None
 
     def _undamaged(self, data: FetchedData, read: Callable[[], T]) -> T:
-        """What ``read`` returns; damaged batches are passed over, where that is the policy."""
+        """Return the result of ``read``; with ``corrupt_batch_policy="skip"`` pass over damaged batches."""
         while True:
             try:
                 return read()
@@ -214,7 +214,7 @@ class FetchCollector:
     def _advance(self, data: FetchedData, *, nothing_in_hand: bool) -> None:
         self._subscription.hand_out(data.partition, data.position, data.leader_epoch)
         if nothing_in_hand:
-            # Only gaps and control batches were passed over: nobody has to finish those.
+            # Only gaps and control batches were passed over: there is nothing for the user to finish.
             self._subscription.finish(data.partition, data.position)
         if data.exhausted:
             self._buffer.finished(data)
@@ -245,7 +245,7 @@ class FetchCollector:
         return count
 
     def _deserialize(self, records: list[ConsumerRecord], data: FetchedData, start: int) -> list[ConsumerRecord]:
-        """Convert keys and values. A record that cannot be is where the next call stands."""
+        """Convert keys and values. The next call begins at a record that cannot be converted."""
         assert self._convert is not None
         converted: list[ConsumerRecord] = []
         for record in records:
@@ -300,7 +300,7 @@ class FetchCollector:
         return run.records[given - 1] if given else None
 
     def put_back(self) -> None:
-        """Return what ``async for`` has not given out to the buffer, so that other calls find it there."""
+        """Return records that ``async for`` has taken and not given out to the buffer, for other calls."""
         if not self._runs:
             return
         runs = list(self._runs)
@@ -324,7 +324,7 @@ class FetchCollector:
             self._buffer.restore(run.data, position)
             self._subscription.take_back(run.partition, position, leader_epoch)
 
-    # ---------------------------------------------------------------- what may be committed
+    # ---------------------------------------------------------------- offsets to commit
 
     def _adjusted(self) -> dict[TopicPartition, tuple[int, int]]:
         """Position and finished offset of partitions that ``async for`` is in the middle of."""
@@ -348,7 +348,7 @@ class FetchCollector:
         return state.position if adjusted is None else adjusted[0]
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Behind everything that was handed out, the record in hand included: what the user's own commit sends."""
+        """Return the offsets behind everything handed out, the record in hand included: for the user's own commits."""
         offsets = self._subscription.consumed()
         for partition, (position, _) in self._adjusted().items():
             if partition in offsets and position != offsets[partition].offset:
@@ -356,7 +356,7 @@ class FetchCollector:
         return offsets
 
     def finished(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What auto-commit may send, where it differs from what was ``committed``."""
+        """Return the offsets that auto-commit may send, where they differ from ``committed``."""
         offsets = self._subscription.finished(committed)
         for partition, (_, finished) in self._adjusted().items():
             if partition not in self._subscription:

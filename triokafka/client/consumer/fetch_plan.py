@@ -1,12 +1,11 @@
-"""What to ask which broker for next. A plain object: no I/O, no clock."""
+"""Chooses the partitions of the next fetch from each broker. A plain object: no I/O, no clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.fetch_buffer import FetchBuffer
+from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.client.consumer.preferred_replicas import PreferredReplicas
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.network.cluster import Cluster
@@ -17,7 +16,7 @@ _NEVER: Final = float("inf")
 
 
 class FetchRound(NamedTuple):
-    """What to ask one broker for now."""
+    """The next fetch from one broker."""
 
     targets: dict[TopicPartition, FetchTarget]
     versions: dict[TopicPartition, int]
@@ -28,29 +27,38 @@ class FetchRound(NamedTuple):
 
 
 class FetchPlanner:
-    """Chooses the partitions to fetch from each broker, in fair order.
+    """Chooses the partitions to fetch from each broker, in fair order. Times are seconds on the world's clock.
 
-    ``cluster`` gives the metadata of now. Times are seconds on the world's clock.
+    Args:
+        enough: bytes of one partition in the buffer from which on no more are fetched (``max_partition_fetch_bytes``).
+        subscription: the assigned partitions and their positions.
+        preferred: the followers to read from instead of leaders.
+        cluster: returns the present metadata.
+        fetch_offset: returns the offset behind a partition's buffered data, None while an error is buffered.
+        buffered_bytes: returns how many bytes of a partition are buffered.
     """
 
     def __init__(
         self,
-        options: ConsumerOptions,
+        enough: int,
         subscription: SubscriptionState,
-        buffer: FetchBuffer,
         preferred: PreferredReplicas,
         cluster: Callable[[], Cluster],
+        *,
+        fetch_offset: Callable[[TopicPartition, PartitionState], int | None],
+        buffered_bytes: Callable[[TopicPartition], int],
     ) -> None:
-        self._enough = options.max_partition_fetch_bytes
+        self._enough = enough
         self._subscription = subscription
-        self._buffer = buffer
+        self._fetch_offset = fetch_offset
+        self._buffered_bytes = buffered_bytes
         self._preferred = preferred
         self._cluster = cluster
         self._order: dict[TopicPartition, None] = {}
         self._retry_at: dict[TopicPartition, float] = {}
 
     def node_for(self, partition: TopicPartition) -> int:
-        """The replica nearby that the leader named (KIP-392), else the leader; -1 when there is none."""
+        """Return the preferred read replica (KIP-392), else the leader; -1 if there is none."""
         return self._node_in(self._cluster(), partition)
 
     def _node_in(self, cluster: Cluster, partition: TopicPartition) -> int:
@@ -58,15 +66,15 @@ class FetchPlanner:
         return cluster.leader_for(partition) if node_id is None else node_id
 
     def served(self, partition: TopicPartition) -> None:
-        """It got something: it comes last in the next round."""
+        """Note that the partition brought data: it comes last in the next round."""
         self._order[partition] = self._order.pop(partition, None)
 
     def back_off(self, partition: TopicPartition, until: float) -> None:
-        """Do not ask for it before then."""
+        """Leave the partition out until then."""
         self._retry_at[partition] = until
 
     def take_gone(self) -> list[TopicPartition]:
-        """Partitions that backed off, and are not assigned any more; each is told once."""
+        """Return partitions that were backing off and are no longer assigned; each is returned once."""
         gone = [partition for partition in self._retry_at if partition not in self._subscription]
         for partition in gone:
             del self._retry_at[partition]
@@ -96,8 +104,8 @@ class FetchPlanner:
             if not_before > now:
                 retry_at = min(retry_at, not_before)
                 continue
-            offset = self._buffer.fetch_offset(partition, state)
-            if offset is None or self._buffer.bytes_of(partition) >= self._enough:
+            offset = self._fetch_offset(partition, state)
+            if offset is None or self._buffered_bytes(partition) >= self._enough:
                 crowded = True
                 continue
             if state.stop_at is not None and offset >= state.stop_at:

@@ -1,8 +1,8 @@
-"""Fetching ahead: one task per broker keeps one fetch on the wire while there is room for what it may bring.
+"""Fetching ahead: one task per broker keeps one fetch on the wire while the buffer has room for the answer.
 
-The next fetch is sent before the data of the last one is decoded. Data waits, as bytes, in the `FetchBuffer`; what the
-brokers say about single partitions ends up there too, as errors in the place of data, so that everything reaches the
-user in order. Brokers that fail are asked again after a back-off; see `FailureTracker` for when that becomes an error.
+The next fetch is sent before the data of the last one is decoded. Data waits, as bytes, in the `FetchBuffer`. Errors of
+single partitions go there too, in place of data, so that everything reaches the user in order. A broker that fails is
+asked again after a back-off; `FailureTracker` decides when that becomes an error for the user.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
 
 
 class _Stuck(NamedTuple):
-    """Why nothing comes of a partition."""
+    """A partition that brings nothing."""
 
     version: int
-    """That of its state: with another, it has moved on."""
+    """The version of its state; with another version it has moved on."""
     leaderless: bool
 
 
 class FetchCounters:
-    """What the fetcher has done so far."""
+    """Counts of completed fetches."""
 
     def __init__(self) -> None:
         self.fetches = 0
@@ -94,18 +94,25 @@ class Fetcher:
         self._wake = trio.Event()
         self._served: dict[int, FetchSessionHandler] = {}
         self._preferred = PreferredReplicas()
-        self._planner = FetchPlanner(options, subscription, self.buffer, self._preferred, lambda: network.cluster)
+        self._planner = FetchPlanner(
+            options.max_partition_fetch_bytes,
+            subscription,
+            self._preferred,
+            lambda: network.cluster,
+            fetch_offset=self.buffer.fetch_offset,
+            buffered_bytes=self.buffer.bytes_of,
+        )
         self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
         self._decompressor = Decompressor()
         self.by_name = False
-        """Whether some broker was asked by the names of topics (before Fetch 13, KIP-516). It gives what the topic of
-        that name has, which may have been made anew since the metadata were asked for."""
+        """Whether a fetch named topics, not ids (before Fetch 13, KIP-516). Its data may belong to a topic that was
+        recreated under the name since the last metadata."""
 
     # ---------------------------------------------------------------- planning
 
     def wake(self) -> None:
-        """Something changed: positions, pauses, leaders, room. Starts tasks for brokers that are new."""
+        """Look again, because positions, pauses, leaders or room have changed. Starts tasks for new brokers."""
         self._wake.set()
         self._wake = trio.Event()
         if not self._tasks.is_open:
@@ -127,7 +134,7 @@ class Fetcher:
     def _stands_still(
         self, partition: TopicPartition, state: PartitionState, why: KafkaError, *, leaderless: bool = False
     ) -> None:
-        """Nothing fails, and nothing comes: the caller hears of it when that goes on."""
+        """Note that a partition brings nothing, although no request fails: the user gets an error if that goes on."""
         self._stuck[partition] = _Stuck(state.version, leaderless)
         self._failures.failed(f"fetching {partition}", why, self._world.now())
 
@@ -141,7 +148,7 @@ class Fetcher:
         stuck = self._stuck[partition]
         if state is None or not state.fetchable or state.version != stuck.version:
             return True
-        # With its leader back, an idle partition need not come up in any answer of a session that went on meanwhile.
+        # When its leader is back, a running fetch session need not mention an idle partition in any answer.
         return stuck.leaderless and self._network.cluster.leader_for(partition) >= 0
 
     def _plan(self, node_id: int, now: float) -> FetchRound:
@@ -207,7 +214,7 @@ class Fetcher:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
 
     async def _fetch(self, node_id: int, session: FetchSessionHandler, plan: FetchRound, max_bytes: int) -> bool:
-        """One request and its answer. False when the broker refused it as a whole."""
+        """Send one request and take its answer. False if the broker refused it as a whole."""
         sent = session.plan(plan.targets)
         # An id for every topic, or names for all (KIP-516).
         by_name = any(target.topic_id == NO_TOPIC_ID for target in sent.targets.values())
@@ -251,7 +258,7 @@ class Fetcher:
         self.by_name = self.by_name or version < _FIRST_VERSION_WITH_IDS
         names = {target.topic_id: partition.topic for partition, target in sent.targets.items()}
         gained = False
-        # A partition that got nothing because others had taken the room does not stand still.
+        # A partition that got nothing because others had taken the room is not stuck.
         taken = sum(len(p.records or b"") for topic in response.responses for p in topic.partitions)
         room = max_bytes - taken if taken else _NEVER
         for topic in response.responses:
@@ -284,7 +291,7 @@ class Fetcher:
         room: float,
         now: float,
     ) -> bool:
-        """Put what one partition answered into the buffer. False when it brought nothing."""
+        """Put the answer for one partition into the buffer. False if it brought nothing."""
         state = self._subscription.get(partition)
         if state is None or versions.get(partition, state.version) != state.version:
             return False  # revoked or moved in the meantime
@@ -359,7 +366,7 @@ class Fetcher:
                 ),
             )
             return True
-        # The same bytes would come again: as in Kafka's client, the application learns of it.
+        # The same bytes would come again: as in Kafka's client, the application gets the error.
         if (error.retriable and error is not CorruptRecordError) or error is UnknownError:
             if self._preferred.remove(partition):
                 self.wake()
@@ -378,9 +385,9 @@ class Fetcher:
         self.buffer.add(FetchedData(partition, state.version, target.fetch_offset, b"", error=error))
 
     def meet_error(self, data: FetchedData) -> None:
-        """Handle an error that stands next in the buffer: reset the position where that is the policy, raise otherwise.
+        """Handle an error that is next in the buffer: reset the position if that is the policy, raise otherwise.
 
-        The error is removed, so that the next call fetches anew.
+        The error is removed, so that the partition is fetched again.
         """
         error = data.error
         self.buffer.finished(data)

@@ -1,6 +1,6 @@
-"""A group's committed offsets: asking for them and committing, at the group's coordinator wherever it moves.
+"""Committed offsets of a group: fetching and committing them at the group's coordinator, wherever it moves.
 
-Each call retries what may succeed, and ends at its deadline (seconds on the world's clock) at the latest.
+Each call retries after errors that may go away, and ends at its deadline (seconds on the world's clock) at the latest.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 COORDINATOR: Final = "coordinator"
-"""The purpose of the connection that group requests use: never behind a long fetch."""
+"""The purpose of the connection for group requests, which must not wait behind a long fetch."""
 _LAST_WITH_TOPIC_NAMES: Final = 9
 _FIRST_OF_MANY_GROUPS: Final = 8
 _FIRST_WITH_STABLE: Final = 7
+_COORDINATOR_HAS_MOVED: Final = (NotCoordinatorError, CoordinatorNotAvailableError, RequestTimedOutError)
 _MEMBER_HAS_CHANGED: Final = (StaleMemberEpochError, UnknownMemberIdError)
 
 
 class GroupIdentity(NamedTuple):
-    """As whom offsets are committed; the defaults are for assignment by hand.
+    """The member that commits offsets; the defaults are for assignment by hand.
 
     ``generation`` is the member epoch under the consumer protocol.
     """
@@ -67,7 +68,7 @@ class GroupIdentity(NamedTuple):
     member_id: str = ""
     group_instance_id: str | None = None
     membership: int = 0
-    """Tells memberships of one member id apart, under the consumer protocol."""
+    """Distinguishes memberships of one member id, under the consumer protocol."""
 
 
 class GroupOffsets:
@@ -91,34 +92,6 @@ class GroupOffsets:
         self._world = network.world
         self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
 
-    async def coordinator(self, *, deadline: float) -> Node:
-        """The group's coordinator, found within the time.
-
-        Raises:
-            KafkaTimeoutError: none was found.
-            GroupAuthorizationFailedError: not allowed to know.
-        """
-        group_id = self._group_id()
-        failures = 0
-        while True:
-            try:
-                with trio.fail_after(max(0.0, deadline - self._world.now())):
-                    return await self._network.find_coordinator(group_id)
-            except trio.TooSlowError:
-                raise KafkaTimeoutError(f"no coordinator of group {group_id!r} was found in time") from None
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                self._on_retry(error)
-                failures += 1
-                delay = self._backoff.delay(failures, self._world.random.random())
-                if self._world.now() + delay >= deadline:
-                    raise KafkaTimeoutError(
-                        f"no coordinator of group {group_id!r} was found in time; last error: {error}"
-                    ) from error
-                self._network.request_metadata_update()
-                await trio.sleep(delay)
-
     def _group_id(self) -> str:
         if not self._options.group_id:
             raise CommitFailedError("this consumer has no group_id, so there are no committed offsets")
@@ -132,27 +105,39 @@ class GroupOffsets:
         *,
         again: tuple[type[KafkaError], ...] = (),
     ) -> T:
-        """Run a call against the coordinator, again after a back-off while its error is retriable, or in ``again``."""
+        """Run a call against the coordinator, again after a back-off while its error is retriable, or in ``again``.
+
+        Raises:
+            KafkaTimeoutError: no coordinator was found, or the call did not succeed, before ``deadline``.
+            GroupAuthorizationFailedError: not allowed to find the coordinator.
+        """
+        group_id = self._group_id()
         failures = 0
         while True:
-            node = await self.coordinator(deadline=deadline)
+            node: Node | None = None
             try:
                 with trio.fail_after(max(0.0, deadline - self._world.now())):
+                    node = await self._network.find_coordinator(group_id)
                     return await call(node.node_id)
             except trio.TooSlowError:
+                if node is None:
+                    raise KafkaTimeoutError(f"no coordinator of group {group_id!r} was found in time") from None
                 raise KafkaTimeoutError(f"{what}: the coordinator {node.address} did not answer in time") from None
             except KafkaError as error:
-                if not (error.retriable or isinstance(error, again)):
+                if not (error.retriable or (node is not None and isinstance(error, again))):
                     raise
-                if error.invalid_metadata or isinstance(
-                    error, (NotCoordinatorError, CoordinatorNotAvailableError, RequestTimedOutError)
-                ):
-                    self._network.forget_coordinator(self._group_id())
+                if node is None:
+                    self._network.request_metadata_update()
+                elif error.invalid_metadata or isinstance(error, _COORDINATOR_HAS_MOVED):
+                    self._network.forget_coordinator(group_id)
                 self._on_retry(error)
                 failures += 1
                 delay = self._backoff.delay(failures, self._world.random.random())
                 if self._world.now() + delay >= deadline:
-                    raise KafkaTimeoutError(f"{what} did not succeed in time; last error: {error}") from error
+                    failed = (
+                        f"no coordinator of group {group_id!r} was found" if node is None else f"{what} did not succeed"
+                    )
+                    raise KafkaTimeoutError(f"{failed} in time; last error: {error}") from error
                 logger.debug("%s failed, trying again: %s", what, error)
                 await trio.sleep(delay)
 
@@ -206,7 +191,7 @@ class GroupOffsets:
         """Commit, with retries. Partitions that do not exist are tried again too, or put into ``missing`` if given.
 
         Raises:
-            CommitFailedError: the group has gone on without this member; its cause says how it found out.
+            CommitFailedError: the group has removed this member; the cause is the coordinator's error.
             KafkaTimeoutError: not confirmed in time; whether it happened is unknown.
             KafkaError: refused; see the class.
         """
@@ -251,7 +236,7 @@ class GroupOffsets:
 
 
 def check_commit(codes: Mapping[TopicPartition, int], group_id: str) -> None:
-    """Raise what the answer to a commit says, if anything."""
+    """Raise the error in the answer to a commit, if there is one."""
     forbidden: list[str] = []
     for partition, code in codes.items():
         if not code:

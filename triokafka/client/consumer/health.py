@@ -1,4 +1,4 @@
-"""How a consumer is doing, as plain values: what `Consumer.health` and `Consumer.metrics` return."""
+"""The results of `Consumer.health` and `Consumer.metrics`, as plain values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEVER: Final = -float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionHealth:
-    """One assigned partition; None stands for what is not known yet.
+    """One assigned partition; None stands for an unknown value.
 
     ``lag`` is how many offsets lie between position and end, under ``read_committed`` the last stable offset; ``lead``
     how many between the first offset of the log and the position: at 0, retention is about to overtake the reader.
@@ -35,10 +35,10 @@ class PartitionHealth:
 class ConsumerHealth:
     """A consumer at one moment. Ages are seconds; None means never.
 
-    ``state`` is in words: what the member of the group is doing, or that there is no group. ``generation`` is the
-    member epoch under the consumer protocol. ``metadata_age`` is since a broker last said what there is. ``troubles``
-    are sentences about what fails at the moment, the longest first, and then, where no broker at all can be reached,
-    why; ``failure`` is what made the consumer unusable.
+    ``state`` is the state of the group member in words, or the kind of subscription without a group. ``generation`` is
+    the member epoch under the consumer protocol. ``metadata_age`` counts from the last answer to a Metadata request.
+    ``troubles`` are sentences about what fails at the moment, the longest first, and then, where no broker at all can
+    be reached, why; ``failure`` is what made the consumer unusable.
     """
 
     state: str
@@ -60,8 +60,8 @@ class ConsumerHealth:
 
 
 def take_health(engine: Engine) -> ConsumerHealth:
-    """What the parts of a consumer say now."""
-    # A consumer that was not entered may be looked at before there is a clock.
+    """Collect the present state of a consumer's parts."""
+    # Before the consumer is entered there may be no clock.
     now = engine.world.now() if engine.state != "new" else 0.0
     membership = engine.membership
 
@@ -88,7 +88,7 @@ def take_health(engine: Engine) -> ConsumerHealth:
 
 
 def _no_broker(engine: Engine) -> tuple[str, ...]:
-    """Why no broker can be reached; nothing while one is: that others are away is told by whoever needs them."""
+    """Return why no broker can be reached; empty while one is connected. Failing requests report the other brokers."""
     if engine.state == "new" or any(broker.connected for broker in engine.network.broker_statuses()):
         return ()
     return tuple(engine.network.broker_troubles())
@@ -117,7 +117,7 @@ def _known(offset: int) -> int | None:
 
 
 def take_metrics(engine: Engine) -> dict[str, float]:
-    """Counters and gauges by name; ages, and what is not known, are -1."""
+    """Return counters and gauges by name. Unknown values and ages are -1."""
     health = take_health(engine)
     lags = [partition.lag for partition in health.partitions.values() if partition.lag is not None]
     leads = [partition.lead for partition in health.partitions.values() if partition.lead is not None]

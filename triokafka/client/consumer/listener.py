@@ -1,5 +1,4 @@
-"""What users can hang into a consumer: a rebalance listener, and interceptors. What fails in them is logged, and does
-not stop the consumer."""
+"""Plug-ins of a consumer: a rebalance listener, and interceptors. Their exceptions are logged and do not stop it."""
 
 from __future__ import annotations
 
@@ -16,19 +15,19 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
 class ConsumerRebalanceListener:
-    """Told when partitions come and go. Subclass it, or give any object that has some of these methods.
+    """Called when partitions are assigned, revoked or lost. Subclass it, or give any object with some of these methods.
 
     Methods may be plain or async; they run in the task that asked for records, inside that call, and may use the
-    consumer. What they raise is logged. When such a method is cancelled it is called again by the next call for
+    consumer. Their exceptions are logged. A method that was cancelled is called again by the next call for
     records. Keep them short: the whole group may be waiting, and a member whose listener takes longer than
     ``max_poll_interval_ms`` leaves, so that the others can go on.
     """
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> Any:
-        """These partitions are about to go: the last moment to commit them. Also called with nothing to revoke."""
+        """The consumer is about to give these partitions up: the last moment to commit. Also called with none."""
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> Any:
-        """These partitions have come, nothing of them was fetched yet: the moment to seek."""
+        """The consumer has these partitions, and has fetched nothing of them yet: the moment to seek."""
 
     def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> Any:
         """These partitions may have other owners already; committing them will fail. Calls `on_partitions_revoked`."""
@@ -39,15 +38,15 @@ class ConsumerInterceptor:
     """Sees records just before they are handed out, and offsets after they were committed (KIP-42)."""
 
     def on_consume(self, records: Records) -> Records:
-        """May return other records than it was given."""
+        """Return the records to hand out, the same or others."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Told after a commit succeeded."""
+        """Called after a commit succeeded."""
 
 
 def intercept_records(interceptors: Sequence[Any], records: Records) -> Records:
-    """Pass records through every interceptor; one that raises is passed over."""
+    """Pass records through every interceptor; one that raises is skipped."""
     for interceptor in interceptors:
         try:
             records = interceptor.on_consume(records)
@@ -57,7 +56,7 @@ def intercept_records(interceptors: Sequence[Any], records: Records) -> Records:
 
 
 def intercept_commit(interceptors: Sequence[Any], offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Tell every interceptor about a commit."""
+    """Call every interceptor after a commit."""
     for interceptor in interceptors:
         try:
             interceptor.on_commit(offsets)

@@ -1,7 +1,7 @@
-"""Questions to partition leaders about their logs: offsets by time, ends of leader epochs.
+"""Lookups in the logs of partition leaders: offsets by time, ends of leader epochs.
 
-Each call asks all leaders at once, and ends at its deadline (seconds on the world's clock) at the latest. It retries
-what may succeed until all is known, or tells what it learns as it comes and leaves it to the caller to ask again.
+Each call asks all leaders in parallel, and ends at its deadline (seconds on the world's clock) at the latest. It
+retries until everything is known, or reports each answer when it comes and leaves retrying to the caller.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from triokafka.structs import OffsetAndTimestamp, TopicPartition
 T = TypeVar("T")
 
 _Question: TypeAlias = Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]]
-"""What is asked of a leader, by its id, about partitions of it."""
+"""Asks a leader, given by its node id, about partitions that it leads."""
 
 _CONSUMER: Final = -1
 
@@ -47,7 +47,7 @@ class LogEpochEnd(NamedTuple):
 
 
 class LogOffsets:
-    """Log offset questions of one client. ``on_retry`` is told of every failure after which a call tries again."""
+    """Log offset lookups of one client. ``on_retry`` is called with every failure after which a call tries again."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class LogOffsets:
         *,
         deadline: float,
     ) -> KafkaError | None:
-        """As `list_offsets`, but each leader is asked once, and what it says is given to ``take`` when it comes.
+        """As `list_offsets`, but each leader is asked once, and ``take`` receives its answer when it comes.
 
         Returns why some partition has no answer, None when all have: the others need not wait for it.
         """
@@ -210,7 +210,7 @@ class LogOffsets:
         take: Callable[[Mapping[TopicPartition, T]], None],
         deadline: float,
     ) -> KafkaError | None:
-        """One attempt; partitions of topics that nobody has heard of do not keep the others waiting."""
+        """Make one attempt; partitions of unknown topics do not keep the others waiting."""
         cluster = self._network.cluster
         known = [partition for partition in partitions if cluster.partition(partition) is not None]
         others = [partition for partition in partitions if cluster.partition(partition) is None]
@@ -234,7 +234,7 @@ class LogOffsets:
         take: Callable[[Mapping[TopicPartition, T]], None],
         deadline: float,
     ) -> dict[TopicPartition, KafkaError]:
-        """Ask the leaders that are known now, all at once. Returns what is wrong with the others."""
+        """Ask the leaders that are known now, in parallel. Returns the errors of the other partitions."""
         cluster = self._network.cluster
         by_leader: dict[int, list[TopicPartition]] = {}
         errors: dict[TopicPartition, KafkaError] = {}
@@ -247,13 +247,13 @@ class LogOffsets:
             else:
                 errors[partition] = LeaderNotAvailableError(f"{partition} has no leader now")
 
-        async def told(leader: int, asked: Sequence[TopicPartition]) -> Mapping[TopicPartition, T | KafkaError]:
+        async def ask_and_take(leader: int, asked: Sequence[TopicPartition]) -> Mapping[TopicPartition, T | KafkaError]:
             answer = await ask(leader, asked)
             good = {p: got for p in asked if p in answer and not isinstance(got := answer[p], KafkaError)}
             take(good)
             return answer
 
-        calls = [(asked, lambda n=leader, a=asked: told(n, a)) for leader, asked in by_leader.items()]
+        calls = [(asked, lambda n=leader, a=asked: ask_and_take(n, a)) for leader, asked in by_leader.items()]
         for (asked, _), answer in zip(calls, await self._together([call for _, call in calls], deadline), strict=True):
             for partition in asked:
                 got = answer if isinstance(answer, KafkaError) else answer.get(partition)

@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 
+
+@dataclass(slots=True, eq=False)
 class PartitionState:
     """One assigned partition.
 
-    ``position`` is the next offset to hand out, ``finished`` the offset up to which the user is done (what auto-commit
-    may commit); both are None until resolved. ``version`` changes with every jump of the position, so that data asked
+    ``position`` is the next offset to hand out. The user has finished all records below ``finished``, so auto-commit
+    may commit it. Both are None until resolved. ``version`` changes with every jump of the position, so that data asked
     for before the jump is known to be stale. ``reset_to`` is set while the position must be looked up by timestamp.
-    ``going`` says that it is about to be given up.
-    ``fetched_epoch`` is the leader epoch under which the last data came that may wait still, -1 without any.
-    ``position_epoch`` is that of the record before the position, or came with the position. In the first case
-    ``epoch_from`` is a position no record before which is of that epoch, and ``epoch_before`` was its epoch then.
-    ``stop_at`` ends a bounded read: nothing is fetched from there on.
+    ``going`` says that it is about to be given up. ``fetched_epoch`` is the leader epoch of the data in the buffer that
+    came last, -1 without any. ``position_epoch`` is the leader epoch of the record before the position, or came with
+    the position. In the first case, no record before the position ``epoch_from`` has that epoch, and ``epoch_before``
+    was the epoch there. ``stop_at`` ends a bounded read: nothing is fetched from there on.
     """
 
-    __slots__ = (
-        "epoch_before",
-        "epoch_from",
-        "fetched_epoch",
-        "finished",
-        "going",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "paused",
-        "position",
-        "position_epoch",
-        "reset_to",
-        "stop_at",
-        "validated_epoch",
-        "validating",
-        "version",
-    )
-
-    def __init__(self, version: int) -> None:
-        self.position: int | None = None
-        self.position_epoch = -1
-        self.epoch_from: int | None = None
-        self.epoch_before = -1
-        self.fetched_epoch = -1
-        self.finished: int | None = None
-        self.paused = False
-        self.going = False
-        self.reset_to: int | None = None
-        self.stop_at: int | None = None
-        self.version = version
-        self.validating = False
-        self.validated_epoch = -1
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
+    version: int
+    position: int | None = None
+    position_epoch: int = -1
+    epoch_from: int | None = None
+    epoch_before: int = -1
+    fetched_epoch: int = -1
+    finished: int | None = None
+    paused: bool = False
+    going: bool = False
+    reset_to: int | None = None
+    stop_at: int | None = None
+    validating: bool = False
+    validated_epoch: int = -1
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
 
     @property
     def fetchable(self) -> bool:

@@ -33,7 +33,7 @@ RESET_POLICIES: Final[dict[str, int | None]] = {"earliest": EARLIEST, "latest": 
 
 
 class PositionFinder:
-    """Resolves positions whenever there is something to resolve.
+    """Finds positions whenever a partition lacks one.
 
     ``on_progress`` is called after each round. ``error`` is what the user must know; the finder rests until it was
     taken with `take_error`.
@@ -58,22 +58,22 @@ class PositionFinder:
         self._on_progress = on_progress
         self._error: KafkaError | None = None
         self._about: dict[TopicPartition, int] = {}
-        """The partitions, with version, that the error is about; empty when it is not about some of them."""
+        """The partitions, with version, to which the error belongs; empty if it belongs to no single partitions."""
         self._wake = trio.Event()
 
     def wake(self) -> None:
-        """Look again: the assignment, a position or the metadata has changed."""
+        """Wake the task: the assignment, a position or the metadata has changed."""
         self._wake.set()
 
     def take_error(self) -> KafkaError | None:
-        """What stops a partition from having a position, once; afterwards it is tried again."""
+        """Return the error that keeps a partition from having a position, once; afterwards the lookup goes on."""
         error, self._error = self._error, None
         if error is None:
             return None
         self._wake.set()
         about, self._about = self._about, {}
         if about and not any(self._stands(partition, version) for partition, version in about.items()):
-            return None  # they were sought meanwhile, or have gone
+            return None  # the user has moved their positions meanwhile, or they are gone
         return error
 
     def _stands(self, partition: TopicPartition, version: int) -> bool:
@@ -114,9 +114,9 @@ class PositionFinder:
         return not self._subscription.all_positions_known
 
     async def _round(self) -> None:
-        """Committed offsets first, then resets, then validation; each in one request per broker.
+        """Look up committed offsets first, then resets, then validate; each in one request per broker.
 
-        What is found counts at once: a partition without a leader, or a broker that is silent, stops no other one.
+        A position counts as soon as it is found: a partition without a leader, or a silent broker, stops no other one.
         """
         deadline = self._world.now() + self._options.request_timeout_ms / 1000
         errors: list[KafkaError] = []
@@ -171,7 +171,7 @@ class PositionFinder:
                     self._subscription.resolve(partition, version, offset.offset, offset.leader_epoch)
                     logger.info("position of %s reset to %d", partition, offset.offset)
                 elif to >= 0:
-                    late[partition] = version  # nothing is that young: what comes next is
+                    late[partition] = version  # no record is that young: start behind the last one
                 else:
                     errors.append(NoOffsetForPartitionError(f"the leader of {partition} knows no such offset"))
             self._on_progress()
@@ -189,7 +189,7 @@ class PositionFinder:
         return [error for error in errors if error is not None]
 
     async def _validate(self, suspects: list[tuple[TopicPartition, int, int]], deadline: float) -> list[KafkaError]:
-        """Ask the new leaders whether their logs still contain what was read under the old ones (KIP-320)."""
+        """Ask the new leaders whether their logs contain the records that were read from the old ones (KIP-320)."""
         cluster = self._network.cluster
         current = {partition: cluster.leader_epoch_for(partition) for partition, _, _ in suspects}
         versions = {partition: version for partition, version, _ in suspects}
@@ -207,7 +207,7 @@ class PositionFinder:
                     continue
                 reset = self._subscription.default_reset
                 if reset is None:
-                    # It stays unvalidated, and is not read: what is there now may be something else.
+                    # It stays unvalidated and unread: there may be other records at its position now.
                     truncated[partition] = same.offset if same is not None else None
                     known = "an unknown offset" if same is None else f"offset {same.offset}"
                     places.append(

@@ -1,4 +1,4 @@
-"""Handling partitions side by side, each in order, while commits follow what has been finished without a gap."""
+"""Handling partitions side by side, each in order; commits follow the records finished without a gap."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Final
 import trio
 
 from triokafka.client.consumer.consumer import Consumer
+from triokafka.client.consumer.finished_prefix import FinishedPrefix
 from triokafka.client.consumer.listener import Records
 from triokafka.client.consumer.rebalance.listener_calls import call_listener
 from triokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from triokafka.records import ConsumerRecord
-from triokafka.structs import OffsetAndMetadata, TopicPartition
+from triokafka.structs import TopicPartition
 from triokafka.trio_context import require_trio
 
 logger = logging.getLogger(__name__)
@@ -23,43 +24,8 @@ logger = logging.getLogger(__name__)
 _POLL_MS: Final = 1_000
 
 
-class FinishedPrefix:
-    """Which records of one partition are finished, and how far without a gap. A plain object."""
-
-    def __init__(self) -> None:
-        self._begun: deque[tuple[int, int]] = deque()
-        self._finished: set[int] = set()
-        self.next_offset: int | None = None
-        """What may be committed: everything below is finished. None before the first record."""
-        self._epoch = -1
-
-    @property
-    def position(self) -> OffsetAndMetadata | None:
-        """``next_offset``, with the leader epoch of the record before it."""
-        return None if self.next_offset is None else OffsetAndMetadata(self.next_offset, "", self._epoch)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether everything that was handed out is finished."""
-        return not self._begun
-
-    def begin(self, offset: int, leader_epoch: int = -1) -> None:
-        """A record was handed out; offsets rise."""
-        self._begun.append((offset, leader_epoch))
-        if self.next_offset is None:
-            self.next_offset = offset
-
-    def finish(self, offset: int) -> None:
-        """A record is finished, in whatever order."""
-        self._finished.add(offset)
-        while self._begun and self._begun[0][0] in self._finished:
-            done, self._epoch = self._begun.popleft()
-            self._finished.remove(done)
-            self.next_offset = self._begun[0][0] if self._begun else done + 1
-
-
-class _Lane:
-    """One partition: what waits, how many are in hand, the tasks that handle them, and how far they are."""
+class _PartitionQueue:
+    """One partition: its waiting records, the number of records in hand, its tasks, and its finished prefix."""
 
     def __init__(self) -> None:
         self.prefix = FinishedPrefix()
@@ -71,7 +37,7 @@ class _Lane:
         self._scopes: list[trio.CancelScope] = []
 
     def scope(self) -> trio.CancelScope:
-        """The scope of one of its tasks."""
+        """Return the cancel scope for one of its tasks."""
         scope = trio.CancelScope()
         self._scopes.append(scope)
         if self.closed:
@@ -79,21 +45,21 @@ class _Lane:
         return scope
 
     def drop_waiting(self) -> int:
-        """Begin nothing of what waits; returns how many records that was. They count as not finished."""
+        """Drop the waiting records, and return how many there were. They count as not finished."""
         dropped = len(self.waiting)
         self.waiting.clear()
         self.in_hand -= dropped
         return dropped
 
     def close(self) -> None:
-        """End its tasks; what they are in the middle of is cancelled."""
+        """Cancel its tasks."""
         self.closed = True
         self.waiting.clear()
         for scope in self._scopes:
             scope.cancel()
 
     def notify(self) -> None:
-        """Something has come, or is finished."""
+        """Wake the tasks: a record came or is finished."""
         self.changed.set()
         self.changed = trio.Event()
 
@@ -109,16 +75,16 @@ async def process_partitions(
     """Call ``handle(record)`` for everything the consumer reads, partitions side by side, until cancelled.
 
     Records of one partition are handled in order, one after the other, or with ``tasks_per_partition`` so many at a
-    time. Commits follow what is finished without a gap, so that no record is lost when the program ends in between.
-    When partitions go to another member, records whose handling has begun are finished and committed first, and the
-    others are left to that member; when partitions are lost, their handlers are cancelled. A listener given to
-    ``subscribe`` is told afterwards.
+    time. Only offsets are committed below which every record is finished, so that no record is lost when the program
+    ends. When partitions go to another member, records whose handling has begun are finished and committed first, and
+    the others are left to that member; when partitions are lost, their handlers are cancelled. A listener given to
+    ``subscribe`` is called afterwards.
 
-    Cancelling ends all handlers; what was finished is committed, and the consumer stands where something is not: the
-    next call begins there.
+    Cancelling ends all handlers. Finished records are committed, and the next call begins at the first record of each
+    partition that is not finished.
 
     Args:
-        consumer: has ``enable_auto_commit=False``, is subscribed or assigned, and is used by nobody else meanwhile.
+        consumer: has ``enable_auto_commit=False``, is subscribed or assigned, and is not used otherwise meanwhile.
         handle: async; called in tasks of its own.
         tasks_per_partition: how many records of one partition are handled at a time.
         max_records_in_hand: most records that are handled or wait for it, of all partitions; then fetching waits.
@@ -146,7 +112,7 @@ async def process_partitions(
 
 
 class _Processing:
-    """One run of `process_partitions`. Stands before the user's rebalance listener meanwhile."""
+    """One run of `process_partitions`. It replaces the user's rebalance listener meanwhile, and calls it in turn."""
 
     def __init__(
         self,
@@ -161,7 +127,7 @@ class _Processing:
         self._tasks_per_partition = tasks_per_partition
         self._limit = max_records_in_hand
         self._interval = commit_interval
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._in_hand = 0
         self._full = False
         self._poll_scope: trio.CancelScope | None = None
@@ -187,10 +153,10 @@ class _Processing:
         finally:
             engine.listener = self._listener
             with trio.CancelScope(shield=True):
-                await self._commit(self._lanes)
+                await self._commit(self._queues)
             self._put_back()
-            # What is still to be told of this run, because it was cancelled meanwhile, finds nothing in hand.
-            self._drop(list(self._lanes))
+            # Listener calls that remain, because this run was cancelled, find nothing in hand.
+            self._drop(list(self._queues))
             if cancelled and self._failure is not None:
                 logger.error("process_partitions was cancelled, and failed meanwhile", exc_info=self._failure)
         if self._failure is not None:
@@ -215,36 +181,36 @@ class _Processing:
 
     def _hand_out(self, polled: Records, nursery: trio.Nursery) -> None:
         for partition, records in polled.items():
-            lane = self._lanes.get(partition)
-            if lane is None:
-                lane = self._lanes[partition] = _Lane()
+            queue = self._queues.get(partition)
+            if queue is None:
+                queue = self._queues[partition] = _PartitionQueue()
                 for _ in range(self._tasks_per_partition):
-                    nursery.start_soon(self._work, lane, name=f"handling {partition}")
+                    nursery.start_soon(self._work, queue, name=f"handling {partition}")
             for record in records:
-                lane.prefix.begin(record.offset, record.leader_epoch)
-            lane.waiting.extend(records)
-            lane.in_hand += len(records)
+                queue.prefix.begin(record.offset, record.leader_epoch)
+            queue.waiting.extend(records)
+            queue.in_hand += len(records)
             self._in_hand += len(records)
-            lane.notify()
+            queue.notify()
 
-    async def _work(self, lane: _Lane) -> None:
-        with lane.scope():
+    async def _work(self, queue: _PartitionQueue) -> None:
+        with queue.scope():
             while self._failure is None:
-                if not lane.waiting:
-                    await lane.changed.wait()
+                if not queue.waiting:
+                    await queue.changed.wait()
                     continue
-                record = lane.waiting.popleft()
+                record = queue.waiting.popleft()
                 try:
                     await self._handle(record)
                 except Exception as error:
                     self._fail(error)
                     return
-                if lane.closed:
-                    return  # it took no notice of being cancelled; nothing of the partition counts any more
-                lane.prefix.finish(record.offset)
-                lane.in_hand -= 1
+                if queue.closed:
+                    return  # the handler ignored its cancellation; the partition is gone
+                queue.prefix.finish(record.offset)
+                queue.in_hand -= 1
                 self._in_hand -= 1
-                lane.notify()
+                queue.notify()
                 self._poll_again()
 
     def _poll_again(self) -> None:
@@ -254,8 +220,8 @@ class _Processing:
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
-        for lane in self._lanes.values():
-            lane.notify()
+        for queue in self._queues.values():
+            queue.notify()
         if self._poll_scope is not None:
             self._poll_scope.cancel()
 
@@ -264,17 +230,17 @@ class _Processing:
     async def _commit_now_and_then(self) -> None:
         while True:
             await trio.sleep(self._interval)
-            await self._commit(self._lanes)
+            await self._commit(self._queues)
 
     async def _commit(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit what is finished and not committed yet; if that fails, the next commit makes up for it."""
+        """Commit finished offsets that are not committed yet; if that fails, the next commit makes up for it."""
         if self._consumer.options.group_id is None:
             return
-        lanes = {partition: lane for partition in partitions if (lane := self._lanes.get(partition)) is not None}
+        queues = {partition: queue for partition in partitions if (queue := self._queues.get(partition)) is not None}
         offsets = {
             partition: position
-            for partition, lane in lanes.items()
-            if (position := lane.prefix.position) is not None and position.offset != lane.committed
+            for partition, queue in queues.items()
+            if (position := queue.prefix.position) is not None and position.offset != queue.committed
         }
         if not offsets:
             return
@@ -285,23 +251,23 @@ class _Processing:
         except KafkaError as error:
             logger.warning("the commit of %s failed: %s", [str(partition) for partition in offsets], error)
             if not (error.retriable or isinstance(error, CommitFailedError)):
-                self._fail(error)  # to go on would be to handle everything once more some day
+                self._fail(error)  # going on would mean to handle everything again some day
             return
         for partition, offset in offsets.items():
-            lanes[partition].committed = offset.offset
+            queues[partition].committed = offset.offset
 
     # ---------------------------------------------------------------- as a rebalance listener
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Finish what was begun, commit it, and let the partitions go."""
-        going = [lane for partition in partitions if (lane := self._lanes.get(partition)) is not None]
-        for lane in going:
-            # The group waits: what nobody has begun with yet is as well done by the next owner.
-            self._in_hand -= lane.drop_waiting()
+        going = [queue for partition in partitions if (queue := self._queues.get(partition)) is not None]
+        for queue in going:
+            # The group waits: the next owner handles the records that have not been started.
+            self._in_hand -= queue.drop_waiting()
         with self._undisturbed():
-            for lane in going:
-                while lane.in_hand and self._failure is None:
-                    await lane.changed.wait()
+            for queue in going:
+                while queue.in_hand and self._failure is None:
+                    await queue.changed.wait()
             await self._commit(partitions)
             self._drop(partitions)
             await call_listener(self._listener, "on_partitions_revoked", partitions)
@@ -319,7 +285,7 @@ class _Processing:
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """Room for more records, or a failure, is no reason to cancel a listener: it would be told once more."""
+        """Keep room for more records, or a failure, from cancelling a listener, which would be called again."""
         scope, self._poll_scope = self._poll_scope, None
         try:
             yield
@@ -330,15 +296,15 @@ class _Processing:
             self._poll_again()
 
     def _put_back(self) -> None:
-        """What is in hand and not finished is for the next call for records."""
-        for partition, lane in self._lanes.items():
-            position = lane.prefix.position
-            if position is not None and not lane.prefix.is_complete and partition in self._consumer.assignment():
+        """Move positions back to unfinished records, for the next call for records."""
+        for partition, queue in self._queues.items():
+            position = queue.prefix.position
+            if position is not None and not queue.prefix.is_complete and partition in self._consumer.assignment():
                 self._consumer.seek(partition, position)
 
     def _drop(self, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
-            lane = self._lanes.pop(partition, None)
-            if lane is not None:
-                self._in_hand -= lane.in_hand
-                lane.close()
+            queue = self._queues.pop(partition, None)
+            if queue is not None:
+                self._in_hand -= queue.in_hand
+                queue.close()

@@ -23,8 +23,7 @@ T = TypeVar("T")
 
 
 class Wakeup:
-    """Wakes the caller who waits for records. A notification before `rearm` counts for the wait after it only if it
-    comes after the last `rearm`."""
+    """Wakes the caller who waits for records."""
 
     __slots__ = ("_changed",)
 
@@ -45,7 +44,7 @@ class RecordWait:
     """Waits for one user at a time.
 
     ``membership`` returns the membership that decides the assignment, if one does; ``is_open`` says whether the
-    consumer is neither closing nor closed; ``check_usable`` raises what makes every call useless.
+    consumer is neither closing nor closed; ``check_usable`` raises if the consumer has failed or is closed.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class RecordWait:
         return await self.wait_for_state(take, timeout, truthy=True)
 
     async def wait_for_state(self, look: Callable[[], T | None], timeout: float, *, truthy: bool = False) -> T | None:
-        """Do what keeps a consumer going until ``look`` finds something, at most ``timeout`` seconds."""
+        """Rebalance, raise errors and wait until ``look`` finds something, at most ``timeout`` seconds."""
         self._check_usable()
         membership = self._membership()
         give_up_at = self._world.now() + timeout
@@ -117,7 +116,7 @@ class RecordWait:
                 if (self._subscription.uses_group or self._rebalancer.has_calls) and not self._stepping:
                     await self._step(membership)
                 if self._failures:
-                    # Also when there are records: of what fails, none may ever come.
+                    # Also when there are records: the failing partition or broker may never bring any.
                     self._failures.raise_after(patience, self._world.now())
                 if truthy and not self._rebalancer.has_calls:
                     self._check_reads_something()

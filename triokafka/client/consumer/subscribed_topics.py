@@ -1,4 +1,4 @@
-"""What the cluster says about topics: those that a consumer subscribes to and cannot read, and lists for the user."""
+"""The subscribed topics as the metadata has them: missing, refused or recreated ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST_WITHOUT_CREATION: Final = 4
 
 
 class SubscribedTopics:
-    """Notices topics subscribed to by name that the cluster refuses, or does not have."""
+    """Notices subscribed topics that the cluster refuses or does not have, and assigned ones that were recreated."""
 
     def __init__(self, network: NetworkClient, subscription: SubscriptionState, failures: FailureTracker) -> None:
         self._network = network
@@ -29,15 +29,15 @@ class SubscribedTopics:
         self._missing: tuple[str, ...] = ()
         self._error: KafkaError | None = None
         self._ids: dict[str, tuple[UUID, ...]] = {}
-        """Those of the assigned topics, the former ones first."""
+        """The ids of the assigned topics, former ids first."""
 
     def take_error(self) -> KafkaError | None:
-        """Which topic may not be read, once for each time that the metadata says so."""
+        """Return the error for a topic that may not be read, once for each time that the metadata reports it."""
         error, self._error = self._error, None
         return error
 
     def look_at(self, cluster: Cluster) -> None:
-        """The metadata is new."""
+        """Take new metadata."""
         for what in self._missing:
             if what not in self._subscription.topics or what in cluster.topics:
                 self._failures.succeeded(f"finding topic {what!r}")
@@ -59,14 +59,17 @@ class SubscribedTopics:
             self._failures.failed(f"finding topic {topic!r}", why, self._network.world.now(), quietly=others)
 
     def made_anew(self, cluster: Cluster) -> list[str]:
-        """Topics that were deleted and made again since their partitions were assigned: positions in what they were
-        mean nothing in what they are. To be asked whenever the metadata or the assignment has changed."""
+        """Return topics that were deleted and created again since their partitions were assigned.
+
+        Positions in the old topic mean nothing in the new one. Call this whenever the metadata or the assignment has
+        changed.
+        """
         before, self._ids = self._ids, {}
         found = []
         for topic in {partition.topic: None for partition in self._subscription.assignment}:
             ids = before.get(topic, ())
             known = cluster.topics.get(topic)
-            # A broker that is behind may still tell of a former one.
+            # A broker with old metadata may still report the former topic.
             if known is not None and known.topic_id.int and known.topic_id not in ids:
                 if ids:
                     found.append(topic)

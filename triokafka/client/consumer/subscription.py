@@ -1,7 +1,7 @@
-"""What a consumer reads and how far it is: topics, assigned partitions, positions, pauses, pending resets.
+"""The subscription, the assigned partitions, and how far each of them is read.
 
-A plain object. It is told what the user asked for, what the group assigned and what was handed out; it answers which
-partitions may be fetched and which need a position first. No I/O, no clock, no `await`.
+A plain object: no I/O, no clock, no `await`. Callers report subscriptions, assignments and records that were handed
+out. The object answers which partitions may be fetched, and which need a position first.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SubscriptionState:
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._versions = 0
 
-    # What the user asked for
+    # The subscription
 
     def _enter(self, mode: Mode) -> None:
         if self.mode not in (Mode.NONE, mode):
@@ -98,7 +98,7 @@ class SubscriptionState:
         return changed
 
     def subscribe_remote_pattern(self, pattern: SubscriptionPattern) -> None:
-        """Subscribe to what matches on the coordinator; `matched` fills in the names."""
+        """Subscribe to the topics that the coordinator finds to match; `matched` fills in their names."""
         self._enter(Mode.REMOTE_PATTERN)
         self._remote_pattern = pattern
 
@@ -118,12 +118,12 @@ class SubscriptionState:
         return changed
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign by hand, replacing what was assigned; partitions in both keep their state."""
+        """Assign by hand, in place of the former assignment; partitions in both keep their state."""
         self._enter(Mode.ASSIGNED)
         self._replace(partitions, keep=True)
 
     def unsubscribe(self) -> None:
-        """Back to the start: no topics, no pattern, no partitions."""
+        """Drop topics, pattern and partitions."""
         self.mode = Mode.NONE
         self._topics, self._pattern, self._remote_pattern = (), None, None
         self._replace((), keep=False)
@@ -148,10 +148,10 @@ class SubscriptionState:
         """Whether the group decides the assignment."""
         return self.mode in _DECIDED_BY_GROUP
 
-    # What is assigned
+    # The assignment
 
     def assign_from_group(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
-        """Take over what the group assigned. Without ``keep`` (eager protocol) every partition starts blank.
+        """Take over the assignment of the group. Without ``keep`` (eager protocol) every partition starts blank.
 
         Raises:
             IllegalStateError: a partition of a topic that is not subscribed; nothing was changed.
@@ -168,7 +168,7 @@ class SubscriptionState:
         self._replace([partition for partition in self._partitions if partition not in gone], keep=True)
 
     def mark_going(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch and hand out nothing more of exactly these, which are about to be given up."""
+        """Stop fetching and handing out exactly these partitions, which are about to be given up."""
         for partition, state in self._partitions.items():
             state.going = partition in partitions
 
@@ -209,7 +209,7 @@ class SubscriptionState:
     # Positions
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        """Put the position at ``offset``; what was fetched or asked for before is stale from now on."""
+        """Put the position at ``offset``; data and requests from before are stale from now on."""
         if offset < 0:
             raise ValueError(f"offset {offset} of {partition} is negative; seek_to_beginning() and seek_to_end() exist")
         self._jump(self.state(partition), offset, leader_epoch)
@@ -246,7 +246,7 @@ class SubscriptionState:
         return True
 
     def hand_out(self, partition: TopicPartition, position: int, leader_epoch: int = -1) -> None:
-        """Records below ``position`` are the user's now; finished is what was there before."""
+        """Move the position: records below it are in the user's hands now, and the ones before them are finished."""
         state = self._partitions[partition]
         if leader_epoch >= 0 and (leader_epoch != state.position_epoch or state.epoch_from is None):
             state.epoch_from, state.epoch_before = state.position, state.position_epoch
@@ -254,7 +254,10 @@ class SubscriptionState:
         state.position = position
 
     def take_back(self, partition: TopicPartition, position: int, leader_epoch: int = -1) -> None:
-        """Records from ``position`` on are not the user's after all; the one before it is of that epoch, -1 unknown."""
+        """Move the position back: records from there on were not handed out after all.
+
+        ``leader_epoch`` is the epoch of the record before the position, -1 if it is unknown.
+        """
         state = self._partitions[partition]
         state.position = position
         if state.epoch_from is not None and position <= state.epoch_from:
@@ -263,13 +266,13 @@ class SubscriptionState:
             state.position_epoch, state.epoch_from = leader_epoch, None
 
     def finish(self, partition: TopicPartition, offset: int) -> None:
-        """The user is done with everything below ``offset``."""
+        """Note that the user has finished every record below ``offset``."""
         state = self._partitions.get(partition)
         if state is not None:
             state.finished = offset
 
     def finish_all(self) -> None:
-        """The user asked for more: everything handed out is done."""
+        """Note that everything handed out is finished, because the user asked for more."""
         for state in self._partitions.values():
             state.finished = state.position
 
@@ -305,11 +308,11 @@ class SubscriptionState:
         ]
 
     def led_anew(self, leader_epoch: Callable[[TopicPartition], int]) -> list[TopicPartition]:
-        """Partitions of which data may wait that came before a leader with a newer epoch took over."""
+        """Return partitions that may have buffered data from before a leader with a newer epoch took over."""
         return [p for p, state in self._partitions.items() if 0 <= state.fetched_epoch < leader_epoch(p)]
 
     def fetch_again(self, partition: TopicPartition) -> None:
-        """The position stays; what was fetched from there on is stale from now on."""
+        """Keep the position; data that was fetched from there on is stale from now on."""
         state = self.state(partition)
         state.fetched_epoch = -1
         state.version = self._next_version()
@@ -332,7 +335,7 @@ class SubscriptionState:
         ]
 
     def same_until(self, partition: TopicPartition, epoch: int, end_offset: int) -> OffsetAndMetadata | None:
-        """Up to where the leader's log is what was read, at least; None when that is not known.
+        """Return the offset up to which the leader's log surely equals the records that were read; None if unknown.
 
         Args:
             partition: one that awaits validation.
@@ -343,13 +346,13 @@ class SubscriptionState:
         if epoch < 0 or end_offset < 0:
             return None
         if epoch < state.position_epoch and state.epoch_from is not None and state.epoch_from < end_offset:
-            # All of the epoch was cut off that the last record is of. What the leader has instead may well reach the
-            # position. (Of an epoch that came with the position, there need not have been a record.)
+            # The whole epoch of the last record was cut off. The records that the leader has in its place may well
+            # reach the position. (An epoch that came with the position need not have had a record.)
             return OffsetAndMetadata(state.epoch_from, "", min(epoch, state.epoch_before))
         return OffsetAndMetadata(end_offset, "", epoch)
 
     def validated(self, partition: TopicPartition, version: int, current_epoch: int) -> None:
-        """The leader of ``current_epoch`` has everything below the position."""
+        """Note that the log of the leader of ``current_epoch`` contains everything below the position."""
         state = self._partitions.get(partition)
         if state is not None and state.version == version:
             state.validating = False
@@ -360,10 +363,10 @@ class SubscriptionState:
         """Whether every assigned partition can be fetched from, pauses aside."""
         return all(state.position is not None and not state.validating for state in self._partitions.values())
 
-    # What to commit
+    # Offsets to commit
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions of all partitions that have one: what `commit` without arguments sends."""
+        """Return the positions of all partitions that have one; `commit` without arguments sends them."""
         return {
             partition: OffsetAndMetadata(state.position, "", state.position_epoch)
             for partition, state in self._partitions.items()
@@ -371,7 +374,7 @@ class SubscriptionState:
         }
 
     def finished(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Offsets that auto-commit may send, where they differ from what was ``committed`` already."""
+        """Return the offsets that auto-commit may send, where they differ from ``committed``."""
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, state in self._partitions.items():
             if state.finished is not None and committed.get(partition) != state.finished:

@@ -26,7 +26,10 @@ _FIRST_WITHOUT_CREATION: Final = 4
 
 
 class TopicLists:
-    """Lists of topics for the user. A broker that does not answer, or cannot yet, is asked again, or another is."""
+    """Looks up topics for the user.
+
+    If a broker does not answer, or cannot yet, the lookup asks again, or asks another.
+    """
 
     def __init__(self, options: ConsumerOptions, network: NetworkClient) -> None:
         self._network = network
@@ -35,7 +38,7 @@ class TopicLists:
         self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
 
     async def look_up(self, topics: Sequence[str] | None, *, deadline: float) -> dict[str, list[int]]:
-        """Partition numbers of topics, all if None, straight from a broker; makes none.
+        """Return the partition numbers of topics, of all if None, straight from a broker. Creates no topic.
 
         Raises:
             KafkaTimeoutError: no answer in time; says the last error.
@@ -46,7 +49,7 @@ class TopicLists:
         last: KafkaError | None = None
         with trio.move_on_after(max(0.0, deadline - self._world.now())):
             while True:
-                # A request's own limit says more of what was waited for.
+                # The error of a request's own timeout says more than the deadline's.
                 limit = min(self._request_timeout, max(0.0, deadline - self._world.now()))
                 try:
                     return await self._ask(topics, limit * 1000)
@@ -75,7 +78,7 @@ class TopicLists:
         response = await self._network.send_to_least_loaded(build, api=MetadataRequest, timeout_ms=timeout_ms)
         if response.error_code:
             error = for_code(response.error_code)
-            raise error(f"the broker does not tell of topics. {error.advice}".rstrip())
+            raise error(f"the broker did not list its topics. {error.advice}".rstrip())
         found: dict[str, list[int]] = {}
         for topic in response.topics:
             if topic.error_code and topic.error_code != UnknownTopicOrPartitionError.code:

@@ -42,8 +42,8 @@ class TaskWritten(WriterCommitMessage):  # type: ignore[misc] # pyspark has no t
     written: Written
 
 
-class _Writing:
-    """The common part of batch and streaming writers. Spark pickles the writer for every task."""
+class TaskWriter:
+    """Writes the rows of tasks with one producer each. Spark pickles it for every task, as a part of its writer."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_columns(schema, options.topic)
@@ -58,14 +58,18 @@ class _Writing:
             KafkaError: a record cannot be sent, or was not delivered within ``delivery.timeout.ms``; the message names
                 topic, partition and reason.
         """
-        batches = (batch.select(self._wanted) for batch in iterator)
+        batches = (batch.select(self._columns) for batch in iterator)
         try:
             return TaskWritten(loop_thread().feed(batches, self._send_all))
         except KafkaError as error:
             raise without_frames(error) from None
 
+    def write_rows(self, iterator: Iterator[Any]) -> TaskWritten:
+        """Send Python rows as `write` sends batches."""
+        return self.write(_as_batches(iterator, self.schema, self._columns))
+
     @property
-    def _wanted(self) -> list[str]:
+    def _columns(self) -> list[str]:
         """The columns to write."""
         names = [name for name in COLUMNS if name in self.schema.names]
         return [name for name in names if name != "topic" or self.options.topic is None]
@@ -77,16 +81,17 @@ class _Writing:
                 await sink.send(batch)
             return await sink.finish()
 
-    def _log(self, what: str, messages: Iterable[TaskWritten | None]) -> None:
-        total = Written()
-        for message in messages:
-            if message is not None:
-                for partition, found in message.written.ranges.items():
-                    total.add(partition, found)
-        logger.info("%s: %d records in %d partitions", what, total.records, len(total.ranges))
+
+def _log(event: str, messages: Iterable[TaskWritten | None]) -> None:
+    total = Written()
+    for message in messages:
+        if message is not None:
+            for partition, found in message.written.ranges.items():
+                total.add(partition, found)
+    logger.info("%s: %d records in %d partitions", event, total.records, len(total.ranges))
 
 
-class TopicWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc] # pyspark has no types here
+class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc] # pyspark has no types here
     """The batch writer, which only appends.
 
     Raises:
@@ -95,39 +100,42 @@ class TopicWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc] # pysp
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise ConfigurationError(
-                "Save mode Overwrite not allowed for Kafka: a topic is only added to. Use .mode('append')"
-            )
-        super().__init__(options, schema)
+            raise ConfigurationError("Save mode Overwrite not allowed for Kafka: use .mode('append')")
+        self.task = TaskWriter(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
+        """Write one task; see `TaskWriter.write`."""
+        return self.task.write(iterator)
 
     def commit(self, messages: list[TaskWritten | None]) -> None:
         """Log the total; all records are acknowledged already."""
-        self._log("written", messages)
+        _log("written", messages)
 
     def abort(self, messages: list[TaskWritten | None]) -> None:
         """Log the total after a task has failed permanently. Written records stay in the topics."""
-        self._log("the write failed after", messages)
+        _log("the write failed after", messages)
 
 
-class _StreamWriting(_Writing):
-    """Streaming writers. In complete mode Spark asks to replace the contents; like the connector, they append all rows
-    again."""
+class RowStreamWriter(DataSourceStreamWriter):  # type: ignore[misc] # pyspark has no types here
+    """The streaming writer for Spark 4.0, which receives Python rows.
+
+    In complete mode Spark asks to replace the contents; both streaming writers append all rows, like the connector.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self.task = TaskWriter(options, schema)
+
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        """Write one task; see `TaskWriter.write`."""
+        return self.task.write_rows(iterator)
 
     def commit(self, messages: list[TaskWritten | None], batchId: int) -> None:
         """Log the total of a completed micro-batch."""
-        self._log(f"batch {batchId} written", messages)
+        _log(f"batch {batchId} written", messages)
 
     def abort(self, messages: list[TaskWritten | None], batchId: int) -> None:
         """Log the total of a failed micro-batch. Written records stay, and a restarted query writes them again."""
-        self._log(f"batch {batchId} failed after", messages)
-
-
-class RowStreamWriter(_StreamWriting, DataSourceStreamWriter):  # type: ignore[misc] # pyspark has no types here
-    """The streaming writer for Spark 4.0, which receives Python rows."""
-
-    def write(self, iterator: Iterator[Any]) -> TaskWritten:
-        """Write rows as `TopicWriter.write` writes batches."""
-        return super().write(_as_batches(iterator, self.schema, self._wanted))
+        _log(f"batch {batchId} failed after", messages)
 
 
 def stream_writer(options: WriteOptions, schema: StructType) -> DataSourceStreamWriter:
@@ -161,5 +169,12 @@ def _plain(value: Any) -> Any:
 
 if ArrowStreamWriter is not None:
 
-    class StreamWriter(_StreamWriting, ArrowStreamWriter):  # type: ignore[misc] # known at run time only
+    class StreamWriter(ArrowStreamWriter):  # type: ignore[misc] # known at run time only
         """The streaming writer for Spark 4.1 and newer."""
+
+        def __init__(self, options: WriteOptions, schema: StructType) -> None:
+            self.task = TaskWriter(options, schema)
+
+        write = TopicWriter.write
+        commit = RowStreamWriter.commit
+        abort = RowStreamWriter.abort

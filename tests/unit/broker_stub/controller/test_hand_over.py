@@ -7,7 +7,7 @@ import pytest
 from tests.unit.broker_stub.clusters import broker, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.controller.hand_over import hand_over
-from triokafka.broker_stub.controller.in_sync import everybody_in_sync
+from triokafka.broker_stub.controller.in_sync import expand_in_sync_sets
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 
@@ -70,8 +70,8 @@ def test_nobody_leads_who_is_not_there() -> None:
 
 def test_everybody_who_is_up_is_in_sync() -> None:
     image = cluster(1, 2, 3, isr=[1], gone=3)
-    outcome = everybody_in_sync(image, lambda name: LogConfig())
+    outcome = expand_in_sync_sets(image, lambda name: LogConfig())
     assert outcome.response == 1
     state = replayed(outcome.records, image).partition("t", 0)
     assert state is not None and (set(state.isr), state.leader, state.leader_epoch) == ({1, 2}, 1, 0)
-    assert everybody_in_sync(replayed(outcome.records, image), lambda name: LogConfig()).records == []
+    assert expand_in_sync_sets(replayed(outcome.records, image), lambda name: LogConfig()).records == []

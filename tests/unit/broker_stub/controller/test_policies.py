@@ -11,7 +11,7 @@ from tests.support.in_steps import done
 from tests.unit.broker_stub.clusters import cluster, codes, creation, replication, topic, wanted
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.policies import ConfigChange, Policies, TopicCreation
 from triokafka.protocol.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from triokafka.protocol.api.incremental_alter_configs import AlterableConfig as Change

@@ -12,9 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.support.in_steps import done
 from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
+from triokafka.broker_stub.controller import producer_ids
+from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
 from triokafka.broker_stub.controller.feature_updates import initial_records
 from triokafka.broker_stub.controller.outcome import Outcome
-from triokafka.broker_stub.controller.state import ControllerState, StagedChange
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.features import SUPPORTED
@@ -126,7 +127,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def allocate_producer_ids(self) -> None:
         broker = self.image.brokers[min(self.image.brokers)]
         before = self.image.producer_ids
-        block = self._do(self.state.producer_ids.allocate(self.image, broker.broker_id, broker.broker_epoch))
+        block = self._do(producer_ids.allocate_producer_ids(self.image, broker.broker_id, broker.broker_epoch))
         assert (block.first, self.image.producer_ids) == (before, before + 1000)
 
     @rule()

@@ -291,6 +291,42 @@ def test_a_snapshot_of_what_was_lost_is_not_believed() -> None:
     assert not append(log, from_producer(b"b", sequence=1)).duplicate
 
 
+def test_a_snapshot_of_lost_records_is_removed_before_the_log_reaches_its_offset_again() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, from_producer(b"a", sequence=0))
+    position = log.size
+    append(log, from_producer(b"b", sequence=1))
+    log.roll(now_ms=NOW)
+    storage.kill()
+    storage.open(path(0, ".log")).truncate(position)
+    log = open_log(storage)
+    assert not storage.exists(path(2, ".snapshot"))
+    append(log, batch(b"another producer's"))
+    log.close()
+    known = open_log(storage, clean=True).producers.get(9)
+    assert known is not None and known.last_sequence == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_after_retention_of_all_segments_leaves_the_end_of_the_log(seed: int) -> None:
+    """The new, empty segment is durable before the last old one goes."""
+    storage = MemoryStorage()
+    storage.make_dirs("data")
+    storage.sync_dir("")
+    log = open_log(storage, config(retention_ms=1, segment_bytes=10**6))
+    fill(log, COUNT)
+    log.flush()
+    operations: list[tuple[str, str]] = []
+    storage.before_operation = lambda operation, path, size: operations.append((operation, path))
+    assert log.apply_retention(NOW + 10**9) == 1
+    storage.before_operation = None
+    dropped = next(i for i, (operation, name) in enumerate(operations) if operation == "rename" and ".log" in name)
+    assert ("sync_dir", DIRECTORY) in operations[:dropped]
+    storage.crash(random.Random(seed))
+    assert open_log(storage).log_end_offset == COUNT
+
+
 def test_a_torn_snapshot_of_producers_is_replaced_by_an_older_one_and_the_log() -> None:
     storage = MemoryStorage()
     log = open_log(storage)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import triokafka
 from tests.support.scripted_group import GroupBroker, GroupCluster
 from tests.support.simulated import current_simulation, simulated
-from triokafka.client.consumer.process_partitions import FinishedPrefix
+from triokafka.client.consumer.finished_prefix import FinishedPrefix
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
     IllegalStateError,

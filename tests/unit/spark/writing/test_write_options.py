@@ -96,7 +96,7 @@ def test_options_of_spark_and_of_the_reader_are_left_alone() -> None:
 
 def test_what_other_sinks_know_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     source = DefaultSource({**SERVERS, "topic": "t", "mergeSchema": "true"})
-    assert source.writer(frame(value="string"), False).options.client == {}
+    assert source.writer(frame(value="string"), False).task.options.client == {}
     assert [record.message for record in caplog.records] == [
         "format 'triokafka': options that the sink does not know are ignored: 'mergeschema'",
     ]
@@ -189,4 +189,4 @@ def test_the_exactly_once_sink_comes_with_transactions() -> None:
 def test_streams_are_written_by_column_where_spark_can() -> None:
     writer = stream_writer(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"))
     assert isinstance(writer, RowStreamWriter) == (ArrowStreamWriter is None)
-    assert pickle.loads(pickle.dumps(writer)).options == writer.options
+    assert pickle.loads(pickle.dumps(writer)).task.options == writer.task.options

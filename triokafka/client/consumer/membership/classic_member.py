@@ -1,7 +1,7 @@
 """One member of a group under the classic protocol: join, sync, heartbeat, leave. A plain object that does no I/O.
 
-It writes requests and takes responses; each answer says what comes next. The group's leader is one of its members:
-after joining it deals the partitions with the assignor that all members share.
+It writes requests and takes responses, and returns the next step for each response. One member leads the group: after
+joining it computes the assignment of all members, with the assignor that they share.
 
     UNJOINED ──join──▶ JOINING ──joined──▶ SYNCING ──synced──▶ STABLE
         ▲                │ error              │ error            │ rebalance, new subscription, lost member id
@@ -25,7 +25,6 @@ from triokafka.client.consumer.membership.payloads import (
     encode_subscription,
 )
 from triokafka.errors import (
-    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
     IllegalGenerationError,
@@ -59,7 +58,7 @@ class ClassicState(enum.Enum):
 
 
 class JoinStep(enum.Enum):
-    """What the driver of the protocol does next."""
+    """The next step of `ClassicJoin`."""
 
     SYNC = "send the sync request"
     DONE = "the assignment is here"
@@ -69,7 +68,7 @@ class JoinStep(enum.Enum):
 
 
 class Identity(NamedTuple):
-    """As whom a request was sent; answers to an earlier identity are not about the present one."""
+    """The identity under which a request was sent; an answer to an earlier identity is ignored."""
 
     generation: int
     member_id: str
@@ -89,8 +88,8 @@ class GroupConfig:
 class ClassicMember:
     """The protocol state of one member.
 
-    ``needs_rejoin`` gives the reason why it must join (again), None when it need not. Assigned partitions are the
-    subscription state's business; this object only remembers what the group last said.
+    ``needs_rejoin`` is the reason why it must join (again), None if it need not. `SubscriptionState` holds the assigned
+    partitions; ``assignment`` is only the last answer of the group.
     """
 
     def __init__(self, config: GroupConfig, assignors: Sequence[PartitionAssignor]) -> None:
@@ -110,9 +109,9 @@ class ClassicMember:
         self._is_fenced = False
         self._joined_topics: tuple[str, ...] = ()
         self._group_topics: tuple[str, ...] | None = None
-        """Worked out when first asked for: it is asked for at every poll."""
+        """Computed at the first use, because every poll needs it."""
         self.is_in_racks = False
-        """Whether any member, as far as this one knows them, says in which rack it is (KIP-881)."""
+        """Whether any known member names its rack (KIP-881); the leader knows all members."""
         self._reason = "first join"
 
     @property
@@ -122,7 +121,7 @@ class ClassicMember:
 
     @property
     def cooperative(self) -> bool:
-        """Whether partitions are kept while rejoining: only when every assignor on offer knows how to."""
+        """Whether the member keeps its partitions while it rejoins: only if every offered assignor is cooperative."""
         return all(assignor.cooperative for assignor in self.assignors)
 
     @property
@@ -172,10 +171,10 @@ class ClassicMember:
         """Take the answer to `join`.
 
         Raises:
-            KafkaError: the group will not have this member; trying again does not help.
+            KafkaError: the group refuses this member; trying again does not help.
         """
         if self.state is not ClassicState.JOINING:
-            raise IllegalStateError(f"a join response for a member that is {self.state.value}")
+            raise IllegalStateError(f"a JoinGroup response came for a member that is {self.state.value}")
         if response.error_code:
             self.state = ClassicState.UNJOINED
             return self._join_failed(for_code(response.error_code), response.member_id)
@@ -216,14 +215,17 @@ class ClassicMember:
         if error is IllegalGenerationError:
             self.forget_membership("the generation is over", keep_member_id=True)
             return JoinStep.JOIN_AGAIN
-        self.request_rejoin("the join request failed")
+        return self._back_off_or_raise(error, "the join request failed", "refused this member")
+
+    def _back_off_or_raise(self, error: type[KafkaError], reason: str, refusal: str) -> JoinStep:
+        self.request_rejoin(reason)
         if error in (CoordinatorNotAvailableError, NotCoordinatorError):
             return JoinStep.FIND_COORDINATOR
-        if error in (CoordinatorLoadInProgressError, RebalanceInProgressError) or error.retriable:
+        if error is RebalanceInProgressError or error.retriable:
             return JoinStep.BACK_OFF
         if error is FencedInstanceIdError:
             self._fenced()
-        raise error(f"group {self.config.group_id!r} refused this member. {error.advice}".rstrip())
+        raise error(f"group {self.config.group_id!r} {refusal}. {error.advice}".rstrip())
 
     def interrupted(self) -> None:
         """The request was lost with its connection: join again. The member id is still good."""
@@ -235,27 +237,27 @@ class ClassicMember:
 
     @property
     def deals(self) -> bool:
-        """Whether this member is the leader and must deal the partitions."""
+        """Whether this member is the leader and must compute the assignment."""
         return self._deals
 
     @property
     def group_topics(self) -> tuple[str, ...]:
-        """The topics of all members, as far as this one knows them: the leader watches them all."""
+        """The topics of all known members; the leader knows all members, and watches the topics of all."""
         if self._group_topics is None:
             topics = {topic for subscription in self._members.values() for topic in subscription.topics}
             self._group_topics = tuple(sorted(topics.union(self._joined_topics)))
         return self._group_topics
 
     def deal(self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS) -> dict[str, Assignment]:
-        """Let the assignor deal the partitions of the group's topics; for the leader."""
+        """Run the assignor over the partitions of the group's topics; for the leader."""
         return self.dealing(partition_counts, racks)()
 
     def dealing(
         self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> Callable[[], dict[str, Assignment]]:
-        """As `deal`, as a function that may be called in another thread: it looks at nothing that changes meanwhile."""
+        """Return `deal` as a function that may run in another thread: it reads nothing that changes meanwhile."""
         if self.assignor is None:
-            raise IllegalStateError("only the leader deals, and only after it has joined")
+            raise IllegalStateError("only the leader computes the assignment, and only after it has joined")
         assignor, members = self.assignor, dict(self._members)
 
         def deal() -> dict[str, Assignment]:
@@ -267,7 +269,7 @@ class ClassicMember:
 
     @property
     def group_size(self) -> int:
-        """The members of the group, as far as this one knows them: the leader knows all."""
+        """The number of known members; the leader knows all of them."""
         return len(self._members)
 
     def sync(self, dealt: Mapping[str, Assignment]) -> SyncGroupRequest:
@@ -293,12 +295,12 @@ class ClassicMember:
             KafkaError: not allowed, or fenced.
         """
         if self.state is ClassicState.UNJOINED:
-            # A commit or heartbeat, answered meanwhile, has ended the membership that this is about.
+            # The answer to a commit or heartbeat has ended this membership in the meantime.
             if self._is_fenced:
                 raise FencedInstanceIdError(f"another member of group {self.config.group_id!r} has this instance id")
             return JoinStep.JOIN_AGAIN
         if self.state is not ClassicState.SYNCING:
-            raise IllegalStateError(f"a sync response for a member that is {self.state.value}")
+            raise IllegalStateError(f"a SyncGroup response came for a member that is {self.state.value}")
         if not response.error_code:
             self.assignment = decode_assignment(response.assignment)
             self.state = ClassicState.STABLE
@@ -311,16 +313,9 @@ class ClassicMember:
             self.request_rejoin("another rebalance began before the assignment came")
             return JoinStep.JOIN_AGAIN
         if error in (UnknownMemberIdError, IllegalGenerationError):
-            self.forget_membership("the group went on without this member", keep_member_id=False)
+            self.forget_membership("the group has removed this member", keep_member_id=False)
             return JoinStep.JOIN_AGAIN
-        self.request_rejoin("the sync request failed")
-        if error in (CoordinatorNotAvailableError, NotCoordinatorError):
-            return JoinStep.FIND_COORDINATOR
-        if error.retriable:
-            return JoinStep.BACK_OFF
-        if error is FencedInstanceIdError:
-            self._fenced()
-        raise error(f"group {self.config.group_id!r} gave no assignment. {error.advice}".rstrip())
+        return self._back_off_or_raise(error, "the sync request failed", "gave no assignment")
 
     # ---------------------------------------------------------------- heartbeat and leave
 
@@ -343,13 +338,13 @@ class ClassicMember:
             return True
         error = for_code(error_code)
         if error is RebalanceInProgressError:
-            # While joining already, the answer to an earlier heartbeat is no news.
+            # A member that joins already learns nothing from the answer to an earlier heartbeat.
             if self.heartbeats:
                 self.request_rejoin("the group is rebalancing")
         elif error is IllegalGenerationError:
             self.forget_membership("the generation is over", keep_member_id=True)
         elif error is UnknownMemberIdError:
-            self.forget_membership("the coordinator does not know this member any more", keep_member_id=False)
+            self.forget_membership("the coordinator no longer knows this member", keep_member_id=False)
         elif error in (CoordinatorNotAvailableError, NotCoordinatorError):
             return False
         elif not error.retriable:
@@ -359,12 +354,12 @@ class ClassicMember:
         return True
 
     def _fenced(self) -> None:
-        # Nobody may act for the instance id that another member has now, not even to leave.
+        # Another member owns the instance id now: this one must not even send a leave request for it.
         self._is_fenced = True
         self.forget_membership("another member has this group_instance_id", keep_member_id=False)
 
     def forget_membership(self, reason: str, *, keep_member_id: bool) -> None:
-        """The group has gone on without this member: what it held may have other owners already."""
+        """The group has removed this member: its partitions may have other owners already."""
         if self.generation != NO_GENERATION:
             self.lost = True
         self.generation = NO_GENERATION
@@ -380,7 +375,7 @@ class ClassicMember:
         return bool(self.member_id) and self.config.group_instance_id is None
 
     def leave(self, reason: str) -> Callable[[int], LeaveGroupRequest]:
-        """What builds the request that ends the membership as it is now, for a version."""
+        """Return a function of the version that builds the request to end the present membership."""
         group_id, member_id = self.config.group_id, self.member_id
 
         def build(version: int) -> LeaveGroupRequest:

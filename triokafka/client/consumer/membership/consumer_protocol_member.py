@@ -1,8 +1,8 @@
-"""One member of a group under the consumer protocol (KIP-848): all of it is heartbeats. A plain object, no I/O.
+"""One member of a group under the consumer protocol (KIP-848), which consists of heartbeats. A plain object, no I/O.
 
-The coordinator says what the member is to own; the member gives up what is not in it, takes over the rest, and says in
-the next heartbeat what it owns now. It is told what happened and what time it is, writes the heartbeats, and says when
-the next one is due.
+The coordinator sends a target: the partitions that the member is to own. The member gives up partitions outside the
+target, takes over the others, and reports the partitions that it owns in the next heartbeat. Its methods take events
+and the time, write the heartbeats, and return when the next one is due.
 
     OUTSIDE ──join──▶ JOINING ──answered──▶ RECONCILING ⇄ STABLE
        ▲                 │ refused               │ fenced, or gone for too long
@@ -70,7 +70,7 @@ class ConsumerGroupConfig:
 
 
 class SubscribedTo(NamedTuple):
-    """What a member subscribes to: topics by name, and those that match a pattern on the coordinator."""
+    """The subscription of a member: topics by name, and a pattern that the coordinator applies."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -87,10 +87,11 @@ class Heartbeat(NamedTuple):
 class ConsumerProtocolMember:
     """The protocol state of one member.
 
-    ``member_id`` is its own making and stays (KIP-1082); ``epoch`` is the coordinator's, `NO_EPOCH` outside the group.
-    ``target`` is what the coordinator last said that the member may own, None until it said something; ``owned`` is
-    what the member has taken over. ``membership`` counts memberships: an answer to an earlier one is not about the
-    present one. Times are seconds on the world's monotonic clock; ``chance`` is uniform in [0, 1).
+    The client generates ``member_id``, which never changes (KIP-1082). The coordinator gives ``epoch``; it is
+    `NO_EPOCH` outside the group. ``target`` are the partitions that the member may own, as the coordinator last said,
+    None before it did. ``owned`` are the partitions that the member has taken over. ``membership`` counts memberships,
+    so that an answer to an earlier one is recognised. Times are seconds on the world's monotonic clock; ``chance`` is
+    uniform in [0, 1).
     """
 
     def __init__(self, config: ConsumerGroupConfig, member_id: str, clock: HeartbeatClock, backoff: Backoff) -> None:
@@ -111,7 +112,7 @@ class ConsumerProtocolMember:
         self._said_pattern = False
         self._hurry = False
 
-    # ---------------------------------------------------------------- what the driver asks
+    # ---------------------------------------------------------------- state
 
     @property
     def in_group(self) -> bool:
@@ -131,27 +132,27 @@ class ConsumerProtocolMember:
         news = self._said is None or self._said != self._wants or self._acknowledge or self._hurry
         return _AT_ONCE if news else self.clock.next_at
 
-    # ---------------------------------------------------------------- what the user does
+    # ---------------------------------------------------------------- changes by the user
 
     def subscribe(self, wants: SubscribedTo) -> bool:
-        """Want something else from now on. Returns whether that is news."""
+        """Change the subscription. Returns whether it differs from the present one."""
         if wants == self._wants:
             return False
         self._wants = wants
         if self.state is MemberState.STABLE:
-            # Topics that were passed over may be wanted again, though the target is the same.
+            # Ignored topics may be subscribed again, although the target is the same.
             self.state = MemberState.RECONCILING
         return True
 
     def join(self) -> None:
-        """Begin a membership, with nothing."""
+        """Begin a membership without partitions."""
         if self.state is not MemberState.OUTSIDE:
             raise IllegalStateError(f"the member cannot join, it is {self.state.value}")
         self._begin_anew(MemberState.JOINING)
         self.epoch = _JOINING_EPOCH
 
     def settle(self, owned: Partitions, *, complete: bool) -> None:
-        """The user's side holds ``owned`` now; ``complete`` when that is all of the target that it can hold."""
+        """Note that the member owns ``owned`` now; ``complete`` if that is all of the target that it can own."""
         if not self.in_group:
             raise IllegalStateError(f"a member that is {self.state.value} owns nothing")
         self.owned = owned
@@ -159,18 +160,18 @@ class ConsumerProtocolMember:
         self._acknowledge = True
 
     def released(self) -> None:
-        """What was lost has been given up: it may join anew."""
+        """Note that the lost partitions were given up: the member may join again."""
         if self.state is MemberState.LOST:
             self.state = MemberState.OUTSIDE
 
     def hurry(self) -> None:
-        """Send the next heartbeat at once: somebody needs to know the epoch."""
+        """Make the next heartbeat due now: a commit waits for the new epoch."""
         self._hurry = True
 
     # ---------------------------------------------------------------- heartbeats
 
     def heartbeat(self, now: float) -> Heartbeat:
-        """The heartbeat to send now. What the coordinator knows already is left out."""
+        """Return the heartbeat to send now. Fields that the coordinator knows already are left out."""
         if not self.heartbeats:
             raise IllegalStateError(f"no heartbeats are due of a member that is {self.state.value}")
         config, wants, said = self.config, self._wants, self._said
@@ -200,11 +201,11 @@ class ConsumerProtocolMember:
     def answered(
         self, response: ConsumerGroupHeartbeatResponse, sent_as: int, *, now: float, chance: float
     ) -> KafkaError | None:
-        """Take the answer to a heartbeat. Returns what is wrong for the moment: it is tried again after a back-off.
+        """Take the answer to a heartbeat. Returns an error after which the heartbeat is sent again, after a back-off.
 
         Raises:
-            KafkaError: something that waiting does not mend. A member that was joining is out again; one in the group
-                goes on trying.
+            KafkaError: an error that does not go away by waiting. A member that was joining is out again; one in the
+                group goes on trying.
         """
         self.clock.answered(now)
         if sent_as != self.membership:
@@ -213,7 +214,7 @@ class ConsumerProtocolMember:
             return self._refused(for_code(response.error_code), response.error_message or "", now, chance)
         joined = self.state is MemberState.JOINING
         if not joined:
-            self._failures = 0  # a member that is put out again right after it has joined is backing off still
+            self._failures = 0  # a member that is removed right after it has joined goes on backing off
         self.epoch = response.member_epoch
         self.member_id = response.member_id or self.member_id
         if response.heartbeat_interval_ms > 0:
@@ -231,7 +232,7 @@ class ConsumerProtocolMember:
         if target == before:
             return
         if before is not None and target == self.owned:
-            # It wanted something back, and does not any more. It waits to hear that nothing was given up.
+            # The coordinator has withdrawn a revocation. It waits for the report that the member gave nothing up.
             self.settle(self.owned, complete=True)
         else:
             self.state = MemberState.RECONCILING
@@ -239,18 +240,18 @@ class ConsumerProtocolMember:
     def _refused(self, error: type[KafkaError], why: str, now: float, chance: float) -> KafkaError | None:
         group_id = self.config.group_id
         about = f"group {group_id!r} refused the heartbeat of member {self.member_id}: {why or error.advice}"
-        # The coordinator may have lost the whole group, with its disk; whoever joins makes it anew.
+        # The coordinator may have lost the whole group with its disk; the first member to join creates it again.
         is_lost = error is GroupIdNotFoundError and self.state is not MemberState.JOINING
         if is_lost or error in (FencedMemberEpochError, UnknownMemberIdError):
             self._failures += 1
             if self.state is not MemberState.JOINING:
                 self.forget_membership(why or error.advice)
-            # The first time it may join again at once; a member that is put out over and over goes slower.
+            # The first time it may join again at once; a member that is removed again and again backs off.
             if self._failures > 1:
                 self._back_off(now, chance)
             return error(about)
         if error is FencedInstanceIdError:
-            # Nobody may act for the instance id that another member has now, not even to leave.
+            # Another member owns the instance id now: this one must not even send a leave request for it.
             self.forget_membership("another member has this group_instance_id")
             raise error(f"another member of group {group_id!r} has this group_instance_id. {error.advice}".rstrip())
         self.unanswered(now, chance)
@@ -272,7 +273,7 @@ class ConsumerProtocolMember:
         self._back_off(now, chance)
 
     def turned_away(self) -> None:
-        """Waiting does not help a member that joins: it is out until the user tries again."""
+        """Give up joining, after an error that does not go away by waiting; the user may try again."""
         if self.state is MemberState.JOINING:
             self._end(MemberState.OUTSIDE)
 
@@ -283,14 +284,14 @@ class ConsumerProtocolMember:
     # ---------------------------------------------------------------- the end of a membership
 
     def forget_membership(self, reason: str) -> None:
-        """The group has gone on without this member: what it held may have other owners already."""
+        """The group has removed this member: its partitions may have other owners already."""
         self.why_lost = reason
         self._end(MemberState.LOST)
 
     def leave(self) -> ConsumerGroupHeartbeatRequest | None:
         """The request that ends the membership; None when there is none to end.
 
-        A static member leaves only for now: what it has is kept for it until the session expires.
+        A static member leaves for the moment only: the group keeps its partitions for it until the session expires.
         """
         if not self.heartbeats:
             return None

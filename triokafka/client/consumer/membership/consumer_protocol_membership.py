@@ -41,7 +41,7 @@ from triokafka.structs import Node, TopicPartition
 logger = logging.getLogger(__name__)
 
 _LEAST_INTERVAL: Final = 3.0
-"""Seconds; that a heartbeat's answer takes two shorter intervals says little about the connection."""
+"""Seconds. An answer that takes two intervals shorter than this says little about the connection."""
 
 
 class ConsumerProtocolMembership:
@@ -83,10 +83,10 @@ class ConsumerProtocolMembership:
     def state(self) -> str:
         return self.member.state.value
 
-    # ---------------------------------------------------------------- what the user's side does
+    # ---------------------------------------------------------------- changes by the user
 
     def want(self, wants: SubscribedTo) -> None:
-        """Subscribe to something else; the coordinator hears of it at once."""
+        """Change the subscription; the next heartbeat goes out now if it differs."""
         if self.member.subscribe(wants):
             self._status.changed.set()
 
@@ -97,7 +97,7 @@ class ConsumerProtocolMembership:
         self._status.changed.set()
 
     def settle(self, owned: Partitions, *, complete: bool) -> None:
-        """Tell the coordinator what this member owns now."""
+        """Report the partitions that this member owns now to the coordinator, with the next heartbeat."""
         self.member.settle(owned, complete=complete)
         self._status.joined_at = self._world.now()
         self._status.rebalances += complete
@@ -118,7 +118,7 @@ class ConsumerProtocolMembership:
             member.hurry()
             self._status.changed.set()
             await self._beaten.wait()
-        # Partitions that went meanwhile may have been committed by their new owner already.
+        # The new owner of a partition that was given up meanwhile may have committed it already.
         return same_membership() and all(partition in self._subscription for partition in partitions)
 
     # ---------------------------------------------------------------- heartbeats
@@ -164,13 +164,13 @@ class ConsumerProtocolMembership:
                 self._failures.succeeded(self._status.heartbeat_activity)
         self._status.note_heartbeat(sent_at, trouble)
         if member.state is MemberState.LOST:
-            # Not a trouble that lasts: it joins anew when the user asks for records, however late that is.
+            # No lasting failure: the member joins again when the user asks for records, however late that is.
             self._failures.succeeded(self._status.heartbeat_activity)
         if trouble is not None or (member.state, member.target) != before:
             self._status.on_change()
 
     async def _exchange(self, heartbeat: Heartbeat) -> KafkaError | None:
-        """Send a heartbeat and take the answer. Returns what is tried again, raises what the user must know."""
+        """Send a heartbeat and take the answer. Returns an error after which it is sent again, raises the others."""
         member = self.member
         limit = self._answer_limit()
         node: Node | None = None

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class HeartbeatProtocol(Protocol):
-    """What the two group protocols do differently about heartbeats."""
+    """The part of heartbeats that differs between the two group protocols."""
 
     @property
     def heartbeats(self) -> bool:
@@ -42,7 +42,7 @@ class HeartbeatProtocol(Protocol):
 class HeartbeatSender:
     """Sends heartbeats while the member is in the group.
 
-    ``progress`` counts what the user has asked for so far: as long as it changes, the user is alive (KIP-62).
+    ``progress`` returns a number that changes with every call for records: then the user is alive (KIP-62).
     """
 
     def __init__(

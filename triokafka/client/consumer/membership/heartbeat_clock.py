@@ -1,7 +1,7 @@
-"""When a member must show that it lives, and when silence means that something is dead. Pure: time is an argument.
+"""When heartbeats are due, and when coordinator or user count as dead. Pure: time is an argument.
 
-Two watches run: the coordinator's answers against the session timeout, and the user's calls against
-``max_poll_interval_ms`` (KIP-62).
+There are two deadlines: the session timeout for the coordinator's answers, and ``max_poll_interval_ms`` for the user's
+calls (KIP-62).
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ class HeartbeatClock:
         self._retry_at = -_NEVER
 
     def started(self, now: float) -> None:
-        """The consumer was entered."""
+        """Start the clock: the consumer was entered."""
         self.last_poll = self._last_reset = now
 
     def reset(self, now: float) -> None:
-        """A coordinator was found, or a rebalance is over: everything counts from now."""
+        """Count from now: a coordinator was found, or a rebalance is over."""
         self._last_reset = now
         self._retry_at = -_NEVER
 
     def sent(self, now: float) -> None:
-        """A heartbeat is on its way."""
+        """Note that a heartbeat was sent."""
         self.last_sent = now
 
     def answered(self, now: float) -> None:
-        """The coordinator answered, with whatever."""
+        """Note that the coordinator answered; the answer does not matter."""
         self.last_answer = now
         self._retry_at = -_NEVER
 
     def failed(self, now: float, backoff: float) -> None:
-        """No answer: try again after the back-off, not only after the interval."""
+        """Note that no answer came: the next heartbeat is due after the back-off, not after the interval."""
         self._retry_at = now + backoff
 
     def polled(self, now: float) -> None:
-        """The user asked for records, or went on to the next."""
+        """Note that the user asked for records, or went on to the next."""
         self.last_poll = now
 
     @property

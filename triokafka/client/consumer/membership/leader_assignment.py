@@ -91,5 +91,5 @@ class LeaderAssignment:
         self._thread_done.set()
 
     def abandon(self) -> None:
-        """The membership ends: a slow assignor is nobody's failure now."""
+        """The membership ends: an assignor that has not returned is no failure of the next one."""
         self._failures.succeeded(self._activity)

@@ -1,4 +1,4 @@
-"""What the parts of one membership share: its error, its times, and the event that wakes the heartbeat task."""
+"""The common state of one membership: its error, its times, and the event that wakes the heartbeat task."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class MembershipStatus:
     """The common state of one membership.
 
     ``on_change`` wakes the caller who waits for records. ``joined_at`` is when the present assignment came;
-    ``rebalances`` counts assignments that were taken over in full. ``heartbeat_activity`` and ``join_activity`` name
-    what may fail, for the failure tracker.
+    ``rebalances`` counts assignments that were taken over in full. ``heartbeat_activity`` and ``join_activity`` are
+    names for the failure tracker.
     """
 
     def __init__(self, group_id: str, network: NetworkClient, on_change: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""What members of a consumer group tell each other through the coordinator (protocol type ``consumer``), as bytes."""
+"""Subscriptions and assignments as bytes, which members of a group exchange (protocol type ``consumer``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def encode_subscription(subscription: MemberSubscription) -> bytes:
-    """What a member sends when it joins."""
+    """Encode the subscription that a member sends when it joins."""
     owned = by_topic(subscription.owned_partitions)
     return ConsumerProtocolSubscription(
         topics=list(subscription.topics),
@@ -38,7 +38,7 @@ def encode_subscription(subscription: MemberSubscription) -> bytes:
 
 
 def decode_subscription(data: Buffer) -> MemberSubscription:
-    """What the leader reads of a member. Raises `ProtocolError`."""
+    """Decode the subscription of a member. Raises `ProtocolError`."""
     message = ConsumerProtocolSubscription.decode_versioned(data)
     owned = [TopicPartition(topic.topic, number) for topic in message.owned_partitions for number in topic.partitions]
     return MemberSubscription(
@@ -47,7 +47,7 @@ def decode_subscription(data: Buffer) -> MemberSubscription:
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """What the leader sends to a member."""
+    """Encode the assignment that the leader sends to a member."""
     assigned = by_topic(assignment.partitions)
     return ConsumerProtocolAssignment(
         assigned_partitions=[AssignedTopic(topic=topic, partitions=numbers) for topic, numbers in assigned.items()],
@@ -56,7 +56,7 @@ def encode_assignment(assignment: Assignment) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> Assignment:
-    """What a member reads; empty bytes are an empty assignment. Raises `ProtocolError`."""
+    """Decode an assignment; empty bytes are an empty one. Raises `ProtocolError`."""
     if not data:
         return Assignment()
     message = ConsumerProtocolAssignment.decode_versioned(data)

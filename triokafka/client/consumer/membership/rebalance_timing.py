@@ -1,4 +1,4 @@
-"""How long rebalances take: told to hooks as they happen, and counted for metrics. A plain object."""
+"""Durations of rebalances, for hooks and metrics. A plain object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from triokafka.world import World
 class RebalanceTiming:
     """The rebalances of one membership, as its consumer sees them.
 
-    One begins when the consumer hears that something is to change, and ends when it has taken over its partitions.
+    A rebalance begins when the consumer learns that the assignment will change. It ends when the consumer has taken
+    over its partitions.
     """
 
     def __init__(self, group_id: str, world: World, hooks: HookChain) -> None:
@@ -22,7 +23,7 @@ class RebalanceTiming:
         self.ended = 0
         self.ended_at: float | None = None
         self.lost = 0
-        """Partitions that went without having been given up."""
+        """The number of partitions that were lost, not given up."""
         self._group_id = group_id
         self._world = world
         self._hooks = hooks
@@ -31,23 +32,23 @@ class RebalanceTiming:
 
     @property
     def since(self) -> float | None:
-        """When the rebalance began that is under way."""
+        """When the present rebalance began, None if there is none."""
         return self._since
 
     def started(self, reason: str) -> None:
-        """Something is to change; nothing happens if that is known."""
+        """A rebalance begins, unless one is under way."""
         if self._since is None:
             self._since = self._world.now()
             if self._hooks:
                 self._hooks.on_rebalance_started(self._group_id, reason)
 
     def giving_up(self) -> None:
-        """Partitions are about to go: what is finished is committed, and the listener told."""
+        """The consumer begins to give partitions up: it commits finished records and calls the listener."""
         if self._going_since is None:
             self._going_since = self._world.now()
 
     def gone(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        """They are not this consumer's any more."""
+        """The consumer has dropped these partitions."""
         since, self._going_since = self._going_since, None
         self.lost += len(partitions) if lost else 0
         if self._hooks and partitions:
@@ -58,7 +59,7 @@ class RebalanceTiming:
                 self._hooks.on_partitions_revoked(self._group_id, partitions, seconds)
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """The rebalance is over, and brought these."""
+        """The rebalance is over; ``partitions`` are new."""
         now = self._world.now()
         since, self._since = self._since, None
         seconds = 0.0 if since is None else now - since
@@ -71,5 +72,5 @@ class RebalanceTiming:
             self._hooks.on_partitions_assigned(self._group_id, partitions, seconds)
 
     def abandoned(self) -> None:
-        """The membership is over; what was under way has no end."""
+        """The membership ends; a rebalance under way counts for nothing."""
         self._since = self._going_since = None

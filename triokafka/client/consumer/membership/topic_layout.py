@@ -1,4 +1,4 @@
-"""What the leader of a group deals: how many partitions its topics have, and in which racks the replicas are."""
+"""The input of the leader's assignor: partition counts of the topics, and the racks of the replicas."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from triokafka.network.cluster import Cluster
 
 
 class TopicLayout(NamedTuple):
-    """Partition counts by topic, without topics that are not known, and racks where they are asked for."""
+    """Partition counts by topic, without unknown topics, and the racks if any member names its own."""
 
     counts: dict[str, int]
     racks: PartitionRacks = NO_RACKS
 
 
 def layout_of(cluster: Cluster, topics: tuple[str, ...], rack_of: Mapping[int, str]) -> TopicLayout:
-    """The topics as ``cluster`` has them, with replicas in the racks of their brokers; all replicas count, also those
-    that are offline now."""
+    """Return the layout of the topics in ``cluster``, with replicas in the racks of their brokers.
+
+    All replicas count, also those that are offline now.
+    """
     counts = {topic: count for topic in topics if (count := cluster.partition_count(topic))}
     if not rack_of:
         return TopicLayout(counts)
@@ -33,10 +35,10 @@ def layout_of(cluster: Cluster, topics: tuple[str, ...], rack_of: Mapping[int, s
 
 
 class TopicLayoutCache:
-    """Works out the layout once for each snapshot of the cluster: it is asked for at every poll.
+    """Computes the layout once for each snapshot of the cluster, because every poll needs it.
 
-    The metadata leaves brokers out that are down. They count as in the rack where they were seen last: a broker that
-    is started again is no reason to rebalance twice (KIP-881).
+    The metadata leaves out brokers that are down. They count for their last known rack: a restarted broker is no reason
+    to rebalance twice (KIP-881).
     """
 
     def __init__(self) -> None:

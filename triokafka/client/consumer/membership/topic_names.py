@@ -1,4 +1,4 @@
-"""Names of topics that the coordinator speaks of by id: from the metadata, or asked for by id."""
+"""Names of topics that the coordinator identifies by id: from the metadata, or from a lookup by id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHAT: Final = "looking up the names of assigned topics"
 
 
 class TopicNames:
-    """What is known of topic ids. ``on_found`` is called when a lookup in the background has brought something."""
+    """Maps topic ids to names. Calls ``on_found`` when a lookup in the background has found a name."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class TopicNames:
         self._scope: trio.CancelScope | None = None
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """The name of a topic, None while it is not known. Once known it stays: topics are never renamed."""
+        """Return the name of a topic, None while it is unknown. A known name stays: topics are never renamed."""
         name = self._names.get(topic_id)
         if name is None:
             name = self._network.cluster.topic_names.get(topic_id)
@@ -52,7 +52,7 @@ class TopicNames:
         return name
 
     def want(self, missing: Iterable[UUID]) -> None:
-        """Find out these names in the background, and no others; none ends the search."""
+        """Look up exactly these names in the background; without any the search ends."""
         self._missing = tuple(sorted(missing))
         if self._missing and self._scope is None:
             self._scope = trio.CancelScope()
@@ -74,7 +74,7 @@ class TopicNames:
                         failures = 0
                     if not self._missing:
                         break
-                    # A topic that was just made is not known to every broker yet.
+                    # Not every broker knows a topic that was just created.
                     error: KafkaError = UnknownTopicIdError(", ".join(map(str, self._missing)))
                 except KafkaError as failed:
                     error = failed
@@ -86,7 +86,7 @@ class TopicNames:
             self._failures.succeeded(_WHAT)
 
     async def _ask(self, missing: tuple[UUID, ...]) -> bool:
-        """Ask a broker; returns whether there was something new in its answer."""
+        """Ask a broker; returns whether its answer contained a new name."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in missing],
             allow_auto_topic_creation=False,

@@ -121,7 +121,7 @@ class ConsumerProtocolRebalance:
             name = self._names.name_of(topic_id)
             if name is None:
                 missing.append(topic_id)
-            elif not by_name or name in subscription.topics:  # else the coordinator is about to hear of it
+            elif not by_name or name in subscription.topics:  # else the next heartbeat unsubscribes it
                 wanted.update((TopicPartition(name, number), topic_id) for number in sorted(numbers))
         return dict(sorted(wanted.items())), missing
 
@@ -139,7 +139,7 @@ class ConsumerProtocolRebalance:
             topics = {partition.topic for partition in wanted}
             self._subscription.matched(topics)
             self._pin_topics(sorted(topics))
-        # The coordinator may give away what was given up, however long the listener takes with what has come.
+        # At once: the coordinator can assign the released partitions to others, however long the listener takes.
         self._membership.settle(owned, complete=complete)
         self._handover.take_over(list(wanted), added, keep=True)
         self._committer.assignment_changed()

@@ -11,7 +11,7 @@ from triokafka.structs import TopicPartition
 
 
 class PartitionHandover:
-    """The assignment's way in and out, whoever decides it.
+    """Carries out changes of the assignment.
 
     Partitions that go are dropped only after the listener's method has returned. ``on_assignment`` is called whenever
     the assignment has changed. ``listener`` is the user's rebalance listener.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker_stub.clusters import cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller.cluster import ClusterControl
+from triokafka.broker_stub.controller.cluster_control import ClusterControl
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage

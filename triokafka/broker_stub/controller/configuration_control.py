@@ -74,7 +74,7 @@ _POOLS: Final = frozenset(
         "num.replica.fetchers",
     }
 )
-"""Broker configuration that says how much is done at a time."""
+"""Sizes of thread pools among the broker configurations."""
 
 
 class _Resource(Protocol):
@@ -207,7 +207,7 @@ class ConfigurationControl:
         change: Callable[[R], Iterable[Struct]],
         response: Callable[..., A],
     ) -> Generator[int, None, tuple[list[Struct], list[A]]]:
-        """The records that ``change`` makes of resources, and a ``response`` for each. What fails has no records."""
+        """Return the records of ``change`` for the resources, and a ``response`` for each. A failure has no records."""
         records: list[Struct] = []
         responses: list[A] = []
         times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -241,10 +241,10 @@ class ConfigurationControl:
 def _check_min_insync_replicas(
     image: MetadataImage, resource: _Resource, wanted: Mapping[str, str], touched: Iterable[str]
 ) -> None:
-    """Keep min.insync.replicas the cluster's, where it decides who is an eligible leader (KIP-966).
+    """Keep min.insync.replicas cluster-wide while it decides which replicas are eligible leaders (KIP-966).
 
     Raises:
-        InvalidConfigurationError: a single broker is to have its own, or the cluster none.
+        InvalidConfigurationError: the change sets it for a single broker, or removes the cluster's.
     """
     if resource.resource_type != ResourceType.BROKER or not features.has_eligible_leader_replicas(image):
         return
@@ -257,9 +257,9 @@ def _check_min_insync_replicas(
 
 
 def _forgotten_leaders(image: MetadataImage, resource: _Resource, changed: Iterable[str]) -> Iterator[Struct]:
-    """The records that forget eligible leaders: another min.insync.replicas chose them.
+    """Yield the records that clear eligible leaders, which another min.insync.replicas selected.
 
-    Where nobody is in sync they stay: without them the partition could have no leader again.
+    They stay where no replica is in sync: without them the partition could never have a leader again.
     """
     cluster_wide = resource.resource_type == ResourceType.BROKER and not resource.resource_name
     if features.MIN_INSYNC_REPLICAS not in changed or not features.has_eligible_leader_replicas(image):
@@ -283,7 +283,7 @@ def _is_read_only(name: str) -> bool:
 
 
 def _group_bounds(config: BrokerConfig) -> dict[str, tuple[int, int]]:
-    """What the broker lets the configuration of a group be, least and most."""
+    """Return the least and the greatest value of each group configuration that the broker limits."""
     return {
         "consumer.session.timeout.ms": (
             config.group_consumer_min_session_timeout_ms,
@@ -297,7 +297,7 @@ def _group_bounds(config: BrokerConfig) -> dict[str, tuple[int, int]]:
 
 
 def _check_pools(now: BrokerConfig, configs: Mapping[str, str]) -> None:
-    """The size of a pool may at most be halved or doubled at once, as in Kafka. Raises `InvalidRequestError`."""
+    """Refuse to more than double or halve the size of a pool, as Kafka does. Raises `InvalidRequestError`."""
     for name in _POOLS & set(configs):
         current, wanted = int(now.text(name) or 0), int(configs[name])
         problem = None
@@ -353,7 +353,7 @@ def _apply_operations(resource_type: int, values: dict[str, str], changes: Itera
 def _changes(
     image: MetadataImage, resource: _Resource, wanted: Mapping[str, str], touched: Iterable[str] = ()
 ) -> list[Struct]:
-    """The records from what is to what is wanted. A broker's keys are written when ``touched``, even unchanged."""
+    """Return the records that lead to the wanted values. A broker's ``touched`` keys are written even if unchanged."""
     key = (resource.resource_type, resource.resource_name)
     now = image.configs.get(key, {})
     changed = [name for name, value in wanted.items() if now.get(name) != value]

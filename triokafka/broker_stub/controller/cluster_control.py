@@ -1,6 +1,6 @@
 """Brokers: registration, heartbeats and fencing.
 
-Registrations are records; sessions (who was heard of when) are soft state of this controller and start anew with it.
+Registrations are records; sessions (the time of each broker's last heartbeat) are soft state of this controller.
 Pure: time is an argument, in seconds on the monotonic clock.
 """
 
@@ -107,20 +107,20 @@ class ClusterControl:
             in_controlled_shutdown=before.in_controlled_shutdown if before is not None and same else False,
             log_dirs=list(registration.directories),
         )
-        # What the process before led is led by others, or by nobody until this one is unfenced: in a new leader epoch
-        # in any case, for the end of its logs may be lost.
+        # The partitions of the earlier process get other leaders, or none until this one is unfenced. Either way their
+        # leader epochs are new, for the end of its logs may be lost.
         moved = [] if same else list(self._moves(image, registration.broker_id))
         return Outcome([record, *moved], epoch)
 
     def heartbeat(
         self, image: MetadataImage, beat: BrokerHeartbeat, *, now: float, committed_offset: int | None = None
     ) -> Outcome[HeartbeatReply]:
-        """Hear of a broker, and fence, unfence or let it stop as it asks and may.
+        """Process a heartbeat: extend the session, and fence, unfence or release the broker as it asks.
 
-        Who knows everything up to ``committed_offset`` (by default, all of ``image``) is caught up.
+        A broker that has applied ``committed_offset`` (by default, all of ``image``) is caught up.
 
         Raises:
-            BrokerIdNotRegisteredError: nobody with this id is registered.
+            BrokerIdNotRegisteredError: no broker with this id is registered.
             StaleBrokerEpochError: it is registered with another epoch: another process took its place.
         """
         broker = image.brokers.get(beat.broker_id)
@@ -152,7 +152,7 @@ class ClusterControl:
     def _shut_down(
         self, image: MetadataImage, broker: BrokerImage, session: _Session, caught_up: bool
     ) -> Outcome[HeartbeatReply]:
-        """Leaderships move first; the broker stops when every other one has learned of that."""
+        """Move leaderships first; release the broker when every other broker has applied that."""
         if not broker.in_controlled_shutdown:
             moved = self._moves_on_shutdown(image, broker.broker_id)
             records: list[Struct] = [
@@ -193,22 +193,22 @@ class ClusterControl:
         ]
 
     def fence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
-        """The records that fence a broker: others take over, then it is out."""
+        """Return the records that fence a broker, after those that move its leaderships."""
         return [*self._moves(image, broker.broker_id), _registration_change(broker, _FENCE)]
 
     def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
         return elections.broker_fenced(image, broker_id, partial(self._topic_config, image))
 
     def unfence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
-        """The records that let a broker in: it is back, then it leads what nobody else can."""
+        """Return the records that unfence a broker and elect it for partitions that no other broker can lead."""
         changes = elections.broker_unfenced(image, broker.broker_id, partial(self._topic_config, image))
         return [_registration_change(broker, _UNFENCE), *changes]
 
     def unregister(self, image: MetadataImage, request: UnregisterBrokerRequest) -> Outcome[UnregisterBrokerResponse]:
-        """Forget a broker that will not come back; others lead what it led.
+        """Remove the registration of a broker that will not come back; other brokers lead its partitions.
 
         Raises:
-            BrokerIdNotRegisteredError: nobody with this id is registered.
+            BrokerIdNotRegisteredError: no broker with this id is registered.
         """
         from triokafka.protocol.api.unregister_broker import UnregisterBrokerResponse
 
@@ -220,9 +220,9 @@ class ClusterControl:
         return Outcome([*self._moves(image, broker.broker_id), gone], UnregisterBrokerResponse(error_message=None))
 
     def begin(self, image: MetadataImage, *, now: float, own_id: int, cluster_id: str) -> None:
-        """A controller has taken over: everybody else who is not fenced gets a new session.
+        """Begin as the active controller: every other broker that is not fenced gets a new session.
 
-        This node's own broker is gone with the process that it was in, and registers anew.
+        This node's own broker ended with its process, and registers again.
         """
         self._cluster_id = cluster_id
         for broker in image.brokers.values():
@@ -230,12 +230,12 @@ class ClusterControl:
                 self._sessions.setdefault(broker.broker_id, _Session(broker.incarnation_id, now))
 
     def all_follow(self, offset: int) -> None:
-        """Every broker has applied the metadata up to ``offset``: they share this process and its image."""
+        """Note that every broker has applied the metadata up to ``offset``: they share this process."""
         for session in self._sessions.values():
             session.metadata_offset = max(session.metadata_offset, offset)
 
     def resume(self, now: float) -> None:
-        """The controller itself was stopped for a while: who was silent meanwhile cannot be told, so all start anew."""
+        """Extend every session: this process was stopped for a while, and could not receive heartbeats."""
         for session in self._sessions.values():
             session.last_contact = max(session.last_contact, now)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import placement
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.manual_placement import check_manual, manual_assignments
 from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
@@ -99,7 +99,7 @@ class ReplicationControl:
         """Create topics; with ``validate_only`` the answer is the same and nothing is created.
 
         The configuration of topics in ``hidden_configs`` is left out of the answer: the client may not see it.
-        ``charge`` is told the number of each topic's partitions before they are made, and raises what it objects.
+        ``charge`` receives the number of partitions of each topic first, and raises to refuse the topic.
         """
         from triokafka.protocol.api.create_topics import CreatableTopicResult, CreateTopicsResponse
 
@@ -297,7 +297,7 @@ class ReplicationControl:
         version: int = 6,
         charge: MutationCharge = no_charge,
     ) -> Steps[DeleteTopicsResponse]:
-        """Delete topics by name or id: they vanish from the metadata at once, the replicas as brokers learn of it.
+        """Delete topics by name or id. Brokers delete their replicas when they apply the change.
 
         Raises:
             TopicDeletionDisabledError: ``delete.topic.enable`` is false (before ``version`` 3, `InvalidRequestError`).
@@ -371,7 +371,7 @@ def _check_deletable(
 def _partition_record(
     image: MetadataImage, topic_id: uuid.UUID, number: int, replicas: Sequence[int]
 ) -> PartitionRecord:
-    """A new partition: everyone who is up is in sync, and the first of them leads."""
+    """Return a new partition: every replica whose broker is up is in sync, and the first of them leads."""
     isr = [broker_id for broker_id in replicas if image.brokers[broker_id].active]
     return PartitionRecord(
         partition_id=number,

@@ -1,4 +1,4 @@
-"""The controller's state: the image, and those who decide about changes to it. No task, no disk, no clock.
+"""The controller's state: the committed and the staged images, and the decisions about changes. No task, disk or clock.
 
 An operation looks at ``image`` and yields an outcome; `ControllerState.stage` replays its records into the next image,
 on which the next operation already builds. Only `ControllerState.commit` makes a staged image the committed one; a
@@ -12,12 +12,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.client_quotas import ClientQuotaControl
-from triokafka.broker_stub.controller.cluster import ClusterControl
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.cluster_control import ClusterControl
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.policies import Policies
-from triokafka.broker_stub.controller.producer_ids import ProducerIdControl
-from triokafka.broker_stub.controller.replication import ReplicationControl
+from triokafka.broker_stub.controller.replication_control import ReplicationControl
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
 from triokafka.errors import IllegalStateError, NotControllerError
@@ -35,7 +33,7 @@ class StagedChange(NamedTuple):
 
 
 class ControllerState:
-    """What the controller knows and decides.
+    """The images of the controller, and the controls that decide about changes.
 
     Args:
         pick: chooses a number below its argument: where placement starts.
@@ -49,15 +47,13 @@ class ControllerState:
         policies = Policies(config)
         self.configuration = ConfigurationControl(config, policies)
         self.replication = ReplicationControl(config, self.configuration, policies, pick=pick, new_id=new_id)
-        self.producer_ids = ProducerIdControl()
-        self.client_quotas = ClientQuotaControl()
         self.cluster = ClusterControl(
             config.broker_session_timeout_ms / 1000, self.configuration.effective.topic_config
         )
 
     @property
     def image(self) -> MetadataImage:
-        """The newest image, with what is staged: what the next operation is to look at."""
+        """The newest image, staged changes included. The next operation builds on it."""
         return self._staged[-1].image if self._staged else self.committed
 
     @property

@@ -9,7 +9,7 @@ from tests.support.in_steps import done
 from tests.unit.broker_stub.clusters import CONFIG, cluster, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.protocol.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
