@@ -9,38 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from enum import IntEnum
 from typing import Any, Final
 
 from triokafka import errors
 from triokafka.named_tuple import NamedTuple
+from triokafka.security.acl import AclOperation, ResourceType
 
 CLUSTER_NAME: Final = "kafka-cluster"
 ANONYMOUS: Final = "User:ANONYMOUS"
-
-
-class Operation(IntEnum):
-    """What is done, with Kafka's numbers."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-class ResourceType(IntEnum):
-    """What it is done to, with Kafka's numbers."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
 
 
 _DENIED: Final[dict[ResourceType, type[errors.BrokerResponseError]]] = {
@@ -54,19 +30,20 @@ _DENIED: Final[dict[ResourceType, type[errors.BrokerResponseError]]] = {
 NOT_ASKED: Final = -(2**31)
 """What a response says about authorized operations when the request did not ask."""
 
-_SUPPORTED: Final[dict[ResourceType, tuple[Operation, ...]]] = {
+_SUPPORTED: Final[dict[ResourceType, tuple[AclOperation, ...]]] = {
     ResourceType.TOPIC: (
-        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+        AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER,
+        AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.GROUP: (
-        Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+        AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.CLUSTER: (
-        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE,
+        AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE,
     ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE),
 }  # fmt: skip
 
 
@@ -83,18 +60,18 @@ class Access(NamedTuple):
     request names by an id or not at all (fetch sessions), and ``names`` is for the reader.
     """
 
-    operation: Operation
+    operation: AclOperation
     resource_type: ResourceType
     names: Callable[[Any], Iterable[str]]
     per_item: bool = True
 
 
-def cluster(operation: Operation) -> Access:
+def cluster(operation: AclOperation) -> Access:
     """An operation on the cluster as a whole; a denial refuses the request."""
     return Access(operation, ResourceType.CLUSTER, lambda request: (CLUSTER_NAME,), per_item=False)
 
 
-def or_cluster(operation: Operation) -> Access:
+def or_cluster(operation: AclOperation) -> Access:
     """An operation on the cluster that allows the same for every item of a request; the handler asks."""
     return Access(operation, ResourceType.CLUSTER, lambda request: (CLUSTER_NAME,))
 
@@ -103,10 +80,12 @@ class Authorizer(ABC):
     """Decides. Synchronous and quick: it is asked for every resource of every request."""
 
     @abstractmethod
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         """Whether ``principal``, connected from ``host``, may do this to the resource."""
 
-    def allows_somewhere(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_somewhere(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether there is any resource of this type to which ``principal`` may do this (KIP-679).
 
         An authorizer that cannot tell says no; then the permission for the cluster is needed.
@@ -125,8 +104,10 @@ class Authorizer(ABC):
 class AllowAll(Authorizer):
     """No access control, as Kafka without ``authorizer.class.name``."""
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         return True
 
-    def allows_somewhere(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_somewhere(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
         return True

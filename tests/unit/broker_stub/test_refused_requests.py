@@ -21,7 +21,7 @@ from tests.unit.broker_stub.api.samples import filled
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from triokafka import errors
 from triokafka.broker_stub.api import Handlers
-from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.dispatcher import Answer
@@ -31,6 +31,7 @@ from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.protocol.declaration import Struct
 from triokafka.protocol.frames import encode_request
 from triokafka.protocol.message import Request, Response
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import Buffer
 
 HANDLERS: Final = {handler.name: handler for handler in Handlers().values()}
@@ -69,7 +70,9 @@ def _shown(thing: object) -> str:
 class DenyAll(Authorizer):
     """Denies everything."""
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         return False
 
 

@@ -20,6 +20,8 @@ from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group import membership as operations
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
+from triokafka.coordinator.group.coordinator_type import group_coordinator_type
+from triokafka.coordinator.group.group_counters import GroupCounters
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import Change, CommittedOffset, OffsetKey, decode
 from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
@@ -34,7 +36,6 @@ from triokafka.coordinator.runtime.coordinator_log import (
 )
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
-from triokafka.coordinator.runtime.coordinator_type import CoordinatorType
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import BrokerResponseError, KafkaError
 from triokafka.protocol.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -66,7 +67,6 @@ from triokafka.protocol.api.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from triokafka.topic_names import GROUP_METADATA_TOPIC
 from triokafka.world import Listener, Stream, World
 
 T = TypeVar("T")
@@ -241,17 +241,12 @@ class Rig:
         self.task: CoordinatorTask[GroupShard, Change] = CoordinatorTask(
             self.world,
             self.log,
-            CoordinatorType(
-                name="group",
-                topic=GROUP_METADATA_TOPIC,
-                new_shard=lambda partition: GroupShard(
-                    self.config,
-                    lambda: str(self.world.uuid()),
-                    self.topics,
-                    lambda group_id: self.settings.get(group_id, {}),
-                ),
-                commit_timeout_ms=self.config.offset_commit_timeout_ms,
-                expiry_interval_ms=self.config.offsets_retention_check_interval_ms,
+            group_coordinator_type(
+                self.config,
+                lambda: str(self.world.uuid()),
+                self.topics,
+                lambda group_id: self.settings.get(group_id, {}),
+                GroupCounters(),
             ),
             partitions=self.config.offsets_topic_num_partitions,
         )

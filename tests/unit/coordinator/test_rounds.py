@@ -441,7 +441,7 @@ def test_oldest_pending_member_beyond_the_limit_is_evicted() -> None:
 def test_loaded_group_above_group_max_size_rebalances() -> None:
     rig = Rig()
     members, generation = rig.stable_group(3)
-    rig.config = type(rig.config)(group_max_size=2)
+    object.__setattr__(rig.config, "group_max_size", 2)
     rig.restart()
     assert rig.state() is GroupState.PREPARING_REBALANCE
     replies = [rig.join(member) for member in members]

@@ -10,7 +10,6 @@ from triokafka.blocking.admin.acls import (
     ACLResourcePatternType,
     ResourcePattern,
     ResourcePatternFilter,
-    ResourceType,
 )
 from triokafka.blocking.admin.client import KafkaAdminClient
 from triokafka.blocking.admin.types import (
@@ -37,6 +36,7 @@ from triokafka.blocking.admin.types import (
     UserScramCredentialUpsertion,
 )
 from triokafka.blocking.enums import OffsetSpec, OffsetTimestamp
+from triokafka.security.acl import ResourceType
 
 __all__ = [
     "ACL",

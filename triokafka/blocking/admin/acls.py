@@ -2,61 +2,13 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from triokafka.blocking.errors import IllegalArgumentError
+from triokafka.security.acl import AclOperation, AclPatternType, AclPermissionType, ResourceType
 
-
-class ResourceType(IntEnum):
-    """What access is to."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class ACLOperation(IntEnum):
-    """What may be done."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-
-class ACLPermissionType(IntEnum):
-    """Whether it is allowed or denied."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
-class ACLResourcePatternType(IntEnum):
-    """How the name of a resource is compared."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
+# kafka-python's names.
+ACLOperation = AclOperation
+ACLPermissionType = AclPermissionType
+ACLResourcePatternType = AclPatternType
 
 
 class ResourcePatternFilter:

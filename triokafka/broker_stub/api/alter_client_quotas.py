@@ -5,7 +5,7 @@ Versions 0-1. v1: flexible.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.alter_client_quotas import (
@@ -14,6 +14,7 @@ from triokafka.protocol.api.alter_client_quotas import (
     AlterClientQuotasResponse,
     AlterClientQuotasResult,
 )
+from triokafka.security.acl import AclOperation
 
 
 def _failed(
@@ -37,7 +38,7 @@ def _failed(
 @handles(
     AlterClientQuotasRequest,
     versions=range(0, 2),
-    accesses=[cluster(Operation.ALTER_CONFIGS)],
+    accesses=[cluster(AclOperation.ALTER_CONFIGS)],
     on_error=_failed,
 )
 async def alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:

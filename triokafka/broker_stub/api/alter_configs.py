@@ -6,7 +6,6 @@ Versions 0-2. v1: answers before throttling. v2: flexible. IncrementalAlterConfi
 from __future__ import annotations
 
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
-from triokafka.broker_stub.authorizer import Operation
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.alter_configs import (
@@ -14,6 +13,7 @@ from triokafka.protocol.api.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from triokafka.security.acl import AclOperation
 
 
 def _failed(request: AlterConfigsRequest, context: RequestContext, code: int, message: str) -> AlterConfigsResponse:
@@ -33,10 +33,10 @@ def _failed(request: AlterConfigsRequest, context: RequestContext, code: int, me
 @handles(
     AlterConfigsRequest,
     versions=range(0, 3),
-    accesses=config_accesses(Operation.ALTER_CONFIGS),
+    accesses=config_accesses(AclOperation.ALTER_CONFIGS),
     on_error=_failed,
 )
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Hand the request to the controller; as many answers as resources."""
-    denied = denied_resources(request.resources, Operation.ALTER_CONFIGS, context)
+    denied = denied_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
     return await context.gateway.alter_configs(request, denied=denied)

@@ -5,7 +5,7 @@ Versions 0-1. v1: the number of replicas can be held.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.alter_partition_reassignments import (
@@ -14,6 +14,7 @@ from triokafka.protocol.api.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from triokafka.security.acl import AclOperation
 
 
 def _failed(
@@ -40,7 +41,7 @@ def _failed(
 @handles(
     AlterPartitionReassignmentsRequest,
     versions=range(0, 2),
-    accesses=[cluster(Operation.ALTER)],
+    accesses=[cluster(AclOperation.ALTER)],
     on_error=_failed,
 )
 async def alter_partition_reassignments(

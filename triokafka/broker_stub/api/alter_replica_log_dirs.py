@@ -7,7 +7,7 @@ far that is.
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.alter_replica_log_dirs import (
@@ -16,6 +16,7 @@ from triokafka.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from triokafka.security.acl import AclOperation
 from triokafka.structs import TopicPartition
 
 
@@ -46,7 +47,7 @@ def _failed(
     return _response({key: code for key in _by_partition(request)})
 
 
-@handles(AlterReplicaLogDirsRequest, versions=range(1, 3), accesses=[cluster(Operation.ALTER)], on_error=_failed)
+@handles(AlterReplicaLogDirsRequest, versions=range(1, 3), accesses=[cluster(AclOperation.ALTER)], on_error=_failed)
 async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:

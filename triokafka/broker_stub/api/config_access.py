@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, denial
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.request.context import RequestContext
+from triokafka.security.acl import AclOperation, ResourceType
 
 _NOT_ALLOWED = "Authorization failed."
 
@@ -24,7 +25,7 @@ def _of(resource_type: int) -> ResourceType:
             return ResourceType.CLUSTER
 
 
-def config_accesses(operation: Operation) -> list[Access]:
+def config_accesses(operation: AclOperation) -> list[Access]:
     """The accesses of a request with ``resources``."""
 
     def names(resource_type: ResourceType) -> Access:
@@ -41,7 +42,7 @@ def config_accesses(operation: Operation) -> list[Access]:
 
 
 def denied_resources(
-    resources: Iterable[Any], operation: Operation, context: RequestContext
+    resources: Iterable[Any], operation: AclOperation, context: RequestContext
 ) -> dict[tuple[int, str], ItemError]:
     """The resources of a request that the client has no permission for, with what to answer for them."""
     denied = {}

@@ -6,7 +6,7 @@ Versions 0-1, all flexible. v1: the kind of each member (KIP-1099).
 from __future__ import annotations
 
 from triokafka.broker_stub.api.group_version import require_group_version
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import TopicAuthorizationFailedError
@@ -15,6 +15,7 @@ from triokafka.protocol.api.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 def _failed(
@@ -27,7 +28,7 @@ def _failed(
 @handles(
     ConsumerGroupDescribeRequest,
     versions=range(0, 2),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.GROUP, lambda request: request.group_ids)],
+    accesses=[Access(AclOperation.DESCRIBE, ResourceType.GROUP, lambda request: request.group_ids)],
     on_error=_failed,
     waits=True,
 )
@@ -38,9 +39,9 @@ async def consumer_group_describe(
     require_group_version(context)
     response = await context.groups.admin.consumer_group_describe(request)
     for i, group in enumerate(response.groups):
-        if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        if context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
             response.groups[i] = DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)
-        elif any(context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in _topics_of(group)):
+        elif any(context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in _topics_of(group)):
             response.groups[i] = DescribedGroup(
                 group_id=group.group_id,
                 error_code=TopicAuthorizationFailedError.code,

@@ -6,22 +6,26 @@ Versions 0-1, all flexible. v1: member ids that the consumer makes itself (KIP-1
 from __future__ import annotations
 
 from triokafka.broker_stub.api.group_version import require_group_version
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 @handles(
     ConsumerGroupHeartbeatRequest,
     versions=range(0, 2),
     accesses=[
-        Access(Operation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
+        Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
         Access(
-            Operation.DESCRIBE, ResourceType.TOPIC, lambda request: request.subscribed_topic_names or [], per_item=False
+            AclOperation.DESCRIBE,
+            ResourceType.TOPIC,
+            lambda request: request.subscribed_topic_names or [],
+            per_item=False,
         ),
     ],
     waits=True,
@@ -39,5 +43,5 @@ async def consumer_group_heartbeat(
         version=context.version,
         client_id=context.client_id,
         client_host=context.client_host,
-        may_describe=lambda name: not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name),
+        may_describe=lambda name: not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.create_partitions import (
@@ -17,6 +17,7 @@ from triokafka.protocol.api.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 
 _STRICT_SINCE: Final = 3
 
@@ -38,12 +39,12 @@ def _failed(
 @handles(
     CreatePartitionsRequest,
     versions=range(0, 4),
-    accesses=[Access(Operation.ALTER, ResourceType.TOPIC, _names)],
+    accesses=[Access(AclOperation.ALTER, ResourceType.TOPIC, _names)],
     on_error=_failed,
 )
 async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Hand the topics that the client may alter to the controller; as many results as topics, in their order."""
-    refused = {name for name in _names(request) if context.denied(Operation.ALTER, ResourceType.TOPIC, name)}
+    refused = {name for name in _names(request) if context.denied(AclOperation.ALTER, ResourceType.TOPIC, name)}
     allowed = CreatePartitionsRequest(
         topics=[topic for topic in request.topics if topic.name not in refused],
         timeout_ms=request.timeout_ms,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
+from triokafka.broker_stub.authorizer import Access, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.create_topics import (
@@ -18,6 +18,7 @@ from triokafka.protocol.api.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 
 _STRICT_SINCE: Final = 6
 
@@ -38,18 +39,20 @@ def _failed(request: CreateTopicsRequest, context: RequestContext, code: int, me
     CreateTopicsRequest,
     versions=range(2, 8),
     accesses=[
-        or_cluster(Operation.CREATE),
-        Access(Operation.CREATE, ResourceType.TOPIC, _names),
-        Access(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, _names),
+        or_cluster(AclOperation.CREATE),
+        Access(AclOperation.CREATE, ResourceType.TOPIC, _names),
+        Access(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, _names),
     ],
     on_error=_failed,
 )
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Hand the topics that the client may create to the controller; as many results as topics, in their order."""
     refused: set[str] = set()
-    if context.denied_for_cluster(Operation.CREATE):
-        refused = {name for name in _names(request) if context.denied(Operation.CREATE, ResourceType.TOPIC, name)}
-    hidden = {name for name in _names(request) if context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)}
+    if context.denied_for_cluster(AclOperation.CREATE):
+        refused = {name for name in _names(request) if context.denied(AclOperation.CREATE, ResourceType.TOPIC, name)}
+    hidden = {
+        name for name in _names(request) if context.denied(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+    }
     allowed = CreateTopicsRequest(
         topics=[topic for topic in request.topics if topic.name not in refused],
         timeout_ms=request.timeout_ms,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.api.describe_acls import NO_RULES
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from triokafka.security.acl import AclOperation
 
 
 def _failed(request: DeleteAclsRequest, context: RequestContext, code: int, message: str) -> DeleteAclsResponse:
@@ -19,7 +20,7 @@ def _failed(request: DeleteAclsRequest, context: RequestContext, code: int, mess
     )
 
 
-@handles(DeleteAclsRequest, versions=range(1, 4), accesses=[cluster(Operation.ALTER)], on_error=_failed)
+@handles(DeleteAclsRequest, versions=range(1, 4), accesses=[cluster(AclOperation.ALTER)], on_error=_failed)
 async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     """Say for each filter that rules are not kept here."""
     raise errors.SecurityDisabledError(NO_RULES)

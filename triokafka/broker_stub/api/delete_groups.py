@@ -5,10 +5,11 @@ Versions 0-2. v2: flexible.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 def _failed(request: DeleteGroupsRequest, context: RequestContext, code: int, message: str) -> DeleteGroupsResponse:
@@ -20,13 +21,13 @@ def _failed(request: DeleteGroupsRequest, context: RequestContext, code: int, me
 @handles(
     DeleteGroupsRequest,
     versions=range(0, 3),
-    accesses=[Access(Operation.DELETE, ResourceType.GROUP, lambda request: request.groups_names)],
+    accesses=[Access(AclOperation.DELETE, ResourceType.GROUP, lambda request: request.groups_names)],
     waits=True,
     on_error=_failed,
 )
 async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Remove the groups that the caller may remove and that have no members."""
-    denied = [name for name in request.groups_names if context.denied(Operation.DELETE, ResourceType.GROUP, name)]
+    denied = [name for name in request.groups_names if context.denied(AclOperation.DELETE, ResourceType.GROUP, name)]
     allowed = DeleteGroupsRequest(groups_names=[name for name in request.groups_names if name not in denied])
     response = await context.groups.admin.delete_groups(allowed)
     code = denial(ResourceType.GROUP).code

@@ -6,7 +6,7 @@ Versions 0-2. v2: flexible. The answer names the partition's low watermark, the 
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget
@@ -16,6 +16,7 @@ from triokafka.protocol.api.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 
 
@@ -39,7 +40,7 @@ def _failed(request: DeleteRecordsRequest, context: RequestContext, code: int, m
 @handles(
     DeleteRecordsRequest,
     versions=range(0, 3),
-    accesses=[Access(Operation.DELETE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
+    accesses=[Access(AclOperation.DELETE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
     on_error=_failed,
 )
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
@@ -58,7 +59,7 @@ async def delete_records(request: DeleteRecordsRequest, context: RequestContext)
 
 def _delete(key: TopicPartition, offset: int, context: RequestContext) -> DeleteRecordsPartitionResult:
     try:
-        if context.denied(Operation.DELETE, ResourceType.TOPIC, key.topic):
+        if context.denied(AclOperation.DELETE, ResourceType.TOPIC, key.topic):
             raise denial(ResourceType.TOPIC)
         low_watermark = context.replicas.delete_records_before(key, offset)
     except errors.BrokerResponseError as error:

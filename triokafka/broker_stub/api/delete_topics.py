@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
+from triokafka.broker_stub.authorizer import Access, or_cluster
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -19,6 +19,7 @@ from triokafka.protocol.api.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 
 _STRICT_SINCE: Final = 5
 
@@ -44,9 +45,9 @@ def _failed(request: DeleteTopicsRequest, context: RequestContext, code: int, me
     DeleteTopicsRequest,
     versions=range(1, 7),
     accesses=[
-        or_cluster(Operation.DELETE),
-        Access(Operation.DELETE, ResourceType.TOPIC, _names),
-        Access(Operation.DESCRIBE, ResourceType.TOPIC, _names),
+        or_cluster(AclOperation.DELETE),
+        Access(AclOperation.DELETE, ResourceType.TOPIC, _names),
+        Access(AclOperation.DESCRIBE, ResourceType.TOPIC, _names),
     ],
     on_error=_failed,
 )
@@ -74,11 +75,11 @@ def _denied(topic: DeleteTopicState, image: MetadataImage, context: RequestConte
         if found is None:
             return None
         name = found.name
-    if not context.denied_for_cluster(Operation.DELETE) or not context.denied(
-        Operation.DELETE, ResourceType.TOPIC, name
+    if not context.denied_for_cluster(AclOperation.DELETE) or not context.denied(
+        AclOperation.DELETE, ResourceType.TOPIC, name
     ):
         return None
-    visible = not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    visible = not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
     if visible and name not in image.topics:
         return None
     return DeletableTopicResult(

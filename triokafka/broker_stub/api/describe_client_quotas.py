@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.metadata.image import CLIENT_ID, IP, USER, MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -21,6 +21,7 @@ from triokafka.protocol.api.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from triokafka.security.acl import AclOperation
 
 _EXACT: Final = 0
 _DEFAULT: Final = 1
@@ -36,7 +37,7 @@ def _failed(
 @handles(
     DescribeClientQuotasRequest,
     versions=range(0, 2),
-    accesses=[cluster(Operation.DESCRIBE_CONFIGS)],
+    accesses=[cluster(AclOperation.DESCRIBE_CONFIGS)],
     on_error=_failed,
 )
 async def describe_client_quotas(

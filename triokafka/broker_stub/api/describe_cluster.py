@@ -9,7 +9,7 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import controller_id, endpoint_of
-from triokafka.broker_stub.authorizer import Operation, or_cluster
+from triokafka.broker_stub.authorizer import or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_cluster import (
@@ -17,12 +17,13 @@ from triokafka.protocol.api.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from triokafka.security.acl import AclOperation
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-@handles(DescribeClusterRequest, versions=range(0, 3), accesses=[or_cluster(Operation.DESCRIBE)])
+@handles(DescribeClusterRequest, versions=range(0, 3), accesses=[or_cluster(AclOperation.DESCRIBE)])
 async def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Answer from the image."""
     if request.endpoint_type == _CONTROLLERS:

@@ -11,7 +11,6 @@ from typing import Final
 from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
-from triokafka.broker_stub.authorizer import Operation
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.metadata import MetadataImage, ResourceType, topic_names
 from triokafka.broker_stub.metadata.config_entries import (
@@ -35,6 +34,7 @@ from triokafka.protocol.api.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from triokafka.security.acl import AclOperation
 
 _WORK: Final = 2  # a resource has dozens of keys
 
@@ -58,13 +58,13 @@ def _failed(
 @handles(
     DescribeConfigsRequest,
     versions=range(1, 5),
-    accesses=config_accesses(Operation.DESCRIBE_CONFIGS),
+    accesses=config_accesses(AclOperation.DESCRIBE_CONFIGS),
     on_error=_failed,
 )
 async def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Answer from the image; others have their turn in between, since tools ask for all topics at once."""
     image, config = context.metadata.image, context.services.configuration.config
-    denied = denied_resources(request.resources, Operation.DESCRIBE_CONFIGS, context)
+    denied = denied_resources(request.resources, AclOperation.DESCRIBE_CONFIGS, context)
     response = DescribeConfigsResponse()
     budget = WorkBudget()
     for result in describe_resources(image, request, config, denied=denied):

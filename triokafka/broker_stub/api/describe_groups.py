@@ -6,10 +6,11 @@ GROUP_ID_NOT_FOUND with a message for groups that are not there (KIP-1043); befo
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 def _failed(request: DescribeGroupsRequest, context: RequestContext, code: int, message: str) -> DescribeGroupsResponse:
@@ -19,7 +20,7 @@ def _failed(request: DescribeGroupsRequest, context: RequestContext, code: int, 
 @handles(
     DescribeGroupsRequest,
     versions=range(0, 7),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.GROUP, lambda request: request.groups)],
+    accesses=[Access(AclOperation.DESCRIBE, ResourceType.GROUP, lambda request: request.groups)],
     on_error=_failed,
 )
 async def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
@@ -27,7 +28,7 @@ async def describe_groups(request: DescribeGroupsRequest, context: RequestContex
     response = await context.groups.admin.describe_groups(request, version=context.version)
     for i, group in enumerate(response.groups):
         context.items += 1 + len(group.members)
-        if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        if context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
             response.groups[i] = DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)
         elif request.include_authorized_operations and not group.error_code:
             group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group.group_id)

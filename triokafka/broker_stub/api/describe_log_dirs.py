@@ -6,7 +6,7 @@ Versions 1-5. v2: flexible. v3: an error of the whole request. v4: the size of t
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_log_dirs import (
@@ -16,6 +16,7 @@ from triokafka.protocol.api.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from triokafka.security.acl import AclOperation
 
 
 def _failed(
@@ -24,7 +25,7 @@ def _failed(
     return DescribeLogDirsResponse(error_code=code)
 
 
-@handles(DescribeLogDirsRequest, versions=range(1, 6), accesses=[cluster(Operation.DESCRIBE)], on_error=_failed)
+@handles(DescribeLogDirsRequest, versions=range(1, 6), accesses=[cluster(AclOperation.DESCRIBE)], on_error=_failed)
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Go through the logs, directory by directory; a directory that failed says so and nothing else."""
     logs, replicas = context.logs, context.replicas

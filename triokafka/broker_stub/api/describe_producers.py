@@ -6,7 +6,7 @@ Version 0.
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -18,6 +18,7 @@ from triokafka.protocol.api.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 
 
@@ -41,7 +42,7 @@ def _failed(
 @handles(
     DescribeProducersRequest,
     versions=range(0, 1),
-    accesses=[Access(Operation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics])],
+    accesses=[Access(AclOperation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics])],
     on_error=_failed,
 )
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
@@ -58,7 +59,7 @@ async def describe_producers(request: DescribeProducersRequest, context: Request
 
 def _partition(key: TopicPartition, context: RequestContext) -> PartitionResponse:
     try:
-        if context.denied(Operation.READ, ResourceType.TOPIC, key.topic):
+        if context.denied(AclOperation.READ, ResourceType.TOPIC, key.topic):
             raise denial(ResourceType.TOPIC)("Authorization failed.")
         topic_names.validate(key.topic)
         partition = context.replicas.partition(key)

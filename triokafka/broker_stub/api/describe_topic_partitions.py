@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.api.metadata import available_leader, offline_replicas
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from triokafka.broker_stub.metadata.topic_names import is_internal
 from triokafka.broker_stub.request.context import RequestContext
@@ -20,6 +20,7 @@ from triokafka.protocol.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 def _failed(
@@ -33,7 +34,7 @@ def _failed(
 @handles(
     DescribeTopicPartitionsRequest,
     versions=range(0, 1),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
+    accesses=[Access(AclOperation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
     on_error=_failed,
 )
 async def describe_topic_partitions(
@@ -42,7 +43,7 @@ async def describe_topic_partitions(
     """Answer one page from the image. No topics in the request means all."""
     image = context.metadata.image
     names = sorted({topic.name for topic in request.topics}) or [
-        name for name in sorted(image.topics) if not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        name for name in sorted(image.topics) if not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
     ]
     first_partition = 0
     if request.cursor is not None:
@@ -57,7 +58,7 @@ async def describe_topic_partitions(
     response, budget = DescribeTopicPartitionsResponse(), WorkBudget()
     for name in names:
         topic = image.topics.get(name)
-        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             code = errors.TopicAuthorizationFailedError.code
             response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
             continue

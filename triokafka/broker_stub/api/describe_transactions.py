@@ -6,7 +6,7 @@ Version 0.
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_transactions import (
@@ -14,6 +14,7 @@ from triokafka.protocol.api.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 def _failed(
@@ -29,7 +30,7 @@ def _failed(
 @handles(
     DescribeTransactionsRequest,
     versions=range(0, 1),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: request.transactional_ids)],
+    accesses=[Access(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: request.transactional_ids)],
     on_error=_failed,
 )
 async def describe_transactions(
@@ -43,6 +44,6 @@ async def describe_transactions(
 
 def _state(name: str, context: RequestContext) -> TransactionState:
     kind = ResourceType.TRANSACTIONAL_ID
-    denied = context.denied(Operation.DESCRIBE, kind, name)
+    denied = context.denied(AclOperation.DESCRIBE, kind, name)
     error = denial(kind) if denied else errors.TransactionalIdNotFoundError
     return TransactionState(error_code=error.code, transactional_id=name, producer_id=-1, producer_epoch=-1)

@@ -5,7 +5,7 @@ Versions 0-2. v1: elections of any replica, and an error of the whole request. v
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.elect_leaders import (
@@ -14,6 +14,7 @@ from triokafka.protocol.api.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from triokafka.security.acl import AclOperation
 
 
 def _failed(request: ElectLeadersRequest, context: RequestContext, code: int, message: str) -> ElectLeadersResponse:
@@ -32,7 +33,7 @@ def _failed(request: ElectLeadersRequest, context: RequestContext, code: int, me
     )
 
 
-@handles(ElectLeadersRequest, versions=range(0, 3), accesses=[cluster(Operation.ALTER)], on_error=_failed)
+@handles(ElectLeadersRequest, versions=range(0, 3), accesses=[cluster(AclOperation.ALTER)], on_error=_failed)
 async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Hand the request to the controller."""
     response = await context.gateway.elect_leaders(request)

@@ -15,7 +15,7 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
+from triokafka.broker_stub.authorizer import Access, or_cluster
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_reader import FetchParameters
 from triokafka.broker_stub.request.context import RequestContext
@@ -34,6 +34,7 @@ from triokafka.protocol.api.fetch import (
     PartitionData,
     SnapshotId,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ def _failed(request: FetchRequest, context: RequestContext, code: int, message: 
     FetchRequest,
     versions=range(4, 19),
     accesses=[
-        or_cluster(Operation.CLUSTER_ACTION),  # for other brokers, which need nothing else
-        Access(Operation.READ, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics]),
+        or_cluster(AclOperation.CLUSTER_ACTION),  # for other brokers, which need nothing else
+        Access(AclOperation.READ, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics]),
     ],
     on_error=_failed,
 )
@@ -204,9 +205,9 @@ def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext) -> 
     else:
         name = topic
     if context.follower:
-        denied = context.denied_for_cluster(Operation.CLUSTER_ACTION)
+        denied = context.denied_for_cluster(AclOperation.CLUSTER_ACTION)
     else:
-        denied = context.denied(Operation.READ, ResourceType.TOPIC, name)
+        denied = context.denied(AclOperation.READ, ResourceType.TOPIC, name)
     return name, errors.TopicAuthorizationFailedError.code if denied else 0
 
 

@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import endpoint_of
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry, KeyType
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 _BATCHED_SINCE: Final = 4
 _NO_ERROR: Final = "NONE"  # what Kafka's brokers say of a coordinator that was found, in versions 1-3 alone
@@ -42,7 +43,7 @@ def _failed(
 @handles(
     FindCoordinatorRequest,
     versions=range(0, 7),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.GROUP, _groups)],
+    accesses=[Access(AclOperation.DESCRIBE, ResourceType.GROUP, _groups)],
     on_error=_failed,
 )
 async def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
@@ -66,7 +67,7 @@ async def find_coordinator(request: FindCoordinatorRequest, context: RequestCont
 
 async def _find(group: str, entry: CoordinatorEntry[Any], context: RequestContext) -> Coordinator:
     try:
-        if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group):
+        if context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group):
             raise denial(ResourceType.GROUP)(f"not permitted to describe the group {group!r}")
         topic = await context.topic_creation.ensure(entry.topic.name)
         state = topic.partitions[entry.coordinator.runtime.partition_for(group)]

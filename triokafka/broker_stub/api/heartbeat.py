@@ -5,16 +5,17 @@ Versions 0-4. v1: throttle time. v3: static members (KIP-345). v4: flexible.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 @handles(
     HeartbeatRequest,
     versions=range(0, 5),
-    accesses=[Access(Operation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
+    accesses=[Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
     waits=True,
 )
 async def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:

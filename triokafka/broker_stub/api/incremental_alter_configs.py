@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
-from triokafka.broker_stub.authorizer import Operation
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
 from triokafka.broker_stub.metadata.config_resources import AlterOperation, check_broker_name, check_repeats
 from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
@@ -25,6 +24,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from triokafka.security.acl import AclOperation
 
 
 def _failed(
@@ -46,14 +46,14 @@ def _failed(
 @handles(
     IncrementalAlterConfigsRequest,
     versions=range(0, 2),
-    accesses=config_accesses(Operation.ALTER_CONFIGS),
+    accesses=config_accesses(AclOperation.ALTER_CONFIGS),
     on_error=_failed,
 )
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Set log levels here, hand the rest to the controller; as many answers as resources, in their order."""
-    denied = denied_resources(request.resources, Operation.ALTER_CONFIGS, context)
+    denied = denied_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
     if not any(map(_is_logger, request.resources)):
         return await context.gateway.incremental_alter_configs(request, denied=denied)
     rest = IncrementalAlterConfigsRequest(
@@ -114,4 +114,4 @@ def _level(change: AlterableConfig) -> str | None:
         case AlterOperation.DELETE:
             return None
         case other:
-            raise errors.InvalidRequestError(f"Operation {other} is not allowed for the BROKER_LOGGER resource")
+            raise errors.InvalidRequestError(f"AclOperation {other} is not allowed for the BROKER_LOGGER resource")

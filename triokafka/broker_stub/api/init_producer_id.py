@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial, or_cluster
+from triokafka.broker_stub.authorizer import Access, denial, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import InvalidRequestError, TransactionalIdAuthorizationFailedError
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 _NONE: Final = -1
 
@@ -28,8 +29,8 @@ def _failed(request: InitProducerIdRequest, context: RequestContext, code: int, 
     versions=range(0, 6),
     # Who may write to some topic needs no permission for the cluster (KIP-679), so the handler asks.
     accesses=[
-        or_cluster(Operation.IDEMPOTENT_WRITE),
-        Access(Operation.WRITE, ResourceType.TOPIC, lambda request: ()),
+        or_cluster(AclOperation.IDEMPOTENT_WRITE),
+        Access(AclOperation.WRITE, ResourceType.TOPIC, lambda request: ()),
     ],
     on_error=_failed,
 )
@@ -41,8 +42,8 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
         raise TransactionalIdAuthorizationFailedError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
         )
-    if context.denied_for_cluster(Operation.IDEMPOTENT_WRITE) and not context.allowed_somewhere(
-        Operation.WRITE, ResourceType.TOPIC
+    if context.denied_for_cluster(AclOperation.IDEMPOTENT_WRITE) and not context.allowed_somewhere(
+        AclOperation.WRITE, ResourceType.TOPIC
     ):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may write to no topic")
     if (request.producer_id == _NONE) is not (request.producer_epoch == _NONE):

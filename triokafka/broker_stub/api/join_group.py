@@ -7,16 +7,17 @@ id (MEMBER_ID_REQUIRED, KIP-394). v5: static members (KIP-345). v6: flexible. v7
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 @handles(
     JoinGroupRequest,
     versions=range(0, 10),
-    accesses=[Access(Operation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
+    accesses=[Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
     waits=True,
 )
 async def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:

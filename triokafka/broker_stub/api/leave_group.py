@@ -6,16 +6,17 @@ flexible. v5: a reason (KIP-800).
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 @handles(
     LeaveGroupRequest,
     versions=range(0, 6),
-    accesses=[Access(Operation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
+    accesses=[Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
     waits=True,
 )
 async def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
 from triokafka.broker_stub.request.context import RequestContext
@@ -18,11 +18,12 @@ from triokafka.protocol.api.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from triokafka.security.acl import AclOperation
 
 _TYPES: Final = tuple(kind for kind in ConfigResourceType if kind is not ConfigResourceType.UNKNOWN)
 
 
-@handles(ListConfigResourcesRequest, versions=range(0, 2), accesses=[cluster(Operation.DESCRIBE_CONFIGS)])
+@handles(ListConfigResourcesRequest, versions=range(0, 2), accesses=[cluster(AclOperation.DESCRIBE_CONFIGS)])
 async def list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:

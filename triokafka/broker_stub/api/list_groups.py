@@ -6,25 +6,29 @@ type (KIP-848).
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
+from triokafka.broker_stub.authorizer import Access, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 @handles(
     ListGroupsRequest,
     versions=range(0, 6),
-    accesses=[or_cluster(Operation.DESCRIBE), Access(Operation.DESCRIBE, ResourceType.GROUP, lambda request: ())],
+    accesses=[
+        or_cluster(AclOperation.DESCRIBE),
+        Access(AclOperation.DESCRIBE, ResourceType.GROUP, lambda request: ()),
+    ],
 )
 async def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """List the groups that pass the filters and that the caller may see: all, if it may see the cluster."""
     response = await context.groups.admin.list_groups(request)
-    if context.denied_for_cluster(Operation.DESCRIBE):
+    if context.denied_for_cluster(AclOperation.DESCRIBE):
         response.groups = [
             group
             for group in response.groups
-            if not context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+            if not context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
         ]
     context.items = len(response.groups)
     return response

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.replica.partition import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -28,6 +28,7 @@ from triokafka.protocol.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -52,7 +53,7 @@ def _failed(request: ListOffsetsRequest, context: RequestContext, code: int, mes
 @handles(
     ListOffsetsRequest,
     versions=range(1, 12),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
+    accesses=[Access(AclOperation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
     on_error=_failed,
 )
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
@@ -84,7 +85,7 @@ def _look_up(
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(partition_index=key.partition)
     try:
-        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, key.topic):
+        if context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, key.topic):
             raise denial(ResourceType.TOPIC)
         context.faults.check(2, key.topic, key.partition)
         if twice:

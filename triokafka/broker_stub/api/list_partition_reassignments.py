@@ -5,7 +5,7 @@ Version 0.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -15,9 +15,10 @@ from triokafka.protocol.api.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from triokafka.security.acl import AclOperation
 
 
-@handles(ListPartitionReassignmentsRequest, versions=range(0, 1), accesses=[cluster(Operation.DESCRIBE)])
+@handles(ListPartitionReassignmentsRequest, versions=range(0, 1), accesses=[cluster(AclOperation.DESCRIBE)])
 async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:

@@ -9,10 +9,11 @@ import re
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 _STATES: Final = frozenset(
     {
@@ -25,7 +26,7 @@ _STATES: Final = frozenset(
 @handles(
     ListTransactionsRequest,
     versions=range(0, 3),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: ())],
+    accesses=[Access(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: ())],
 )
 async def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """Check what is asked for, and answer that there is nothing."""

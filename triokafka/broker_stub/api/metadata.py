@@ -16,7 +16,7 @@ from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import controller_id, endpoint_of
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
+from triokafka.broker_stub.authorizer import Access, or_cluster
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.metadata.topic_names import is_internal
 from triokafka.broker_stub.request.context import RequestContext
@@ -29,6 +29,7 @@ from triokafka.protocol.api.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 
 _NO_ID = UUID(int=0)
 
@@ -62,10 +63,10 @@ def _failed(request: MetadataRequest, context: RequestContext, code: int, messag
     MetadataRequest,
     versions=range(0, 14),
     accesses=[
-        Access(Operation.DESCRIBE, ResourceType.TOPIC, _asked),
-        or_cluster(Operation.CREATE),
-        Access(Operation.CREATE, ResourceType.TOPIC, _asked),
-        or_cluster(Operation.DESCRIBE),  # to be told of the operations that are allowed on it
+        Access(AclOperation.DESCRIBE, ResourceType.TOPIC, _asked),
+        or_cluster(AclOperation.CREATE),
+        Access(AclOperation.CREATE, ResourceType.TOPIC, _asked),
+        or_cluster(AclOperation.DESCRIBE),  # to be told of the operations that are allowed on it
     ],
     on_error=_failed,
 )
@@ -77,7 +78,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     if every_topic:
         image = context.metadata.image
         for name in sorted(image.topics):
-            if not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
                 topics.append(_topic(image.topics[name], image, request, context))
                 await budget.spend(_size(topics[-1], context))
     else:
@@ -127,7 +128,7 @@ async def _create_missing(request: MetadataRequest, image: MetadataImage, contex
     missing = [
         name
         for name in _asked(request)
-        if name not in image.topics and not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if name not in image.topics and not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
     ]
     if not missing:
         return set()
@@ -139,7 +140,9 @@ async def _create_missing(request: MetadataRequest, image: MetadataImage, contex
 
 
 def _may_not_create(name: str, context: RequestContext) -> bool:
-    return context.denied_for_cluster(Operation.CREATE) and context.denied(Operation.CREATE, ResourceType.TOPIC, name)
+    return context.denied_for_cluster(AclOperation.CREATE) and context.denied(
+        AclOperation.CREATE, ResourceType.TOPIC, name
+    )
 
 
 def _one(
@@ -158,13 +161,13 @@ def _one(
         by_id = image.topics_by_id.get(topic_id)
         if by_id is None:
             return MetadataResponseTopic(error_code=errors.UnknownTopicIdError.code, name=None, topic_id=topic_id)
-        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, by_id.name):
+        if context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, by_id.name):
             # The name is not for this client to learn.
             return MetadataResponseTopic(
                 error_code=errors.TopicAuthorizationFailedError.code, name=None, topic_id=topic_id
             )
         return _topic(by_id, image, request, context)
-    if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
+    if context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
         return MetadataResponseTopic(error_code=errors.TopicAuthorizationFailedError.code, name=name)
     topic = image.topics.get(name)
     if topic is not None:

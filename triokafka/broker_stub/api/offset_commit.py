@@ -7,11 +7,12 @@ group that is not there (KIP-848). v10: topic ids instead of names.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.coordinator.offsets.commit import commit_failed
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 def _failed(request: OffsetCommitRequest, context: RequestContext, code: int, message: str) -> OffsetCommitResponse:
@@ -22,8 +23,8 @@ def _failed(request: OffsetCommitRequest, context: RequestContext, code: int, me
     OffsetCommitRequest,
     versions=range(2, 11),
     accesses=[
-        Access(Operation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
-        Access(Operation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics]),
+        Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
+        Access(AclOperation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics]),
     ],
     waits=True,
     on_error=_failed,
@@ -33,5 +34,5 @@ async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -
     return await context.groups.offsets.commit_offsets(
         request,
         version=context.version,
-        may_read=lambda name: not context.denied(Operation.READ, ResourceType.TOPIC, name),
+        may_read=lambda name: not context.denied(AclOperation.READ, ResourceType.TOPIC, name),
     )

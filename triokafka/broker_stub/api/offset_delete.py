@@ -5,23 +5,24 @@ Version 0.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 @handles(
     OffsetDeleteRequest,
     versions=range(0, 1),
     accesses=[
-        Access(Operation.DELETE, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
-        Access(Operation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics]),
+        Access(AclOperation.DELETE, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
+        Access(AclOperation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics]),
     ],
     waits=True,
 )
 async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Remove the positions, and answer when the removal is committed."""
     return await context.groups.offsets.delete_offsets(
-        request, may_read=lambda name: not context.denied(Operation.READ, ResourceType.TOPIC, name)
+        request, may_read=lambda name: not context.denied(AclOperation.READ, ResourceType.TOPIC, name)
     )

@@ -10,11 +10,12 @@ waits until what it says is committed. This broker serves no transactions, but K
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.coordinator.offsets.fetch import as_response, asked_groups
 from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 def _group_ids(request: OffsetFetchRequest) -> list[str]:
@@ -38,8 +39,8 @@ def _failed(request: OffsetFetchRequest, context: RequestContext, code: int, mes
     OffsetFetchRequest,
     versions=range(1, 11),
     accesses=[
-        Access(Operation.DESCRIBE, ResourceType.GROUP, _group_ids),
-        Access(Operation.DESCRIBE, ResourceType.TOPIC, _topics),
+        Access(AclOperation.DESCRIBE, ResourceType.GROUP, _group_ids),
+        Access(AclOperation.DESCRIBE, ResourceType.TOPIC, _topics),
     ],
     on_error=_failed,
 )
@@ -50,13 +51,13 @@ async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> 
     response = await context.groups.offsets.fetch_offsets(
         request,
         version=context.version,
-        may_describe=lambda name: not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name),
+        may_describe=lambda name: not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name),
     )
     refused = denial(ResourceType.GROUP)
-    if not request.groups and context.denied(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+    if not request.groups and context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
         return _failed(request, context, refused.code, "")
     for group in response.groups:
-        if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        if context.denied(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
             group.error_code, group.topics = refused.code, []
         context.items += sum(len(topic.partitions) for topic in group.topics)
     return response

@@ -6,7 +6,7 @@ Versions 2-4. v2: the client's own leader epoch, to fence old metadata. v3: the 
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial, or_cluster
+from triokafka.broker_stub.authorizer import Access, denial, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget
@@ -17,6 +17,7 @@ from triokafka.protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 
 
@@ -38,8 +39,8 @@ def _failed(
     OffsetForLeaderEpochRequest,
     versions=range(2, 5),
     accesses=[
-        or_cluster(Operation.CLUSTER_ACTION),  # of brokers, which asked before consumers did
-        Access(Operation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics]),
+        or_cluster(AclOperation.CLUSTER_ACTION),  # of brokers, which asked before consumers did
+        Access(AclOperation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics]),
     ],
     on_error=_failed,
 )
@@ -59,8 +60,8 @@ async def offset_for_leader_epoch(
 
 def _end_of_epoch(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
-        if context.denied_for_cluster(Operation.CLUSTER_ACTION) and context.denied(
-            Operation.DESCRIBE, ResourceType.TOPIC, topic
+        if context.denied_for_cluster(AclOperation.CLUSTER_ACTION) and context.denied(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, topic
         ):
             raise denial(ResourceType.TOPIC)
         partition = context.replicas.partition(TopicPartition(topic, asked.partition))

@@ -18,7 +18,7 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, prevalidate
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
@@ -40,6 +40,7 @@ from triokafka.protocol.repeated_requests import KnownRequest
 from triokafka.protocol.templates import AnswerTemplate, FilledAnswer
 from triokafka.records import iter_batches
 from triokafka.records.batch import TRANSACTIONAL
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import Buffer, TopicPartition
 
 _TOPIC_IDS_SINCE: Final = 13
@@ -76,7 +77,7 @@ def _failed(request: ProduceRequest, context: RequestContext, code: int, message
     ProduceRequest,
     versions=range(3, 14),
     advertised=range(0, 14),
-    accesses=[Access(Operation.WRITE, ResourceType.TOPIC, lambda request: [t.name for t in request.topic_data])],
+    accesses=[Access(AclOperation.WRITE, ResourceType.TOPIC, lambda request: [t.name for t in request.topic_data])],
     on_error=_failed,
 )
 async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | FilledAnswer | None:
@@ -180,7 +181,7 @@ def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, typ
         if found is None:
             return "", errors.UnknownTopicIdError
         name = found.name
-    if context.denied(Operation.WRITE, ResourceType.TOPIC, name):
+    if context.denied(AclOperation.WRITE, ResourceType.TOPIC, name):
         return name, denial(ResourceType.TOPIC)
     return name, None
 

@@ -5,13 +5,14 @@ Version 0.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from triokafka.security.acl import AclOperation
 
 
-@handles(UnregisterBrokerRequest, versions=range(0, 1), accesses=[cluster(Operation.ALTER)])
+@handles(UnregisterBrokerRequest, versions=range(0, 1), accesses=[cluster(AclOperation.ALTER)])
 async def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     """Hand the request to the controller."""
     return await context.gateway.unregister_broker(request)

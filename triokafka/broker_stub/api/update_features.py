@@ -5,13 +5,14 @@ Versions 0-2. v1: kinds of upgrades, and checking only. v2: no results by featur
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from triokafka.security.acl import AclOperation
 
 
-@handles(UpdateFeaturesRequest, versions=range(0, 3), accesses=[cluster(Operation.ALTER)])
+@handles(UpdateFeaturesRequest, versions=range(0, 3), accesses=[cluster(AclOperation.ALTER)])
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Hand the request to the controller."""
     return await context.gateway.update_features(request, version=context.version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.log.page_cache import ColdReadError
@@ -18,9 +18,11 @@ from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.broker_stub.work_budget import BUDGET, WorkBudget
 from triokafka.named_tuple import NamedTuple
-from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 from triokafka.structs import TopicPartition
 from triokafka.world import World
+
+if TYPE_CHECKING:  # imported with the first Fetch
+    from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Operation, ResourceType
+from triokafka.broker_stub.authorizer import CLUSTER_NAME
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
@@ -21,6 +21,7 @@ from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import ThrottlingQuotaExceededError
 from triokafka.protocol.frames import RequestHeader
 from triokafka.protocol.repeated_requests import KnownRequest
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when the first group is used: a broker starts without it
@@ -160,24 +161,24 @@ class RequestContext:
         """The client's address as Kafka shows it in group descriptions."""
         return f"/{self.peer[0]}"
 
-    def denied(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def denied(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may not do this; the answer for the item is then `authorizer.denial`'s error."""
         services = self.services
         return not services.allows_all and not services.authorizer.allows(
             self.principal, self.peer[0], operation, resource_type, name
         )
 
-    def denied_for_cluster(self, operation: Operation) -> bool:
+    def denied_for_cluster(self, operation: AclOperation) -> bool:
         """Whether the client may not do this to the cluster as a whole."""
         return self.denied(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def cluster_operations(self) -> int:
         """What the client may do to the cluster, as responses carry it: nothing to see for who may not describe it."""
-        if self.denied_for_cluster(Operation.DESCRIBE):
+        if self.denied_for_cluster(AclOperation.DESCRIBE):
             return 0
         return self.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def allowed_somewhere(self, operation: Operation, resource_type: ResourceType) -> bool:
+    def allowed_somewhere(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether the client may do this to any resource of the type."""
         authorizer = self.services.authorizer
         return authorizer.allows_somewhere(self.principal, self.peer[0], operation, resource_type)

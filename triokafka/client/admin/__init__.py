@@ -20,7 +20,6 @@ from triokafka.client.admin.partition_types import (
 )
 from triokafka.client.admin.quotas import QuotaEntity, QuotaMatch
 from triokafka.client.admin.types import (
-    AclOperation,
     AlterConfig,
     ClusterDescription,
     ConfigEntry,
@@ -38,6 +37,7 @@ from triokafka.client.admin.types import (
     TopicListing,
     TopicPartitionPage,
 )
+from triokafka.security.acl import AclOperation
 
 __all__ = [
     "AclOperation",

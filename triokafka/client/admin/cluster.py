@@ -14,12 +14,13 @@ from triokafka.client.admin.partition_types import (
     QuorumReplica,
 )
 from triokafka.client.admin.requests import AdminRequests, failure_of
-from triokafka.client.admin.types import AclOperation, ClusterDescription, Results
+from triokafka.client.admin.types import ClusterDescription, Results
 from triokafka.errors import UnsupportedVersionError
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, ReplicaState, TopicData
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from triokafka.security.acl import AclOperation
 from triokafka.structs import Node, TopicPartition
 
 _FENCED_SINCE: Final = 2
@@ -43,8 +44,8 @@ class ClusterAdmin:
     ) -> ClusterDescription:
         """The brokers and the controller.
 
-        With ``include_fenced_brokers`` also those that serve nobody now (brokers from 4.0 on), and with
-        ``include_authorized_operations`` what the caller may do with the cluster (from 2.8 on).
+        ``include_fenced_brokers`` adds brokers that are registered but not in service (brokers from 4.0 on), and
+        ``include_authorized_operations`` the operations that the caller may do with the cluster (from 2.8 on).
         """
 
         def build(version: int) -> DescribeClusterRequest:

@@ -7,12 +7,16 @@ when a static member is replaced. Everything else (rebalance state, waiting requ
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.member import Member, MemberProtocol
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.group.records import GroupChange
 from triokafka.protocol.stored.group_metadata import GroupMetadataValue, MemberMetadata
+
+NEEDS_REBALANCE: Final = 0
+"""A state timestamp that marks a classic group that must rebalance, which it starts when a broker loads it."""
 
 
 def group_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupChange:

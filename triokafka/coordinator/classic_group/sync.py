@@ -9,7 +9,7 @@ from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.classic_group.stored_group import group_change
 from triokafka.coordinator.group.append_errors import group_append_error
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
-from triokafka.coordinator.group.metrics import GroupCounters
+from triokafka.coordinator.group.group_counters import GroupCounters
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (

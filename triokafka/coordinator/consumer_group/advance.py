@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from triokafka.coordinator.consumer_group.assign import compute_target
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
@@ -25,11 +25,9 @@ from triokafka.coordinator.consumer_group.records import (
     TargetEpochChange,
     TopicsChange,
 )
+from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
-
-if TYPE_CHECKING:
-    from triokafka.coordinator.group.group_shard import GroupShard
 
 
 class Circumstances(NamedTuple):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group.join import Joiner
+from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import Circumstances, Speaker, Step, advance, hash_of_topics
@@ -25,13 +26,7 @@ from triokafka.coordinator.consumer_group.member import (
     MemberState,
     Partitions,
 )
-from triokafka.coordinator.consumer_group.migration import (
-    NEEDS_REBALANCE,
-    classic_group,
-    downgrade,
-    joined,
-    must_downgrade,
-)
+from triokafka.coordinator.consumer_group.migration import classic_group, downgrade, joined, must_downgrade
 from triokafka.coordinator.consumer_group.records import EpochChange
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects

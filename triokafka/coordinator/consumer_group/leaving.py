@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
@@ -12,12 +12,10 @@ from triokafka.coordinator.consumer_group.member import LEAVING_FOR_NOW, MemberS
 from triokafka.coordinator.consumer_group.migration import classic_group, downgrade, must_downgrade
 from triokafka.coordinator.consumer_group.patterns import unused
 from triokafka.coordinator.consumer_group.records import ConsumerGroupChange, EpochChange, ProgressChange
+from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.coordinator.runtime.timer_queue import TimerKey
-
-if TYPE_CHECKING:
-    from triokafka.coordinator.group.group_shard import GroupShard
 
 _AGAIN_SECONDS: Final = 1.0
 

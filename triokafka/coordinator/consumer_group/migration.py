@@ -9,14 +9,14 @@ Committed offsets are not touched.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.member import Member, MemberProtocol
 from triokafka.coordinator.classic_group.state import GroupState
-from triokafka.coordinator.classic_group.stored_group import group_change, group_removal
+from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE, group_change, group_removal
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
@@ -38,18 +38,14 @@ from triokafka.coordinator.consumer_group.records import (
     TargetEpochChange,
 )
 from triokafka.coordinator.group.config import DOWNGRADES, UPGRADES, GroupCoordinatorConfig
+from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, RebalanceInProgressError
 from triokafka.protocol.api.join_group import JoinGroupResponse
 
-if TYPE_CHECKING:
-    from triokafka.coordinator.group.group_shard import GroupShard
-
 _FORCES_ASSIGNMENT: Final = 0
 """A metadata hash that forces a new assignment: a rebalance was due, or the leader did not assign every partition."""
-NEEDS_REBALANCE: Final = 0
-"""A state timestamp that marks a classic group that must rebalance, which it starts when a broker loads it."""
 
 _STATELESS_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Assignors whose user data members can lose: librdkafka's sticky assignors send a member only what it has reported.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.classic_group.stored_group import group_removal
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects, OffsetChange
 from triokafka.coordinator.offsets.deleted_topics import MAX_RECORDS
 from triokafka.coordinator.runtime.reply import Reply
@@ -18,9 +19,6 @@ from triokafka.errors import BrokerResponseError, GroupIdNotFoundError, KafkaErr
 from triokafka.protocol.api.delete_groups import DeletableGroupResult
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribedGroupMember
 from triokafka.protocol.api.list_groups import ListedGroup
-
-if TYPE_CHECKING:
-    from triokafka.coordinator.group.group_shard import GroupShard
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"

@@ -8,30 +8,28 @@ metadata. All of a `ConsumerGroup` is durable except its timers. A group id is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from triokafka.coordinator.classic_group import liveness, rebalance
+from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.state import GroupState
-from triokafka.coordinator.classic_group.stored_group import group_change, restore_group
+from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE, group_change, restore_group
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
-from triokafka.coordinator.consumer_group import leaving, sessions
+from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
-from triokafka.coordinator.consumer_group.migration import NEEDS_REBALANCE
 from triokafka.coordinator.consumer_group.records import ConsumerGroupChange, EpochChange
 from triokafka.coordinator.group.append_errors import group_append_error
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings, no_settings
-from triokafka.coordinator.group.metrics import GroupCounters
+from triokafka.coordinator.group.group_counters import GroupCounters
 from triokafka.coordinator.group.records import Change, GroupChange, GroupEffects, OffsetChange, decode, encode
 from triokafka.coordinator.group.topics_view import TopicsView
-from triokafka.coordinator.offsets import deleted_topics, expiry
 from triokafka.coordinator.offsets.store import OffsetStore
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.journal import Journal
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.coordinator.runtime.timer_queue import TimerKey, TimerQueue
+from triokafka.coordinator.runtime.timer_queue import TimerQueue
 from triokafka.errors import KafkaError
 from triokafka.protocol.stored.group_metadata import GroupMetadataValue
 
@@ -180,36 +178,6 @@ class GroupShard:
                 )
             elif group.members and group.state_timestamp_ms == NEEDS_REBALANCE:
                 rebalance.prepare_rebalance(group, "the group was a consumer group", self.config, effects)
-
-    def timer_fired(self, key: TimerKey, effects: GroupEffects) -> None:
-        """Handle an expired timer: a session, a rebalance step, or the removal of offsets of deleted topics."""
-        if key.kind == deleted_topics.FORGET:
-            deleted_topics.forget(self, effects)
-            return
-        consumer_group = self.consumer_groups.get(key.entity_id)
-        if consumer_group is not None:
-            leaving.time_over(self, consumer_group, key, effects)
-            return
-        group = self.groups.get(key.entity_id)
-        if group is None:
-            return
-        if key.kind == rebalance.SESSION:
-            liveness.session_over(group, key.part_id, self.config, effects)
-        elif key.kind == rebalance.JOIN:
-            rebalance.join_time_over(group, self.config, effects)
-        elif key.kind == rebalance.SYNC:
-            rebalance.sync_time_over(group, self.config, effects)
-
-    def expire(self, effects: GroupEffects) -> float | None:
-        """Remove expired offsets and unused groups; see `expiry.expire`. Retries the removal for deleted topics."""
-        if self.deleted_topics:
-            deleted_topics.schedule(effects)
-        return expiry.expire(self, effects)
-
-    def topics_deleted(self, topics: Mapping[UUID, str], effects: GroupEffects) -> None:
-        """Remove the committed offsets of deleted topics, given by id and name."""
-        self.deleted_topics.update(topics)
-        deleted_topics.forget(self, effects)
 
     def unload(self) -> list[Reply[Any]]:
         """Mark all groups Dead, drop them, and return the replies of waiting requests."""

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings
+from triokafka.coordinator.group.coordinator_type import group_coordinator_type
+from triokafka.coordinator.group.group_counters import GroupCounters
 from triokafka.coordinator.group.group_shard import GroupShard
-from triokafka.coordinator.group.metrics import GroupCounters
 from triokafka.coordinator.group.records import Change, GroupEffects
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
 from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
-from triokafka.coordinator.runtime.coordinator_type import CoordinatorType
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.waiting import answer_to
 from triokafka.errors import InvalidGroupIdError, KafkaError
-from triokafka.topic_names import GROUP_METADATA_TOPIC
 from triokafka.world import World
 
 T = TypeVar("T")
@@ -49,14 +48,8 @@ class GroupShards:
         self.counters = GroupCounters()
         self.world = world
         self.topics = topics
-        coordinator_type = CoordinatorType(
-            name="group",
-            topic=GROUP_METADATA_TOPIC,
-            new_shard=lambda partition: GroupShard(
-                config, lambda: str(world.uuid()), topics, own_settings, self.counters
-            ),
-            commit_timeout_ms=config.offset_commit_timeout_ms,
-            expiry_interval_ms=config.offsets_retention_check_interval_ms,
+        coordinator_type = group_coordinator_type(
+            config, lambda: str(world.uuid()), topics, own_settings, self.counters
         )
         self.task: CoordinatorTask[GroupShard, Change] = CoordinatorTask(
             world, log, coordinator_type, partitions=config.offsets_topic_num_partitions

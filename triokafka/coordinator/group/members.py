@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.runtime.timer_queue import TimerKey
 from triokafka.errors import UnknownMemberIdError
-
-if TYPE_CHECKING:
-    from triokafka.coordinator.group.group_shard import GroupShard
 
 
 class KnownMember(NamedTuple):

@@ -1,33 +1,14 @@
-"""Metrics of the group coordinator.
-
-Counters are incremented where the work is done. Group and offset totals are counted on request.
-"""
+"""Numbers of groups and offsets, counted on request."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroupState
-
-if TYPE_CHECKING:
-    from triokafka.coordinator.group.group_shard import GroupShard
-
-
-@dataclass(slots=True)
-class GroupCounters:
-    """Event counters since the coordinator was created. Offsets count once per partition."""
-
-    offset_commits: int = 0
-    offset_expirations: int = 0
-    offset_deletions: int = 0
-    completed_rebalances: int = 0
-    """Rebalances of classic groups whose assignment was stored."""
-    consumer_group_rebalances: int = 0
-    """Epoch bumps of consumer groups."""
+from triokafka.coordinator.group.group_shard import GroupShard
 
 
 class GroupCounts(NamedTuple):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
+from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import NO_TOPIC_ID, GroupEffects, OffsetChange, OffsetKey
 from triokafka.coordinator.runtime.timer_queue import TimerKey
-
-if TYPE_CHECKING:
-    from triokafka.coordinator.group.group_shard import GroupShard
 
 FORGET: Final = "forget"
 _KEY: Final = TimerKey(FORGET)

@@ -8,17 +8,15 @@ commit with its own retention time keeps that time. An empty group without offse
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.classic_group.stored_group import group_removal
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import CommittedOffset, GroupEffects, OffsetChange
 from triokafka.coordinator.offsets.deleted_topics import MAX_RECORDS, PAUSE
-
-if TYPE_CHECKING:
-    from triokafka.coordinator.group.group_shard import GroupShard
 
 _SCAN_STEP: Final = 1_000
 """Offsets per scan step, approximately: all shards of a broker may scan at the same time while requests wait."""

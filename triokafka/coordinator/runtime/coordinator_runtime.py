@@ -160,7 +160,7 @@ class CoordinatorRuntime(Generic[S, C]):
         """Have every shard remove the state of deleted topics, given by id and name; a loading shard, once loaded."""
         for context in list(self._contexts.values()):
             if context.state is ShardState.ACTIVE:
-                self._run(context, lambda shard, effects: shard.topics_deleted(topics, effects))
+                self._run(context, lambda shard, effects: self._type.topics_deleted(shard, topics, effects))
             else:
                 context.deleted_topics.update(topics)
 
@@ -246,7 +246,7 @@ class CoordinatorRuntime(Generic[S, C]):
                     self._guarded(context, partial(self._expire, context))
                     continue
                 effects = self._new_effects(context)
-                self._guarded(context, partial(context.shard.timer_fired, key, effects))
+                self._guarded(context, partial(self._type.timer_fired, context.shard, key, effects))
                 self._guarded(context, partial(self._carry_out, context, effects))
             while context.held and context.held[0].deadline <= now:
                 self._time_out(context, context.held.popleft())
@@ -254,7 +254,7 @@ class CoordinatorRuntime(Generic[S, C]):
     def _expire(self, context: ShardContext[S, C]) -> None:
         self._schedule_expiry(context)  # first, so that an exception does not end the expiry
         effects = self._new_effects(context)
-        pause = context.shard.expire(effects)
+        pause = self._type.expire(context.shard, effects)
         if pause is not None:
             context.shard.timers.schedule(_EXPIRY, effects.at.now + pause)
         not_expired = effects.on_failed
@@ -329,7 +329,7 @@ class CoordinatorRuntime(Generic[S, C]):
         self._schedule_expiry(context)
         self._carry_out(context, effects)
         if context.deleted_topics:
-            self._run(context, lambda shard, effects: shard.topics_deleted(context.deleted_topics, effects))
+            self._run(context, lambda shard, effects: self._type.topics_deleted(shard, context.deleted_topics, effects))
         now = self._world.now()
         self.load_times.record(now, now - context.wanted_at)
         logger.info(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
-from uuid import UUID
 
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.effects import Effects
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.coordinator.runtime.timer_queue import TimerKey, TimerQueue
+from triokafka.coordinator.runtime.timer_queue import TimerQueue
 
 C = TypeVar("C")
 
@@ -39,19 +37,6 @@ class Shard(Protocol[C]):
 
     def loaded(self, effects: Effects[C]) -> None:
         """Build the soft state and set the timers, after the whole log was replayed."""
-
-    def timer_fired(self, key: TimerKey, effects: Effects[C]) -> None:
-        """Handle an expired deadline."""
-
-    def expire(self, effects: Effects[C]) -> float | None:
-        """Remove state whose retention has passed, in an append of bounded size.
-
-        Returns the seconds until the next call if there is more to do, and None to wait for the regular interval. After
-        a failed append, the next call comes at the regular interval.
-        """
-
-    def topics_deleted(self, topics: Mapping[UUID, str], effects: Effects[C]) -> None:
-        """Remove the state of deleted topics, given by id and name."""
 
     def unload(self) -> list[Reply[Any]]:
         """Drop the soft state and return the replies of all waiting requests; the partition moves to another broker."""

@@ -16,7 +16,7 @@ from tests.unit.broker_stub.api.samples import GROUP as ONE_GROUP
 from tests.unit.broker_stub.api.samples import ITEMS, codes_by_item, filled
 from triokafka import errors
 from triokafka.broker_stub.api import Handlers
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Authorizer
 from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.fetch import FetchRequest
@@ -26,8 +26,9 @@ from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from triokafka.security.acl import AclOperation, ResourceType
 
-Denied = tuple[Operation, ResourceType, str]
+Denied = tuple[AclOperation, ResourceType, str]
 
 HANDLERS: Final = {handler.name: handler for handler in Handlers().values()}
 TOPIC: Final = errors.TopicAuthorizationFailedError.code
@@ -47,7 +48,9 @@ class Deny(Authorizer):
         self._denied = denied
         self.asked: set[Denied] = set()
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         assert (principal, host) == ("User:test", "192.0.2.1")
         self.asked.add((operation, resource_type, name))
         return (operation, resource_type, name) not in self._denied
@@ -58,21 +61,21 @@ class Deny(Authorizer):
         self.asked = asked  # it is told what it may do; nothing depends on it
         return told
 
-    def allows_somewhere(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_somewhere(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
         return self.allows(principal, host, operation, resource_type, "")
 
 
-def topic(operation: Operation, name: str = "shut") -> Denied:
+def topic(operation: AclOperation, name: str = "shut") -> Denied:
     """Something that is not allowed with a topic."""
     return operation, ResourceType.TOPIC, name
 
 
-def group(operation: Operation, name: str = ONE_GROUP) -> Denied:
+def group(operation: AclOperation, name: str = ONE_GROUP) -> Denied:
     """Something that is not allowed with a group."""
     return operation, ResourceType.GROUP, name
 
 
-def cluster(operation: Operation) -> Denied:
+def cluster(operation: AclOperation) -> Denied:
     """Something that is not allowed with the cluster."""
     return operation, ResourceType.CLUSTER, CLUSTER_NAME
 
@@ -115,7 +118,7 @@ def of_type(resource_type: int, *names: str) -> Callable[[Any], None]:
     return change
 
 
-Op = Operation
+Op = AclOperation
 _FOLLOWER = put(replica_id=5)
 _SIMPLE = put(generation_id_or_member_epoch=-1)
 _NEW_ID = put(transactional_id=None, producer_id=-1, producer_epoch=-1)

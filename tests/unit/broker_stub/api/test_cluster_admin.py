@@ -12,7 +12,7 @@ import trio.testing
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from tests.unit.broker_stub.clusters import MemoryWorld
 from triokafka import errors
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer
 from triokafka.broker_stub.log import PartitionLog
 from triokafka.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -43,6 +43,7 @@ from triokafka.protocol.api.list_transactions import ListTransactionsRequest
 from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from triokafka.protocol.message import Request
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault
 
@@ -55,7 +56,9 @@ CLUSTER_DENIED = errors.ClusterAuthorizationFailedError.code
 class DenyCluster(Authorizer):
     """Allows nothing that concerns the cluster, and no producers of the topic ``shut``."""
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         if resource_type is ResourceType.CLUSTER:
             assert name == CLUSTER_NAME
             return False

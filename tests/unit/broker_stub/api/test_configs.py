@@ -9,7 +9,7 @@ import pytest
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from tests.unit.broker_stub.api.test_topic_admin import Denying
 from triokafka import errors
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Operation
+from triokafka.broker_stub.authorizer import CLUSTER_NAME
 from triokafka.protocol.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
@@ -19,6 +19,7 @@ from triokafka.protocol.api.describe_configs import (
 from triokafka.protocol.api.incremental_alter_configs import AlterableConfig as Change
 from triokafka.protocol.api.incremental_alter_configs import AlterConfigsResource as ChangedResource
 from triokafka.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+from triokafka.security.acl import AclOperation
 from triokafka.structs import TopicPartition
 
 TOPIC, BROKER = 2, 4
@@ -164,7 +165,7 @@ async def test_changes_survive_a_restart() -> None:
 
 async def test_denied_topics_and_brokers_fail_alone() -> None:
     """(`security-metrics-tools/` section 10.1)"""
-    denying = Denying([Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS], ["no", CLUSTER_NAME])
+    denying = Denying([AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS], ["no", CLUSTER_NAME])
     topic, cluster = errors.TopicAuthorizationFailedError.code, errors.ClusterAuthorizationFailedError.code
     async with running_node(authorizer=denying) as node:
         await node.create("no")

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.broker_stub.api.node import running_node
 from tests.unit.broker_stub.api.test_group_handlers import commit_request, join_request
 from triokafka.broker_stub.api.find_coordinator import find_coordinator
-from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.coordinators.coordinator_entry import KeyType
 from triokafka.broker_stub.metadata.image import BrokerImage, EndpointImage, PartitionImage, TopicImage
 from triokafka.coordinator.runtime.partitioning import coordinator_partition
@@ -25,6 +25,7 @@ from triokafka.errors import (
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest
 from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from triokafka.security.acl import AclOperation, ResourceType
 
 PARTITIONS = 6
 
@@ -123,7 +124,9 @@ async def test_topic_that_cannot_be_made_yet_is_no_coordinator() -> None:
 class Only(Authorizer):
     """One group may be described, and nothing else is refused."""
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         return resource_type is not ResourceType.GROUP or name == "mine"
 
 

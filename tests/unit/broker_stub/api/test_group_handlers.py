@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker_stub.api.node import Node, memory_world, running_node
-from triokafka.broker_stub.authorizer import NOT_ASKED, Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import NOT_ASKED, Authorizer
 from triokafka.errors import (
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
@@ -41,6 +41,7 @@ from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from triokafka.security.acl import AclOperation, ResourceType
 
 DENIED = GroupAuthorizationFailedError.code
 FAST: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 3}
@@ -306,7 +307,9 @@ class Without(Authorizer):
     def __init__(self, *denied: ResourceType) -> None:
         self.kinds = denied
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         return resource_type not in self.kinds
 
 
@@ -335,7 +338,11 @@ async def test_list_shows_the_groups_that_the_caller_may_see() -> None:
     async with running_node(world=world, **FAST) as node:
         await stable(node)
     shown: list[int] = []
-    for kinds in ((ResourceType.GROUP,), (ResourceType.CLUSTER,), (ResourceType.GROUP, ResourceType.CLUSTER)):
+    for kinds in (
+        (ResourceType.GROUP,),
+        (ResourceType.CLUSTER,),
+        (ResourceType.GROUP, ResourceType.CLUSTER),
+    ):
         async with running_node(world=world, authorizer=Without(*kinds), **FAST) as node:
             shown.append(len((await node.call(ListGroupsRequest(), 5)).groups))
     assert shown == [1, 1, 0]

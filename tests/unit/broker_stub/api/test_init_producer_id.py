@@ -8,9 +8,10 @@ import pytest
 
 from tests.unit.broker_stub.api.node import Node, memory_world, running_node
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.metadata.producer_id_block import BLOCK_SIZE
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from triokafka.security.acl import AclOperation, ResourceType
 
 
 async def ask(
@@ -73,14 +74,14 @@ async def test_who_may_write_to_some_topic_needs_no_permission_for_the_cluster()
         may_write = True
 
         def allows(
-            self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+            self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
         ) -> bool:
-            return operation is not Operation.IDEMPOTENT_WRITE
+            return operation is not AclOperation.IDEMPOTENT_WRITE
 
         def allows_somewhere(
-            self, principal: str, host: str, operation: Operation, resource_type: ResourceType
+            self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
         ) -> bool:
-            assert (operation, resource_type) == (Operation.WRITE, ResourceType.TOPIC)
+            assert (operation, resource_type) == (AclOperation.WRITE, ResourceType.TOPIC)
             return self.may_write
 
     authorizer = NotTheCluster()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.broker_stub.api.node import Node, running_node
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.describe_topic_partitions import (
@@ -19,6 +19,7 @@ from triokafka.protocol.api.describe_topic_partitions import (
 )
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from triokafka.protocol.frames import decode_response
+from triokafka.security.acl import AclOperation, ResourceType
 
 NOT_ASKED = -(2**31)
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -202,8 +203,10 @@ async def test_clients_of_another_listener_are_given_its_address() -> None:
 class DenyCreation(Authorizer):
     """Nobody creates a topic."""
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return operation is not Operation.CREATE
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
+        return operation is not AclOperation.CREATE
 
 
 async def test_who_may_not_create_is_told_so_only_where_a_topic_would_be_created() -> None:
@@ -220,7 +223,9 @@ async def test_who_may_not_create_is_told_so_only_where_a_topic_would_be_created
 class DenyTopic(Authorizer):
     """One topic does not exist for anybody."""
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         return name != "secret"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
-from triokafka.broker_stub.authorizer import AllowAll, Operation, ResourceType
+from triokafka.broker_stub.authorizer import AllowAll
 from triokafka.broker_stub.faults.faults import Fault
 from triokafka.broker_stub.metadata.image import USER
 from triokafka.broker_stub.request.dispatcher import Dispatcher
@@ -16,6 +16,7 @@ from triokafka.protocol.api.produce import ProduceResponse
 from triokafka.protocol.frames import decode_response
 from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.records import decode_records
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 
 DISPATCHER = "triokafka.broker_stub.request.dispatcher"
@@ -126,8 +127,10 @@ class _Denying(AllowAll):
     def __init__(self) -> None:
         self.denies = False
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return not (self.denies and operation is Operation.WRITE)
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
+        return not (self.denies and operation is AclOperation.WRITE)
 
 
 async def test_authorizer_is_asked_each_time() -> None:

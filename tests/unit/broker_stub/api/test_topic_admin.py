@@ -11,10 +11,11 @@ import pytest
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from tests.unit.broker_stub.clusters import MemoryWorld
 from triokafka import errors
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault
 
@@ -25,11 +26,13 @@ DENIED = errors.TopicAuthorizationFailedError.code
 class Denying(Authorizer):
     """Allows everything but these operations on these topics, and on the cluster, which would do for all topics."""
 
-    def __init__(self, operations: Collection[Operation], names: Collection[str]) -> None:
+    def __init__(self, operations: Collection[AclOperation], names: Collection[str]) -> None:
         self.operations = operations
         self.names = names
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         return operation not in self.operations or name not in {*self.names, CLUSTER_NAME}
 
 
@@ -80,13 +83,13 @@ async def test_validate_only_creates_nothing() -> None:
 
 async def test_denied_topics_fail_alone_and_in_their_place() -> None:
     """(`security-metrics-tools/` section 10.1)"""
-    async with running_node(authorizer=Denying([Operation.CREATE], ["no"])) as node:
+    async with running_node(authorizer=Denying([AclOperation.CREATE], ["no"])) as node:
         assert await create(node, wanted("a"), wanted("no"), wanted("b")) == [0, DENIED, 0]
         assert set(node.broker.image.topics) == {"a", "b"}
 
 
 async def test_configuration_is_left_out_for_who_may_not_see_it() -> None:
-    async with running_node(authorizer=Denying([Operation.DESCRIBE_CONFIGS], ["t"])) as node:
+    async with running_node(authorizer=Denying([AclOperation.DESCRIBE_CONFIGS], ["t"])) as node:
         (made,) = (await node.call(CreateTopicsRequest(topics=[wanted("t")], timeout_ms=1000), 7)).topics
         assert (made.error_code, made.topic_config_error_code, made.configs) == (0, DENIED, [])
 
@@ -151,7 +154,7 @@ async def test_deletion_that_is_switched_off_is_refused_for_every_topic(
 
 async def test_topics_that_may_not_be_deleted_stay() -> None:
     """Who may not even see a topic is not told whether it exists."""
-    async with running_node(authorizer=Denying([Operation.DELETE], ["no", "nope"])) as node:
+    async with running_node(authorizer=Denying([AclOperation.DELETE], ["no", "nope"])) as node:
         await node.create("yes")
         await node.create("no")
         response = await node.call(DeleteTopicsRequest(topic_names=["no", "yes", "nope"], timeout_ms=1000), 5)
@@ -161,15 +164,15 @@ async def test_topics_that_may_not_be_deleted_stay() -> None:
             errors.UnknownTopicOrPartitionError.code,
         ]
         assert set(node.broker.image.topics) == {"no"}
-    async with running_node(authorizer=Denying([Operation.DELETE, Operation.DESCRIBE], ["nope"])) as node:
+    async with running_node(authorizer=Denying([AclOperation.DELETE, AclOperation.DESCRIBE], ["nope"])) as node:
         response = await node.call(DeleteTopicsRequest(topic_names=["nope"], timeout_ms=1000), 5)
         assert response.responses[0].error_code == DENIED
 
 
 async def test_id_stands_for_the_name_when_the_authorizer_is_asked() -> None:
     """The name is told to who may see the topic only."""
-    for also, told in (([], "no"), ([Operation.DESCRIBE], None)):
-        async with running_node(authorizer=Denying([Operation.DELETE, *also], ["no"])) as node:
+    for also, told in (([], "no"), ([AclOperation.DESCRIBE], None)):
+        async with running_node(authorizer=Denying([AclOperation.DELETE, *also], ["no"])) as node:
             await node.create("no")
             topic_id = node.broker.image.topics["no"].topic_id
             request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=1000)
@@ -195,7 +198,7 @@ async def test_topic_grows_in_every_version(version: int) -> None:
 
 
 async def test_topics_that_may_not_be_altered_do_not_grow() -> None:
-    async with running_node(authorizer=Denying([Operation.ALTER], ["no"])) as node:
+    async with running_node(authorizer=Denying([AclOperation.ALTER], ["no"])) as node:
         await node.create("no")
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name="no", count=3, assignments=None)], timeout_ms=1000

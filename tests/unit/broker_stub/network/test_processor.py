@@ -15,7 +15,7 @@ import trio.testing
 from tests.support.logged import lines
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access, Authorizer
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.network.authentication import (
     Authenticated,
@@ -38,6 +38,7 @@ from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsR
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
+from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import Buffer
 from triokafka.world import Stream
 from triokafka.world.system import RealWorld
@@ -77,7 +78,7 @@ class Bench:
         @handles(
             HeartbeatRequest,
             versions=range(0, 5),
-            accesses=[Access(Operation.READ, ResourceType.GROUP, lambda r: [r.group_id], per_item=False)],
+            accesses=[Access(AclOperation.READ, ResourceType.GROUP, lambda r: [r.group_id], per_item=False)],
         )
         async def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | None:
             outcome = self.behaviour(request, context)
@@ -291,7 +292,9 @@ async def test_cancelled_connection_gives_its_slot_back() -> None:
 class DenyAll(Authorizer):
     """Nobody may do anything."""
 
-    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
         return False
 
 

@@ -1,0 +1,1 @@
+"""Rules of security that clients and brokers share."""
