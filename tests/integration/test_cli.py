@@ -301,7 +301,7 @@ class TestConfigs:
         assert "brackets" in tool.fails(*alter, "--add-config", "a=[1,b", status=2)
         assert "did you mean retention.ms" in tool.fails(*alter, "--add-config", "retention.m=1")
         assert "not a long" in tool.fails(*alter, "--add-config", "retention.ms=soon")
-        assert "is no configuration of" in tool.fails(*alter, "--delete-config", "nope")
+        assert "is not a configuration of" in tool.fails(*alter, "--delete-config", "nope")
         assert "Say whose" in tool.fails("configs", "describe", status=2)
         assert "Only one entity" in tool.fails(*alter, "--broker", "1", "--add-config", "a=1", status=2)
         assert "There is no default" in tool.fails(
@@ -401,7 +401,9 @@ class TestProduceAndConsume:
             ("linger.ms=nan", "expected a number"),
         ):
             assert why in tool.fails("produce", "options", "-X", wrong, stdin="v\n", status=2)
-        assert "there is no 'parse.keys'" in tool.fails("produce", "options", "--property", "parse.keys=true", status=2)
+        assert "unknown property 'parse.keys'" in tool.fails(
+            "produce", "options", "--property", "parse.keys=true", status=2
+        )
 
     def test_line_that_is_too_large_is_told_and_the_next_ones_are_sent(self, tool: Tool) -> None:
         done = tool("produce", "large", stdin=f"one\n{'x' * 2_000_000}\nthree\n")
@@ -478,7 +480,7 @@ class TestProduceAndConsume:
             (["t", "--include", "x"], "either TOPIC or --include"),
             (["t", "--offset", "3"], "--offset needs --partition"),
             (["t", "--partition", "0", "--offset", "soon"], "earliest, latest or a number"),
-            (["t", "--formatter", "pretty"], "is none of default"),
+            (["t", "--formatter", "pretty"], "is not one of default"),
             (["t", "--formatter", "no.such:Thing"], "cannot be imported"),
             (["t", "--property", "print.keyy=true"], "did you mean print.key?"),
             (["t", "--property", "print.key=perhaps"], "true or false"),
@@ -490,7 +492,7 @@ class TestProduceAndConsume:
             (["t", "--group", ""], "a group's name is not empty"),
             (["--include", "("], "not a regular expression"),
             (["t", "--formatter", "os:getcwd"], "cannot be made"),
-            (["t", "--formatter", "builtins:dict"], "cannot be called"),
+            (["t", "--formatter", "builtins:dict"], "is not callable"),
             (["t", "-X", "session.timeout.ms=1", "--group", "g"], "must be less than session_timeout_ms"),
         ):
             assert words in tool.fails("consume", *flags, status=2), flags

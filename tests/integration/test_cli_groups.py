@@ -117,8 +117,8 @@ class TestLooking:
             assert found == {"group": "ls-new", "protocol": "consumer", "type": "consumer", "state": "Stable"}
             with_protocol = table(tool.ok("groups", "list", "--all-protocols"))
             assert {"GROUP": "ls-live", "PROTOCOL": "consumer"} in with_protocol
-        assert "'bogus' is none of" in tool.fails("groups", "list", "--state", "bogus", status=2)
-        assert "is none of Consumer, Classic" in tool.fails("groups", "list", "--type", "new", status=2)
+        assert "'bogus' is not one of" in tool.fails("groups", "list", "--state", "bogus", status=2)
+        assert "is not one of Consumer, Classic" in tool.fails("groups", "list", "--type", "new", status=2)
 
     def test_lag_is_shown_by_partition_with_who_reads_it(self, tool: Tool) -> None:
         filled(tool, "lag", partitions=2)

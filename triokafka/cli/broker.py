@@ -24,8 +24,8 @@ from triokafka.cli.values import Whole, configured, text_of_file
     metavar="HOST:PORT",
     help="Address to listen on; port 0 takes a free one. May be given more than once.  [default: 127.0.0.1:9092]",
 )
-@click.option("--data-dir", "data_directories", multiple=True, metavar="DIR", help="Where the logs are kept.")
-@click.option("--in-memory", is_flag=True, help="Keep everything in memory; all is gone when the broker ends.")
+@click.option("--data-dir", "data_directories", multiple=True, metavar="DIR", help="Directory of the logs.")
+@click.option("--in-memory", is_flag=True, help="Keep all data in memory, until the broker ends.")
 @click.option("--config", "config_file", metavar="FILE", help="A server.properties file, with Kafka's names.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="One property, over those of the file.")
 @click.option(
@@ -38,7 +38,7 @@ from triokafka.cli.values import Whole, configured, text_of_file
 @click.option(
     "--control-token-file",
     metavar="FILE",
-    help="The token of --control; a file that is not there is created with a new token.",
+    help="The token of --control; a missing file is created with a new token.",
 )
 @click.option(
     "--metrics",

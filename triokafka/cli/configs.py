@@ -70,7 +70,7 @@ def _entity_options(function: F) -> F:
         "entity_types",
         multiple=True,
         type=click.Choice(_TYPES),
-        help="All of a type, or with --entity-name one.",
+        help="All entities of a type, or one with --entity-name.",
     )(function)
 
 
@@ -88,7 +88,7 @@ def command() -> None:
 )
 @admin_options
 @_entity_options
-@click.option("--all", "everything", is_flag=True, help="Values that nobody has set, too.")
+@click.option("--all", "everything", is_flag=True, help="Include default values.")
 @output_options
 def describe(
     connection: AdminConnection,
@@ -125,9 +125,9 @@ def describe(
     "--add-config", "added", multiple=True, metavar="NAME=VALUE,…", help="Set values; lists in brackets: a=1,b=[x,y]."
 )
 @click.option("--add-config-file", metavar="FILE", help="Set the values of a properties file.")
-@click.option("--delete-config", "deleted", multiple=True, metavar="NAME,…", help="Let values go back to defaults.")
+@click.option("--delete-config", "deleted", multiple=True, metavar="NAME,…", help="Reset values to their defaults.")
 @click.option("--append-config", "appended", multiple=True, metavar="NAME=VALUE", help="Add items to lists.")
-@click.option("--subtract-config", "subtracted", multiple=True, metavar="NAME=VALUE", help="Take items from lists.")
+@click.option("--subtract-config", "subtracted", multiple=True, metavar="NAME=VALUE", help="Remove items from lists.")
 @click.option("--dry-run", is_flag=True, help="Have the broker check everything, and change nothing.")
 def alter(
     connection: AdminConnection,
@@ -307,7 +307,7 @@ async def _alter_resource(
     entries = (await admin.describe_configs([resource]))[resource]
     unset = [name for name in gone if name not in entries]
     if unset:
-        raise InvalidConfigurationError(f"{', '.join(unset)} is no configuration of {_words([entity])}")
+        raise InvalidConfigurationError(f"{', '.join(unset)} is not a configuration of {_words([entity])}")
     changes = [AlterConfig(name, value) for name, value in values.items()]
     changes += [AlterConfig(name, operation=ConfigOperation.DELETE) for name in gone]
     for operation, items in zip((ConfigOperation.APPEND, ConfigOperation.SUBTRACT), lists, strict=True):

@@ -51,20 +51,18 @@ _NEW_TOPIC_SECONDS: Final = 0.3
     "--group", metavar="ID", shell_complete=group_names, help="Consume as a member of this group, and commit."
 )
 @click.option("--wait-for-topic", is_flag=True, help="Wait for a TOPIC that does not exist instead of failing.")
-@click.option("--from-beginning", is_flag=True, help="Begin with the oldest record where no offset is committed.")
+@click.option("--from-beginning", is_flag=True, help="Start at the oldest record if the group has no committed offset.")
 @click.option("--partition", type=PARTITION, help="Only this partition of TOPIC.")
 @click.option("--offset", metavar="OFFSET", help="With --partition: earliest, latest or a number.  [default: latest]")
 @click.option(
-    "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after this many."
+    "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after so many records."
 )
-@click.option(
-    "--timeout-ms", type=Number(), metavar="MS", help="End when no record has come for so long; negative: never."
-)
+@click.option("--timeout-ms", type=Number(), metavar="MS", help="End after so long without a record; negative: never.")
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_uncommitted", "read_committed"]),
-    help="Whether records of open and aborted transactions are left out.",
+    help="read_committed leaves out records of open and aborted transactions.",
 )
 @click.option("--key-separator", metavar="TEXT", help="Print the key as well, and this between key and value.")
 @click.option(
@@ -72,12 +70,12 @@ _NEW_TOPIC_SECONDS: Final = 0.3
     help="default, json, logging, noop, checksum, offsets, group-metadata, or MODULE:CLASS of one's own.",
 )  # fmt: skip
 @click.option(
-    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="What is printed: print.key=true, …"
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Options for printing: print.key=true, …"
 )
-@click.option("--formatter-config", metavar="FILE", help="A properties file that says what is printed.")
-@click.option("--key-deserializer", metavar="MODULE:NAME", help="Turns keys into what is printed.")
-@click.option("--value-deserializer", metavar="MODULE:NAME", help="Turns values into what is printed.")
-@click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be printed.")
+@click.option("--formatter-config", metavar="FILE", help="A properties file for printing.")
+@click.option("--key-deserializer", metavar="MODULE:NAME", help="Class that converts keys for printing.")
+@click.option("--value-deserializer", metavar="MODULE:NAME", help="Class that converts values for printing.")
+@click.option("--skip-message-on-error", is_flag=True, help="Continue after a record that cannot be printed.")
 @click.option("--enable-systest-events", is_flag=True, help="Print shutdown_complete at the end.")
 @click.option(
     "--consumer-config",

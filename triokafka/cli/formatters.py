@@ -300,7 +300,7 @@ def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
     kind = _KINDS.get(short)
     if kind is None:
         if ":" not in name:
-            raise click.UsageError(f"--formatter: {name!r} is none of {', '.join(_KINDS)}, and no module:Class.")
+            raise click.UsageError(f"--formatter: {name!r} is not one of {', '.join(_KINDS)}, nor a module:Class.")
         kind = imported("--formatter", name)
     formatter: Formatter = made("--formatter", kind, properties)
     return formatter
@@ -315,7 +315,7 @@ def made(option: str, kind: Callable[[Mapping[str, str]], Any], properties: Mapp
     except Exception as error:
         raise click.UsageError(f"{option}: {kind!r} cannot be made: {type(error).__name__}: {error}.") from error
     if not callable(found):
-        raise click.UsageError(f"{option}: what {kind!r} makes cannot be called.")
+        raise click.UsageError(f"{option}: the object that {kind!r} returns is not callable.")
     return found
 
 
@@ -337,7 +337,7 @@ def check_properties(properties: Mapping[str, str], known: frozenset[str]) -> No
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known)) or 'none'}."
-            raise click.UsageError(f"--property: there is no {name!r} here; {hint}")
+            raise click.UsageError(f"--property: unknown property {name!r}; {hint}")
 
 
 def truth(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -368,5 +368,5 @@ def _deserializer(properties: Mapping[str, str], name: str) -> Callable[[str, by
     if deserialize is not None:
         return deserialize
     if not callable(instance):
-        raise click.UsageError(f"--property {name}: {wanted!r} is no deserializer.")
+        raise click.UsageError(f"--property {name}: {wanted!r} is not a deserializer.")
     return lambda topic, data: instance(data)

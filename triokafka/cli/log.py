@@ -35,14 +35,14 @@ def command() -> None:
     default=5_242_880,
     show_default=True,
     metavar="BYTES",
-    help="A batch that says that it is larger is taken for damage.",
+    help="A batch whose header states more is reported as damaged.",
 )
 @click.option(
     "--max-bytes",
     type=Whole(min=1),
     default=sys.maxsize,
     metavar="BYTES",
-    help="Look at so much of each .log file only.",
+    help="Read only so many bytes of each .log file.",
 )
 @click.option(
     "--key-decoder-class",
@@ -62,7 +62,7 @@ def command() -> None:
 @click.option("--transaction-log-decoder", is_flag=True, help="The records are those of __transaction_state.")
 @click.option("--cluster-metadata-decoder", is_flag=True, help="The records are those of __cluster_metadata.")
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log, and do not print entries.")
-@click.option("--index-sanity-check", is_flag=True, help="Look only whether indexes are plausible.")
+@click.option("--index-sanity-check", is_flag=True, help="Only check whether indexes are plausible.")
 @click.pass_context
 def dump(
     ctx: click.Context,

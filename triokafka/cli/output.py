@@ -44,7 +44,7 @@ def output_options(function: F) -> F:
 def confirm(question: str) -> None:
     """Ask on standard error before something is deleted. A no aborts; with nobody to ask it is wrong use."""
     if not sys.stdin.isatty():
-        raise click.UsageError("Nothing was deleted: there is nobody to ask, say --yes.")
+        raise click.UsageError("Nothing was deleted: there is no terminal to ask for confirmation; say --yes.")
     click.confirm(question, abort=True, err=True)
 
 

@@ -51,14 +51,14 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @bootstrap_option(timeout_names=("--broker-timeout",))
 @click.option("-k", "--key", metavar="TEXT", help="The key of every record.")
 @click.option("--value", metavar="TEXT", help="Send one record with this value instead of standard input.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Add a header to every record.")
 @click.option("--partition", type=PARTITION, help="Where to send every record.  [default: by key]")
-@click.option("--key-separator", metavar="TEXT", help="What stands before it in a line is the key.")
+@click.option("--key-separator", metavar="TEXT", help="Separator between key and value in a line.")
 @click.option(
-    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="How lines are read: parse.key=true, …"
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Options for reading lines: parse.key=true, …"
 )
-@click.option("--reader-config", metavar="FILE", help="A properties file that says how lines are read.")
-@click.option("--line-reader", metavar="MODULE:CLASS", help="A class of one's own that reads lines.")
+@click.option("--reader-config", metavar="FILE", help="A properties file for reading lines.")
+@click.option("--line-reader", metavar="MODULE:CLASS", help="Your own class that reads lines.")
 @click.option("--sync", is_flag=True, help="Wait for each record before the next one is sent.")
 @click.option(
     "--compression", "--compression-codec", "compression", type=click.Choice(_CODECS), is_flag=False, flag_value="gzip",
@@ -84,10 +84,14 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "batch_size",
     type=Whole(min=0),
     metavar="BYTES",
-    help="When a batch is full.",
+    help="Maximum size of a batch.",
 )
 @click.option(
-    "--max-memory-bytes", "buffer_memory", type=Whole(min=1), metavar="BYTES", help="Of all records under way."
+    "--max-memory-bytes",
+    "buffer_memory",
+    type=Whole(min=1),
+    metavar="BYTES",
+    help="Maximum of memory for unacknowledged records.",
 )
 @click.option(
     "--max-block-ms",
@@ -103,20 +107,20 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     metavar="COUNT",
     help="How often a batch is sent again.",
 )
-@click.option("--retry-backoff-ms", type=Number(min=0), metavar="MS", help="Wait before that; it doubles.")
+@click.option("--retry-backoff-ms", type=Number(min=0), metavar="MS", help="Wait before a retry; doubles with each.")
 @click.option(
     "--metadata-expiry-ms",
     "metadata_max_age_ms",
     type=Number(min=0),
     metavar="MS",
-    help="How old metadata may be.",
+    help="Maximum age of metadata.",
 )
 @click.option(
     "--socket-buffer-size",
     "send_buffer_bytes",
     type=Whole(min=-1),
     metavar="BYTES",
-    help="The kernel's; -1: as it likes.",
+    help="Send buffer of the connections; -1: chosen by the system.",
 )
 @click.option(
     "--producer-config",

@@ -1,4 +1,4 @@
-"""How the value of an option is checked: one function per kind of value, and the sentence when it will not do."""
+"""Checks of option values: one function per kind of value, and the error message for a wrong one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_INT32: Final = 2**31 - 1
 
 
 def option(default: Any, check: Check, doc: str) -> Any:
-    """Declare one option of a table: its default, what may be given, and what it means."""
+    """Declare one option of a table: its default, the check of its value, and its meaning."""
     return field(default=default, metadata={"check": check, "doc": doc})
 
 
@@ -74,7 +74,7 @@ def text(*, optional: bool = False) -> Check:
 
 
 def choice(*allowed: Any) -> Check:
-    """One of a few values; for strings the nearest is named."""
+    """One of a few values; the error names the nearest string."""
 
     def check(name: str, value: Any) -> Any:
         if value in allowed and not isinstance(value, bool):
@@ -98,7 +98,7 @@ def function() -> Check:
 
 
 def anything() -> Check:
-    """Whatever the user gives; checked where it is used."""
+    """Any value; the code that uses it checks it."""
     return lambda name, value: value
 
 
@@ -114,7 +114,7 @@ def items() -> Check:
 
 
 def mapping() -> Check:
-    """Names and values, kept as a dict of its own; or None."""
+    """A mapping of names to values, copied into a dict; or None."""
 
     def check(name: str, value: Any) -> Any:
         if value is None:

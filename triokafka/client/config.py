@@ -1,7 +1,7 @@
-"""What producer, consumer and admin client can be told: every option with its type, default, bounds and meaning.
+"""Configuration of producer, consumer and admin client: every option with its type, default, bounds and meaning.
 
 Names are Kafka's in snake_case, defaults those of Kafka 4. An unknown name or an impossible value is refused when the
-object is made, with the nearest known name or the values that are possible.
+object is created, with the nearest known name or the values that are possible.
 """
 
 # ruff: noqa: RUF009 - option() makes dataclass fields
@@ -40,7 +40,7 @@ from triokafka.network.config import NetworkConfig, StreamFactory
 
 @dataclass(frozen=True, kw_only=True)
 class ClientOptions:
-    """What every client can be told."""
+    """Options of every client."""
 
     KIND: ClassVar[str] = "client"
 
@@ -105,17 +105,17 @@ class ClientOptions:
     )
     close_timeout_ms: float = option(30_000, number(0), "Longest time that leaving the async with block may take.")
     hooks: tuple[Hooks, ...] = option(
-        (), hook_objects, "A Hooks object, or several: told of connections, requests, batches and failures."
+        (), hook_objects, "A Hooks object, or several, which get events of connections, requests, batches and failures."
     )
 
     given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What the user said, as it was said; everything else is a default."""
+    """The options as the user gave them; all others are defaults."""
 
     PROFILES: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Check what the user gave and fill in defaults. Raises `ConfigurationError` with what would be right."""
+        """Check the given options and fill in defaults. Raises `ConfigurationError`, which names the valid values."""
         known = {f.name: f for f in cls._options()}
         checked: dict[str, Any] = {}
         for name, value in given.items():
@@ -132,7 +132,7 @@ class ClientOptions:
 
     @classmethod
     def describe(cls) -> list[tuple[str, Any, str]]:
-        """Name, default and meaning of every option, in order; the reference documentation is made from it."""
+        """Return name, default and meaning of every option, in order, for the reference documentation."""
         return [(f.name, f.default, f.metadata["doc"]) for f in cls._options()]
 
     def __post_init__(self) -> None:
@@ -140,7 +140,7 @@ class ClientOptions:
             self._order(f"{name}_ms", f"{name}_max_ms")
 
     def _order(self, low: str, high: str) -> None:
-        """The first must not be above the second; one that nobody gave follows the other."""
+        """Refuse ``low`` above ``high``; an option that the user did not give follows the other."""
         if getattr(self, low) <= getattr(self, high):
             return
         if low in self.given and high in self.given:
@@ -151,7 +151,7 @@ class ClientOptions:
         object.__setattr__(self, follows, getattr(self, leads))
 
     def network(self, *, client_id: str, **more: Any) -> NetworkConfig:
-        """The network client's share of these options."""
+        """Return the options of the network client."""
         names = {f.name for f in fields(NetworkConfig)}
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name in names}
         hooks = HookChain(self.hooks)
@@ -160,7 +160,7 @@ class ClientOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerOptions(ClientOptions):
-    """What a producer can be told."""
+    """Producer configuration."""
 
     KIND: ClassVar[str] = "producer"
     PROFILES: ClassVar[Mapping[str, Mapping[str, Any]]] = profiles.PRODUCER
@@ -182,7 +182,9 @@ class ProducerOptions(ClientOptions):
         "Turns a value into bytes: a Serializer, a class of it, a function, or 'module:Name'. None: values are bytes.",
     )
     acks: int = option(
-        -1, acks, "Who must have a record before it counts: 0 nobody, 1 the leader, 'all' the in-sync replicas."
+        -1,
+        acks,
+        "Replicas that must have a record before it is acknowledged: 0 none, 1 the leader, 'all' the in-sync ones.",
     )
     enable_idempotence: bool | None = option(
         None,
@@ -236,7 +238,7 @@ class ProducerOptions(ClientOptions):
     on_delivery: Callable[..., None] | None = option(
         None,
         function(),
-        "Called as (metadata, error) for every record without one of its own, in a background task; must not block.",
+        "Called as (metadata, error) for every record sent without on_delivery, in a background task; must not block.",
     )
     allow_auto_create_topics: bool = option(True, flag(), "Let the broker create unknown topics, if it does that.")
 
@@ -298,7 +300,7 @@ _DECIDED_BY_THE_BROKER = {
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerOptions(ClientOptions):
-    """What a consumer can be told."""
+    """Consumer configuration."""
 
     KIND: ClassVar[str] = "consumer"
     PROFILES: ClassVar[Mapping[str, Mapping[str, Any]]] = profiles.CONSUMER
@@ -413,7 +415,7 @@ class ConsumerOptions(ClientOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class AdminOptions(ClientOptions):
-    """What an admin client can be told."""
+    """Admin client configuration."""
 
     KIND: ClassVar[str] = "admin client"
 

@@ -1,4 +1,4 @@
-"""Sets of defaults by name (option ``defaults``): how a client behaves when it is told nothing else.
+"""Sets of defaults by name (option ``defaults``): how a client behaves without further options.
 
 ``kafka-4`` is what the tables in `config` say. ``kafka-0.10`` is Kafka as the first generation of its books describes
 it: at most one attempt, the leader's acknowledgement, no lingering. Only what differs is listed.
@@ -23,7 +23,7 @@ PRODUCER: Final[Mapping[str, Mapping[str, Any]]] = {
         "enable_idempotence": False,
         "linger_ms": 0,
         "retries": 0,
-        # There was no such option: a batch had as long in the queue as a request had on the wire.
+        # Kafka 0.10 had no such option: request.timeout.ms bounded the time in the queue.
         "delivery_timeout_ms": 30_000,
     },
 }

@@ -1,4 +1,4 @@
-"""What a send returns: the delivery of one record, or of many. It costs nothing until it is awaited."""
+"""The deliveries of one record or of many, which a send returns. They cost nothing until they are awaited."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ _CREATE_TIME: Final = -1
 
 
 class FilteredDelivery(Delivery):
-    """The delivery of a record that an interceptor dropped: nothing was sent, and awaiting it says so with offset
-    -1."""
+    """The delivery of a record that an interceptor dropped: awaiting it returns offset -1."""
 
     __slots__ = ("_topic",)
 
@@ -47,7 +46,7 @@ class FilteredDelivery(Delivery):
         return self.result()
 
     def add_callback(self, callback: DeliveryCallback) -> None:
-        """Does nothing: there is no acknowledgement to tell of."""
+        """Do nothing: there will be no acknowledgement."""
 
 
 class OffsetRange(NamedTuple):
@@ -66,7 +65,7 @@ class _Span(NamedTuple):
 
 
 class DeliveredColumns(NamedTuple):
-    """What the records of one `Deliveries` do not have in common, by their order; None where they have, or have none.
+    """Properties that differ between the records of one `Deliveries`, in their order; None where all are equal.
 
     With ``partitions`` the records of each partition are added in their order, else all of them.
     """
@@ -78,8 +77,8 @@ class DeliveredColumns(NamedTuple):
 
 
 class AcknowledgedColumns(NamedTuple):
-    """Of some records in their order: offsets, timestamps in milliseconds, sizes in bytes (-1 for null). What is the
-    same for all of them may go on for ever."""
+    """Offsets, timestamps in milliseconds and sizes in bytes (-1 for null) of some records in their order. A column
+    with the same value for all of them may be endless."""
 
     offsets: Iterable[int]
     timestamps: Iterable[int]
@@ -88,9 +87,9 @@ class AcknowledgedColumns(NamedTuple):
 
 
 class DeliveredPart:
-    """The records of one `Deliveries` that came to one batch. ``positions`` are theirs among all, ascending.
+    """The records of one `Deliveries` that are in one batch. ``positions`` are their positions among all, ascending.
 
-    For whoever wants the fate of every record without an object for each.
+    For callers that need the outcome of every record without an object for each.
     """
 
     __slots__ = ("_columns", "_span", "positions")
@@ -102,18 +101,18 @@ class DeliveredPart:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where they went."""
+        """The partition of the batch."""
         return self._span.batch.topic_partition
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the last of them is settled, or now. Mostly all of them are then."""
+        """Call ``callback`` when the last of them is settled, or now. Usually all of them are settled then."""
         span = self._span
         last = Delivery(span.batch, span.first + span.records - 1, span.timestamp, -1, -1, span.age)
         last.add_callback(lambda metadata, error: callback())
 
     def acknowledged(self, begin: int, end: int) -> AcknowledgedColumns | None:
-        """What became of the records from number ``begin`` to before number ``end`` of ``positions``; None when they
-        were not all written with one batch, so that each one's `Delivery` has to be asked."""
+        """Return the outcome of the records from ``begin`` to before ``end`` in ``positions``. None when they were not
+        all written with one batch; then each `Delivery` has its own outcome."""
         span = self._span
         batch = span.batch
         if batch.pieces or not batch.done or batch.failed:
@@ -134,7 +133,7 @@ class DeliveredPart:
 
 
 class Deliveries:
-    """The fate of many records that were sent together.
+    """The outcome of many records that were sent together.
 
     Awaiting it gives an `OffsetRange` per partition once all are acknowledged, or raises: the error itself when all
     failures are one, else an `ExceptionGroup` of them. Iterating gives one `Delivery` per record, in the order in which
@@ -156,7 +155,7 @@ class Deliveries:
         self._count += count
 
     def add_one(self, delivery: Delivery) -> None:
-        """Note one record that was sent by itself (the producer's business)."""
+        """Add one record that was sent by itself. Called by the producer."""
         self._singles.append(delivery)
         self._count += 1
 
@@ -178,7 +177,7 @@ class Deliveries:
         yield from self._singles
 
     def parts(self) -> Iterator[DeliveredPart]:
-        """The records by the batches that they came to. Those that were sent one by one are in none."""
+        """Yield the records by batch. Records that were sent one by one are left out."""
         columns = self._columns
         of_partition: dict[int, list[int]] = {}
         for position, partition in enumerate(self._chosen_partitions()):
@@ -203,7 +202,7 @@ class Deliveries:
         return found
 
     def _chosen_partitions(self) -> Sequence[int]:
-        """Those of the records that were accepted: the column has room for all that were given."""
+        """Return the partitions of the accepted records; the column has room for all given ones."""
         return (self._columns.partitions or ())[: self._count]
 
     def _places_in_order(self) -> Iterator[tuple[_Span, int]]:
@@ -268,7 +267,7 @@ def _pieces(span: _Span) -> Iterator[tuple[ProducerBatch, int, int]]:
 
 
 def _add_error(errors: list[Exception], error: Exception | None) -> None:
-    # Deliveries raise copies, so that the same failure is not always the same object.
+    # Deliveries raise copies, so one failure may be several objects.
     if error is not None and not any(
         known is error or (type(known) is type(error) and known.args == error.args) for known in errors
     ):

@@ -78,7 +78,7 @@ def snake_case(name: str) -> str:
 
 
 def unknown_option(kind: str, name: str, known: Collection[str], others: Mapping[str, Collection[str]]) -> str:
-    """A sentence about a name that is no option of a ``kind`` of client: what was probably meant.
+    """A sentence about a name that is no option of a ``kind`` of client: with the name that was probably meant.
 
     ``others`` are the options of other kinds.
     """
@@ -96,5 +96,5 @@ def unknown_option(kind: str, name: str, known: Collection[str], others: Mapping
     elif near := difflib.get_close_matches(asked, known, n=1, cutoff=0.5):
         hint = f"did you mean {near[0]!r}? What is for a plug-in goes into plugin_options"
     else:
-        hint = f"known are {', '.join(sorted(known))}; what is for a plug-in goes into plugin_options"
+        hint = f"known are {', '.join(sorted(known))}; options of a plug-in belong into plugin_options"
     return f"{name!r} is not an option of the {kind}: {hint}"

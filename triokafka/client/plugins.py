@@ -1,8 +1,8 @@
-"""What users plug into a client: made of a class or a name, configured, and closed with the client.
+"""Plug-ins of a client: created from a class or a name, configured, and closed with the client.
 
-A class is made without arguments and then configured with all that the client was told. Serializers that are given as
-objects are taken as they are; interceptors and partitioners are configured in any case. When one of them cannot be
-made, those made before are closed again.
+A class is instantiated without arguments and then configured with the client's options. Serializers given as objects
+are not configured; interceptors and partitioners always are. When one of them cannot be created, those created before
+are closed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SIDES: Final = (("key", True), ("value", False))
 
 
 class PluginConfig(Mapping[str, Any]):
-    """All that a client was told, for ``configure``: its options under their names, and ``plugin_options``.
+    """The mapping that ``configure`` gets: the client's options by name, and ``plugin_options``.
 
-    It remembers which of the latter were asked for, so that misspelt ones can be named.
+    It remembers which of the latter were read, so that a warning can name misspelt ones.
     """
 
     def __init__(self, options: ClientOptions, client_id: str) -> None:
@@ -43,19 +43,19 @@ class PluginConfig(Mapping[str, Any]):
         return len(self._values)
 
     def unused(self) -> list[str]:
-        """Those of ``plugin_options`` that nothing asked for."""
+        """Return the ``plugin_options`` that no plug-in read."""
         return [name for name in self._extra if name not in self._asked]
 
 
 class Plugins:
-    """The plug-ins of one client. `close` closes them, once, the last one first made."""
+    """The plug-ins of one client. `close` closes them once, in reverse order."""
 
     def __init__(self, options: ClientOptions, client_id: str) -> None:
         self.config = PluginConfig(options, client_id)
         self._open: list[Any] = []
 
     def close(self) -> None:
-        """Close all; what one raises is logged and keeps no other from being closed."""
+        """Close all plug-ins; log the errors of each."""
         while self._open:
             plugin = self._open.pop()
             try:
@@ -101,13 +101,13 @@ class Plugins:
             raise ConfigurationError(f"{option}: {plugin!r} could not be configured: {error!r}") from error
 
     def warn_of_unused(self) -> None:
-        """Name the ``plugin_options`` that nothing asked for in the log."""
+        """Log the ``plugin_options`` that no plug-in read."""
         if unused := self.config.unused():
             logger.warning("plugin_options that no plug-in asked for: %s", ", ".join(sorted(unused)))
 
 
 def _materialize(option: str, given: Any, interface: type[Any]) -> tuple[Any, bool]:
-    """The object itself, and whether it was made here."""
+    """Return the plug-in, and whether this call created it."""
     if isinstance(given, str):
         given = _imported(option, given)
     if not (isinstance(given, type) and issubclass(given, interface)):

@@ -1,8 +1,8 @@
-"""Objects to bytes and back: what a producer's keys and values pass through, and a consumer's.
+"""Serializers and deserializers: objects to bytes and back, for keys and values.
 
-Null never comes here: a key or value that is None is sent as null, and null is handed out as None. The built-in types
-are those of Kafka's Java client, byte for byte: numbers are big-endian, text is UTF-8 unless told otherwise, a UUID is
-its text. A plain function is as good as a serializer where the topic does not matter.
+They never get null: a key or value None is sent as null, and null is handed out as None. The built-in types are those
+of Kafka's Java client, byte for byte: numbers are big-endian, text is UTF-8 by default, a UUID is its text. Where the
+topic does not matter, a plain function will do.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Headers = list[tuple[str, bytes | None]]
 class Serializer(ABC, Generic[T]):
     """Turns keys or values into bytes (options ``key_serializer`` and ``value_serializer`` of a producer).
 
-    One given as a class is made without arguments and configured; an object is used as it is. One object may serve
-    keys and values, and several producers.
+    A class is instantiated without arguments and configured; an object is used as it is. One object may serve keys and
+    values, and several producers.
     """
 
     def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
-        """Told once, before anything else, what the producer was told; ``plugin_options`` included."""
+        """Receive the producer's options and ``plugin_options`` once, before the first record."""
 
     @abstractmethod
     def serialize(self, topic: str, value: T, headers: Headers | None = None) -> Buffer | None:
-        """The bytes of a key or value that is not None; None sends null.
+        """Return the bytes of a key or value that is not None; returning None sends null.
 
-        It must not block. ``headers`` are those of the record, as a list that may be added to. What it raises, ``send``
-        raises as the cause of a `SerializationError`.
+        It must not block. ``headers`` is the record's list of headers, which it may extend. Its errors are the cause of
+        the `SerializationError` that ``send`` raises.
         """
 
     def close(self) -> None:
@@ -50,17 +50,17 @@ class Serializer(ABC, Generic[T]):
 class Deserializer(ABC, Generic[T]):
     """Turns bytes into keys or values (options ``key_deserializer`` and ``value_deserializer`` of a consumer).
 
-    The mirror of `Serializer`, made, configured and closed alike.
+    The counterpart of `Serializer`, created, configured and closed alike.
     """
 
     def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
-        """Told once, before anything else, what the consumer was told; ``plugin_options`` included."""
+        """Receive the consumer's options and ``plugin_options`` once, before the first record."""
 
     @abstractmethod
     def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> T:
-        """The key or value of a record; never called for null. It must not block.
+        """Return the key or value of a record; never called for null. It must not block.
 
-        What it raises, the consumer's call raises as the cause of a `RecordDeserializationError`.
+        Its errors are the cause of the `RecordDeserializationError` that the consumer's call raises.
         """
 
     def close(self) -> None:

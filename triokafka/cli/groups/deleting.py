@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @group_options
 @admin_options
-@click.option("--dry-run", is_flag=True, help="Print which could be deleted.")
+@click.option("--dry-run", is_flag=True, help="Print the groups that could be deleted.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, also with --all-groups.")
 def delete(
     chosen: Chosen,

@@ -33,8 +33,8 @@ _UNKNOWN: Final = "unknown"
 )
 @group_options
 @admin_options
-@click.option("--offsets", "shows_offsets", is_flag=True, help="How far they are: the default.")
-@click.option("--members", "shows_members", is_flag=True, help="Who is in them.")
+@click.option("--offsets", "shows_offsets", is_flag=True, help="Their offsets and lag: the default.")
+@click.option("--members", "shows_members", is_flag=True, help="Their members.")
 @click.option("--state", "shows_state", is_flag=True, help="Their state, coordinator and assignment strategy.")
 @click.option("--verbose", is_flag=True, help="Leader epochs; with --members assignments; with --state epochs.")
 @output_options
@@ -70,7 +70,7 @@ def describe(
 )
 @group_options
 @admin_options
-@click.option("--verbose", is_flag=True, help="What each has and is to have, and at which epoch.")
+@click.option("--verbose", is_flag=True, help="Current and target assignment of each member, with epochs.")
 @output_options
 def members(
     chosen: Chosen,

@@ -32,7 +32,9 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
 @click.option(
     "--type", "kind", is_flag=False, flag_value="", metavar="[TYPE,…]", help="Show types; or only groups of these."
 )
-@click.option("--all-protocols", is_flag=True, help="Groups of others than consumers, too, and their protocols.")
+@click.option(
+    "--all-protocols", is_flag=True, help="Include groups of other kinds than consumers, and their protocols."
+)
 @output_options
 def list_groups(
     connection: AdminConnection,
@@ -93,6 +95,6 @@ def _wanted(option: str, text: str | None, known: tuple[str, ...]) -> list[str]:
         if not word:
             continue
         if word not in names:
-            raise click.UsageError(f"{option}: {part.strip()!r} is none of {', '.join(known)}.")
+            raise click.UsageError(f"{option}: {part.strip()!r} is not one of {', '.join(known)}.")
         found.append(names[word])
     return found

@@ -91,7 +91,7 @@ def parse_plan(text: str, source: str, groups: list[str] | None) -> Plan:
             raise click.UsageError(f"{where}: partition and offset are numbers from 0 up.")
         plan.setdefault(group, {})[TopicPartition(topic, partition)] = offset
     if not plan:
-        raise click.UsageError(f"{source} has no line of a plan.")
+        raise click.UsageError(f"{source} is empty: it has no offsets.")
     return plan
 
 
@@ -104,7 +104,7 @@ def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise click.UsageError(f"{source}, line {rows.line_num}: this is no CSV: {error}.") from None
+            raise click.UsageError(f"{source}, line {rows.line_num}: invalid CSV: {error}.") from None
         yield rows.line_num, row
 
 

@@ -62,16 +62,16 @@ class _Way(NamedTuple):
     help="A topic, or some of its partitions.",
 )  # fmt: skip
 @click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets for.")
-@click.option("--to-earliest", is_flag=True, help="To where the logs begin.")
-@click.option("--to-latest", is_flag=True, help="To where the logs end.")
-@click.option("--to-current", is_flag=True, help="To the committed offset; where there is none, to the end.")
+@click.option("--to-earliest", is_flag=True, help="To the start of the logs.")
+@click.option("--to-latest", is_flag=True, help="To the end of the logs.")
+@click.option("--to-current", is_flag=True, help="To the committed offset, or to the end of the log without one.")
 @click.option("--to-offset", type=int, metavar="OFFSET", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="By N records from the committed offset; -N goes back.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older than this.")
+@click.option("--shift-by", type=int, metavar="N", help="Shift by N records from the committed offset; -N goes back.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record younger than this.")
 @click.option("--to-datetime", metavar="TIME", help="To the first record since: YYYY-MM-DDThh:mm:ss.sss, in UTC.")
-@click.option("--from-file", metavar="FILE", help="To what a file says, as --export writes it.")
-@click.option("--dry-run", is_flag=True, help="Only print what would be done: the default.")
-@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--from-file", metavar="FILE", help="To the offsets in a file that --export wrote.")
+@click.option("--dry-run", is_flag=True, help="Only print the new offsets: the default.")
+@click.option("--execute", is_flag=True, help="Change the offsets.")
 @click.option("--export", is_flag=True, help="Print CSV for --from-file.")
 @output_options
 def reset_offsets(

@@ -59,11 +59,11 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
     type=Whole(min=1),
     default=1_000_000,
     show_default=True,
-    help="To read.",
+    help="Number of records to read.",
 )
 @click.option(
     "--record-size", "size", type=SIZE, metavar="BYTES",
-    help="What a broker of its own is filled with.  [default: 100]",
+    help="Size of a value in a broker that the command starts.  [default: 100]",
 )  # fmt: skip
 @click.option(
     "--group",
@@ -71,22 +71,22 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
     shell_complete=group_names,
     help="The group to read as.  [default: perf-consumer-… with a random number]",
 )
-@click.option("--from-latest", is_flag=True, help="Begin with the next record instead of the oldest.")
+@click.option("--from-latest", is_flag=True, help="Start at the next record instead of the oldest.")
 @click.option("--timeout", "idle_ms", type=Number(min=1), default=10_000, show_default=True, metavar="MS",
-              help="End when no record has come for so long.")  # fmt: skip
+              help="End after so long without a record.")  # fmt: skip
 @click.option("--fetch-size", type=Whole(min=1), metavar="BYTES", default=_FETCH, show_default=True,
-              help="Most that is fetched of a partition at once.")  # fmt: skip
-@click.option("--socket-buffer-size", type=Whole(min=1), metavar="BYTES", help="Of the connections.")
-@click.option(
-    "--api", type=click.Choice(["poll", "arrow"]), default="poll", show_default=True, help="How the program reads."
-)
+              help="Maximum of bytes per partition in a fetch.")  # fmt: skip
+@click.option("--socket-buffer-size", type=Whole(min=1), metavar="BYTES", help="Receive buffer of the connections.")
+@click.option("--api", type=click.Choice(["poll", "arrow"]), default="poll", show_default=True, help="Call that reads.")
 @click.option("--reporting-interval", "interval_ms", type=Number(min=1), default=5_000, show_default=True,
-              metavar="MS", help="How often to say how far it is.")  # fmt: skip
+              metavar="MS", help="Interval of progress reports.")  # fmt: skip
 @click.option("--show-detailed-stats", "detailed", is_flag=True,
-              help="Print what every interval brought as comma-separated values, and no summary.")  # fmt: skip
-@click.option("--csv", "as_csv", is_flag=True, help="The summary in the columns of Kafka's tool.")
+              help="Print one line of comma-separated values per interval, and no summary.")  # fmt: skip
+@click.option("--csv", "as_csv", is_flag=True, help="Print the summary in the columns of Kafka's tool.")
 @click.option("--hide-header", is_flag=True, help="Without the names of the columns.")
-@click.option("--date-format", default=_DATE_FORMAT, metavar="FORMAT", help="Of times in columns, as for strftime.")
+@click.option(
+    "--date-format", default=_DATE_FORMAT, metavar="FORMAT", help="Format of times in columns, as for strftime."
+)
 @click.option("--consumer-config", "--consumer.config", "--command-config", "config_file", metavar="FILE",
               help="A properties file with options of the consumer.")  # fmt: skip
 @click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Any other option of the consumer.")
@@ -126,7 +126,9 @@ def consume(
     if bootstrap is not None and size is not None:
         raise click.UsageError("--record-size is for runs without --bootstrap-server.")
     if bootstrap is None and from_latest:
-        raise click.UsageError("--from-latest needs --bootstrap-server: nobody else writes to a broker of its own.")
+        raise click.UsageError(
+            "--from-latest needs --bootstrap-server: no other program writes to a broker that the command starts."
+        )
     if sum((detailed, as_csv, wants_json)) > 1:
         raise click.UsageError("--show-detailed-stats, --csv and --json exclude each other.")
     if api == "arrow" and find_spec("pyarrow") is None:

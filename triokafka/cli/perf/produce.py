@@ -69,27 +69,44 @@ class Settings(NamedTuple):
     help="What to start without --bootstrap-server: a broker that only acknowledges, or one that keeps the records in "
     "memory.  [default: sink]",
 )
-@click.option("--num-records", "records", type=Whole(min=1), default=1_000_000, show_default=True, help="To send.")
-@click.option("--record-size", "size", type=SIZE, metavar="BYTES", help="Of a value.  [default: 100]")
-@click.option("--payload-file", metavar="FILE", help="Send its lines in turns instead of made-up values.")
 @click.option(
-    "--throughput", "rate", type=Number(min=-1), metavar="RATE", help="Records a second; without, or -1: all it can."
+    "--num-records",
+    "records",
+    type=Whole(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Number of records to send.",
+)
+@click.option("--record-size", "size", type=SIZE, metavar="BYTES", help="Size of a value.  [default: 100]")
+@click.option(
+    "--payload-file", metavar="FILE", help="Send the lines of a file in rotation instead of generated values."
+)
+@click.option(
+    "--throughput",
+    "rate",
+    type=Number(min=-1),
+    metavar="RATE",
+    help="Records per second; -1, the default: as many as possible.",
 )
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
 )
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
-@click.option("--linger-ms", type=Number(min=0), default=5, show_default=True, help="What a batch waits for.")
+@click.option(
+    "--linger-ms", type=Number(min=0), default=5, show_default=True, help="How long a batch waits for more records."
+)
 @click.option(
     "--batch-size",
     type=Whole(min=0),
     metavar="BYTES",
     default=131_072,
     show_default=True,
-    help="When it is full.",
+    help="Maximum size of a batch.",
 )
-@click.option("--partition", type=Whole(min=0), help="Where to; with --api bound and --compare 0 without it.")
-@click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="How the program sends.")
+@click.option(
+    "--partition", type=Whole(min=0), help="Partition to send to; with --api bound and --compare 0 by default."
+)
+@click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="Call that sends.")
 @click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Any other option of the producer.")
 @click.option("--compare", is_flag=True, help="Measure the other installed clients too, in turn; needs a checkout.")
 @click.option("--rounds", type=Whole(min=1), default=3, show_default=True, help="With --compare.")
@@ -128,7 +145,7 @@ def produce(
     if rate is not None and rate != -1 and not 0 < rate <= 1_000_000:
         raise click.UsageError("--throughput is a number of records a second from above 0 to 1,000,000, or -1.")
     if compare and properties:
-        raise click.UsageError("--compare gives all clients the same settings; -X is for this one.")
+        raise click.UsageError("--compare and -X exclude each other: --compare gives all clients the same settings.")
     settings = Settings(
         topic=topic or _OWN_TOPIC,
         records=records,

@@ -88,11 +88,11 @@ def create(
 )
 @click.argument("topics", metavar="TOPICS", shell_complete=topic_names)
 @admin_options
-@click.option("--partitions", type=COUNT, required=True, help="How many there shall be in the end.")
+@click.option("--partitions", type=COUNT, required=True, help="The new number of partitions.")
 @click.option(
     "--replica-assignment",
     metavar="B:B,B:B,…",
-    help="The brokers of all partitions, those that exist included; their entries are passed over.",
+    help="The brokers of all partitions; entries of existing partitions are ignored.",
 )
 @click.option("--if-exists", is_flag=True, help="Succeed when nothing matches.")
 @click.option("--dry-run", is_flag=True, help="Have the broker check everything, and change nothing.")
@@ -123,7 +123,7 @@ def alter(
             raise nothing(topics)
         if GROUP_METADATA_TOPIC in found:
             raise click.UsageError(
-                f"{GROUP_METADATA_TOPIC} cannot grow: its number of partitions says where groups are."
+                f"{GROUP_METADATA_TOPIC} cannot grow: its number of partitions determines the coordinators of groups."
             )
         described = await admin.describe_topics(found)
         wanted = {}

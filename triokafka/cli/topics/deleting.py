@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @admin_options
 @click.option("--topic-id", metavar="ID", help="The topic with this id, instead of TOPICS.")
 @click.option("--if-exists", is_flag=True, help="Succeed when nothing matches.")
-@click.option("--dry-run", is_flag=True, help="Print what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Print the topics that would be deleted.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, also when TOPICS is a pattern.")
 def delete(
     topics: str | None,

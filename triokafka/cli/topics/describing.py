@@ -37,14 +37,20 @@ _REPORTS: Final = {
 @click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
 @admin_options
 @click.option("--topic-id", metavar="ID", help="The topic with this id, instead of TOPICS.")
-@click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")
+@click.option("--exclude-internal", is_flag=True, help="Leave out internal topics.")
 @click.option(
-    "--under-replicated-partitions", "under_replicated", is_flag=True, help="Only those with replicas missing."
+    "--under-replicated-partitions", "under_replicated", is_flag=True, help="Only partitions with replicas out of sync."
 )
-@click.option("--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a leader.")
-@click.option("--under-min-isr-partitions", "under_min_isr", is_flag=True, help="Only those with too few in sync.")
-@click.option("--at-min-isr-partitions", "at_min_isr", is_flag=True, help="Only those with just enough in sync.")
-@click.option("--topics-with-overrides", "with_overrides", is_flag=True, help="Only topics with a configuration.")
+@click.option("--unavailable-partitions", "unavailable", is_flag=True, help="Only partitions without a leader.")
+@click.option(
+    "--under-min-isr-partitions", "under_min_isr", is_flag=True, help="Only partitions with too few in-sync replicas."
+)
+@click.option(
+    "--at-min-isr-partitions", "at_min_isr", is_flag=True, help="Only partitions with just enough in-sync replicas."
+)
+@click.option(
+    "--topics-with-overrides", "with_overrides", is_flag=True, help="Only topics with their own configuration."
+)
 @click.option("--if-exists", is_flag=True, help="Succeed when nothing matches.")
 @output_options
 def describe(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
 @admin_options
-@click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")
+@click.option("--exclude-internal", is_flag=True, help="Leave out internal topics.")
 @output_options
 def list_topics(topics: str | None, connection: AdminConnection, exclude_internal: bool, output: str) -> int:
     """Print the names of topics: all, or those that TOPICS matches."""

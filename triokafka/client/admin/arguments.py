@@ -88,7 +88,7 @@ def _materialized(value: Any, hint: Any) -> Any:
 
 
 def _problem(value: Any, hint: Any, path: str) -> str | None:
-    """What is wrong with ``value``, which was given for ``path``; None when it fits ``hint``."""
+    """Return the problem with ``value``, given for ``path``; None when it fits ``hint``."""
     if isinstance(hint, TypeVar):
         parts = hint.__constraints__ or (hint.__bound__ or Any,)
         return _problem_of_union(value, parts, hint, path)

@@ -44,8 +44,8 @@ class ClusterAdmin:
     ) -> ClusterDescription:
         """The brokers and the controller.
 
-        With ``include_fenced_brokers`` also those that serve nobody now (brokers from 4.0 on), and with
-        ``include_authorized_operations`` what the caller may do with the cluster (from 2.8 on).
+        ``include_fenced_brokers`` adds brokers that are registered but not in service (brokers from 4.0 on), and
+        ``include_authorized_operations`` the operations that the caller may do with the cluster (from 2.8 on).
         """
 
         def build(version: int) -> DescribeClusterRequest:

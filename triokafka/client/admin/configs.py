@@ -123,9 +123,9 @@ class ConfigAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Replace whole configurations: what is not given goes back to the default.
+        """Replace whole configurations: values that are not given go back to the default.
 
-        For brokers older than 2.3; `incremental_alter_configs` cannot undo what others set meanwhile. Raises as that.
+        For brokers older than 2.3; `incremental_alter_configs` cannot undo concurrent changes. Raises as that.
         """
 
         def request_of(group: list[ConfigResource]) -> alter_configs.AlterConfigsRequest:

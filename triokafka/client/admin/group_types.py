@@ -1,4 +1,4 @@
-"""What the admin client returns about groups. Plain values."""
+"""Results of the admin client about groups. Plain values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberToRemove:
-    """A member to put out of a group: by its id, by its instance id, or by both, which then must belong together."""
+    """A member to remove from a group: by its id, by its instance id, or by both, if they belong together."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -61,10 +61,10 @@ class MemberDescription:
     subscription: tuple[str, ...] | None = None
     subscribed_pattern: str | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
-    """What a classic member owned when it joined last, in ``generation_id``; -1 where it does not say."""
+    """The partitions of a classic member when it joined last, in ``generation_id``, which is -1 when unknown."""
     generation_id: int = -1
     user_data: bytes | None = None
-    """What a classic member's assignor said beside it, and below what the leader's said to it."""
+    """User data of a classic member's subscription; below, that of its assignment."""
     assignment_user_data: bytes | None = None
 
 
@@ -87,4 +87,4 @@ class GroupDescription:
     group_epoch: int | None = None
     target_assignment_epoch: int | None = None
     authorized_operations: frozenset[AclOperation] | None = None
-    """What the caller may do with the group, where that was asked for."""
+    """The operations that the caller may do with the group, if they were requested."""

@@ -1,4 +1,4 @@
-"""Groups: list and describe them, delete them, and put members out."""
+"""Groups: list, describe and delete them, and remove members."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class GroupAdmin:
     ) -> list[GroupListing]:
         """All groups of the cluster, by id; with ``states`` (brokers from 2.6 on) or ``types`` (3.8) only those.
 
-        Every broker is asked, since each knows only the groups that it coordinates; if one cannot answer, this raises.
-        `list_groups_by_broker` gives what the others say then.
+        It asks every broker, since each knows only the groups that it coordinates, and raises if one cannot answer.
+        `list_groups_by_broker` returns the answers of the others in that case.
 
         Raises:
             KafkaConnectionError, …: one broker could not be asked; an `ExceptionGroup` when several could not.
@@ -99,7 +99,7 @@ class GroupAdmin:
         timeout_ms: float | None = None,
     ) -> Results[str, GroupDescription]:
         """State and members of groups of consumers, under the classic or the new protocol (KIP-848); with
-        ``include_authorized_operations`` also what the caller may do with each (brokers from 2.3 on).
+        ``include_authorized_operations`` also the operations that the caller may do with each (brokers from 2.3 on).
 
         Each coordinator is asked about all its groups at once: first as groups of the new protocol (brokers from 3.7
         on), then about the rest as classic ones. A group that does not exist is ``Dead`` and empty, or from brokers
@@ -162,7 +162,7 @@ class GroupAdmin:
     async def remove_all_group_members(
         self, group_id: str, *, reason: str | None = None, timeout_ms: float | None = None
     ) -> int:
-        """Put every member that there is now out of a classic group (brokers from 2.4 on); returns how many.
+        """Remove every current member of a classic group (brokers from 2.4 on); return their number.
 
         Members that are alive join again. Raises as `remove_group_members`, and when the group cannot be described.
         """
@@ -185,10 +185,10 @@ class GroupAdmin:
         reason: str | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Put members out of a classic group, by member id or (static ones) by instance id (brokers from 2.4 on).
+        """Remove members of a classic group, by member id or (static ones) by instance id (brokers from 2.4 on).
 
-        Their partitions go to the others at once. ``reason`` is for the broker's log, of those that have none of their
-        own (`MemberToRemove`). Brokers before 2.4 are told of one member after the other.
+        Their partitions go to the other members. ``reason`` is for the broker's log, for members without a reason of
+        their own (`MemberToRemove`). Brokers before 2.4 get one request per member.
 
         Raises:
             UnsupportedVersionError: an instance id, and a broker before 2.4.

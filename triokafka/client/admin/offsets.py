@@ -84,8 +84,8 @@ class OffsetAdmin:
     ) -> dict[TopicPartition, int]:
         """Delete the records of partitions before an offset (-1: all). Returns the new log start offsets.
 
-        Leaders are looked up, unless ``leader_id`` names the broker to ask for all of them; that it does not lead one
-        (any more) is an error then.
+        The requests go to the leaders, or with ``leader_id`` all to that broker; a partition that it does not lead is
+        an error then.
 
         Raises:
             BrokerNotAvailableError: the cluster has no broker ``leader_id``.

@@ -1,4 +1,4 @@
-"""What the admin client takes and returns about partitions, brokers and their directories. Plain values."""
+"""Arguments and results of the admin client about partitions, brokers and their directories. Plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triokafka.structs import Node, TopicPartition
 
 
 class ElectionType(enum.IntEnum):
-    """Which leader is wanted, by Kafka's numbers."""
+    """The kinds of leader election, by Kafka's numbers."""
 
     PREFERRED = 0
     """The first replica of the partition, if it is in sync."""
@@ -22,7 +22,7 @@ class ElectionType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A partition on its way: all brokers that hold it now, those that are to, and those that are not to any more."""
+    """A partition that moves: the brokers that hold it now, those that will, and those that will not."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -84,7 +84,7 @@ class FeatureRange:
 
 @dataclass(frozen=True, slots=True)
 class FeatureDescription:
-    """What the cluster is set to, and what the broker that answered could do. ``epoch`` is None when unknown."""
+    """The finalized levels of the cluster's features, and those that the responding broker supports."""
 
     finalized: Mapping[str, FeatureRange]
     supported: Mapping[str, FeatureRange]
@@ -92,7 +92,7 @@ class FeatureDescription:
 
 
 class UpgradeType(enum.IntEnum):
-    """What a change of a feature may be, by Kafka's numbers."""
+    """The kinds of feature changes, by Kafka's numbers."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

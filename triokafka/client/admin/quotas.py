@@ -18,10 +18,10 @@ from triokafka.protocol.api.describe_client_quotas import ComponentData, Describ
 
 
 class QuotaMatch(enum.Enum):
-    """What a part of an entity may be, where it need not be a certain name."""
+    """A match of entities by other than a name."""
 
     DEFAULT = 1
-    """The default, for whoever has no quota of their own."""
+    """The default quota."""
     ANY = 2
     """A name or the default."""
 
@@ -32,13 +32,13 @@ _TYPES: Final = {"user": "user", "client_id": "client-id", "client-id": "client-
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom a quota is for: pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default."""
+    """The entity of a quota: pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default."""
 
     parts: tuple[tuple[str, str | None], ...]
 
     @classmethod
     def of(cls, **parts: str | None) -> QuotaEntity:
-        """``QuotaEntity.of(user="alice", client_id=None)``: alice with any client id that has no quota of its own.
+        """``QuotaEntity.of(user="alice", client_id=None)``: alice with any client id without its own quota.
 
         Raises:
             ValueError: a part is none of ``user``, ``client_id`` and ``ip``.

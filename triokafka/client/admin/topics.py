@@ -68,7 +68,7 @@ class TopicAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[str, CreatedTopic]:
-        """Create topics; a plain name gets the brokers' default counts. Returns what was created, by name.
+        """Create topics; a plain name gets the brokers' default counts. Returns the created topics by name.
 
         Raises:
             TopicAlreadyExistsError, InvalidPartitionsError, InvalidReplicationFactorError, PolicyViolationError, …:
@@ -140,8 +140,8 @@ class TopicAdmin:
     ) -> Results[T, TopicDescription]:
         """Partitions, leaders and replicas of topics, by name or by id (brokers from 3.1 on).
 
-        With ``include_authorized_operations`` also what the caller may do with each (brokers from 2.3 on). Reading one
-        that does not exist raises its error.
+        With ``include_authorized_operations`` also the operations that the caller may do (brokers from 2.3 on). Reading
+        one that does not exist raises its error.
         """
 
         async def do_round(items: list[T], left_ms: int) -> Mapping[T, TopicDescription | Exception]:

@@ -1,4 +1,4 @@
-"""What the admin client takes and returns. Plain values."""
+"""Arguments and results of the admin client. Plain values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 BROKER_DEFAULT = -1
-"""Partition count or replication factor: whatever the brokers have as default (KIP-464)."""
+"""Partition count or replication factor: the default of the brokers (KIP-464)."""
 
 
 class Results(Mapping[K, V], Generic[K, V]):
-    """What a lookup found, by item. Reading an item that failed raises its error; `errors` has all of them.
+    """The results of a lookup, by item. Reading an item that failed raises its error; `errors` has all errors.
 
     ``whole`` is the error when no item failed by itself, but all that failed did together: no broker could be asked, or
     the request was refused as a whole.
@@ -112,7 +112,7 @@ class TopicDescription:
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]
     authorized_operations: frozenset[AclOperation] | None = None
-    """What the caller may do with it, where that was asked for."""
+    """The operations that the caller may do with it, if they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class TopicPartitionPage:
 
 
 class ConfigResourceType(enum.IntEnum):
-    """What a configuration belongs to, by Kafka's numbers."""
+    """The kinds of resources with a configuration, by Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -169,7 +169,7 @@ class ConfigResource:
 
 
 class ConfigSource(enum.IntEnum):
-    """Where the value of a configuration comes from."""
+    """The origin of a configuration value, by Kafka's numbers."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -211,12 +211,12 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether it is the default."""
         return self.source is ConfigSource.DEFAULT
 
 
 class ConfigOperation(enum.IntEnum):
-    """What to do with a configuration value."""
+    """Kinds of changes of a configuration value, by Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -235,12 +235,12 @@ class AlterConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers of a cluster; ``controller`` is the one that answers for it, None while there is none."""
+    """The brokers of a cluster; ``controller`` is None while there is none."""
 
     cluster_id: str | None
     controller: Node | None
     nodes: tuple[Node, ...]
     fenced: frozenset[int] = frozenset()
-    """Those of the nodes, by id, that are registered and serve nobody now; only where they were asked for."""
+    """The ids of fenced brokers: registered, but not in service. Empty unless they were requested."""
     authorized_operations: frozenset[AclOperation] | None = None
-    """What the caller may do with the cluster, where that was asked for."""
+    """The operations that the caller may do with the cluster, if they were requested."""

@@ -1,4 +1,4 @@
-# The C API's way to a coroutine of one's own, for which Cython has no words.
+# The C API for an own coroutine type, which Cython does not declare.
 from cpython.object cimport PyObject
 
 cdef extern from *:
@@ -24,7 +24,7 @@ cdef extern from *:
         return result;
     }
 
-    /* By am_send CPython 3.11 learns without an exception what an awaited object returns. Later ones resume it by
+    /* CPython 3.11 gets the result of an awaited object by am_send without an exception. Later versions resume it by
        tp_iternext, and get a StopIteration with the result. */
     static void triokafka_set_resume(PyObject* type, triokafka_resume resume) {
         triokafka_resumes = resume;

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: binding=False, embedsignature=True, embedsignature.format=clinic
 # mypy: ignore-errors
-"""The short way of a record, from `send` into the batch that is being filled, to be compiled. Never imported as Python
+"""The fast path of a record, from `send` into the open batch, to be compiled. Never imported as Python
 (``triokafka.kernels``).
 
 The twin, ``plain_fast_path``, has the same interface with types and docstrings.
@@ -31,7 +31,7 @@ from triokafka.structs import RecordMetadata
 
 CHEAP_TO_AWAIT = sys.version_info < (3, 12)
 
-_NO_HEADERS = cython.declare(tuple, ())  # the only empty tuple that there is
+_NO_HEADERS = cython.declare(tuple, ())  # CPython has one empty tuple
 
 
 @cython.cfunc
@@ -49,15 +49,15 @@ def _wall_ns() -> cython.longlong:
 @cython.auto_pickle(False)
 @cython.cclass
 class Delivery:
-    """The fate of one record. Await it, as often and from as many tasks as you like, for its `RecordMetadata`.
+    """The outcome of one record. Await it, as often and from as many tasks as you like, for its `RecordMetadata`.
 
-    Awaiting raises the error with which the record failed, and does not yield to other tasks when the record is settled
-    already. Cancelling the wait does not recall the record. A failure that is never awaited, and for which no callback
-    was given, is raised when the producer's block is left.
+    Awaiting raises the error of a failed record, and does not yield to other tasks when the record is settled already.
+    Cancelling the wait does not recall the record. Leaving the producer's block raises a failure that was never
+    awaited and had no callback.
     """
 
-    # Not tracked by the garbage collector, which makes it much cheaper to keep many. So no cycle may go through it: a
-    # settled batch has let go of its callbacks, and raises copies of its error, whose tracebacks it does not hold.
+    # Not tracked by the garbage collector, which makes it much cheaper to keep many. So no reference cycle may include
+    # it: a settled batch drops its callbacks, and raises copies of its error, whose tracebacks it does not hold.
     _batch = cython.declare(object)
     _timestamp = cython.declare(cython.longlong)
     _age = cython.declare(cython.double)
@@ -97,7 +97,7 @@ class Delivery:
         return self._batch.piece_for(self._index)[0].done
 
     def result(self):
-        """What awaiting would return or raise, without waiting.
+        """Return or raise the outcome without waiting.
 
         Raises:
             IllegalStateError: neither acknowledged nor failed yet.
@@ -114,7 +114,7 @@ class Delivery:
         return self.metadata_in(batch, index)
 
     def metadata_in(self, batch, index):
-        """The metadata of an acknowledged record that ended up at ``index`` of ``batch``."""
+        """Return the metadata of the record at ``index`` of an acknowledged batch."""
         base = batch.base_offset
         log_append_time = batch.log_append_time
         return RecordMetadata(
@@ -139,9 +139,9 @@ class Delivery:
         return self._wait().__await__()
 
     def add_callback(self, callback):
-        """Call ``callback`` once the record is settled, in a background task of the producer; or at once, if it is.
+        """Call ``callback`` when the record is settled, in a background task of the producer; or now, if it is settled.
 
-        It must not block; what it raises is logged. Callbacks of one partition run in the order of their records.
+        It must not block; its errors are logged. Callbacks of one partition run in the order of their records.
         """
         self._batch.add_callback(self, self._index, callback)
 
@@ -151,8 +151,8 @@ class Delivery:
 
 @cython.cfunc
 @cython.inline
-def _told(delivery, on_delivery):
-    """The delivery, of which the callback will be told, if there are both."""
+def _with_callback(delivery, on_delivery):
+    """Add the callback to the delivery, if there are both; return the delivery."""
     if on_delivery is not None and delivery is not None:
         delivery.add_callback(on_delivery)
     return delivery
@@ -160,7 +160,7 @@ def _told(delivery, on_delivery):
 
 @cython.cclass
 class QueueTail:
-    """The end of a partition's queue: the batch that is ``open`` for records, None when there is none."""
+    """The end of a partition's queue: the batch that is ``open`` for records, or None."""
 
     _open = cython.declare(object)
     _appender = cython.declare(object)
@@ -173,7 +173,7 @@ class QueueTail:
     @open.setter
     def open(self, batch):
         builder = None if batch is None else batch.builder
-        # Only of this type may the C function be asked; with another the long way does it.
+        # The C function takes only this type; another takes the slow path.
         self._appender = builder if isinstance(builder, RecordAppender) else None
         self._open = batch
         self._opened_ns = _wall_ns()
@@ -194,7 +194,7 @@ class TopicQueues:
 @cython.final
 @cython.cclass
 class FastPath:
-    """Puts records into open batches; what is not the usual case goes the long way."""
+    """Puts records into open batches; anything unusual takes the slow path."""
 
     _topics = cython.declare(dict)
     _wall_ms = cython.declare(object)
@@ -226,17 +226,17 @@ class FastPath:
         self._slow_path_now = slow_path_now
 
     def append(self, topic, value, key, partition, timestamp_ms, headers, on_delivery):
-        """The delivery, or None when the record must go the long way; nothing has happened then."""
-        if not self._takes(timestamp_ms, headers, on_delivery):
+        """Return the delivery, or None without any effect when the record must take the slow path."""
+        if not self._accepts(timestamp_ms, headers, on_delivery):
             return None
-        return _told(self._append(topic, value, key, partition), on_delivery)
+        return _with_callback(self._append(topic, value, key, partition), on_delivery)
 
     def send(self, topic, value=None, *, key=None, partition=None, timestamp_ms=None, headers=(), on_delivery=None):
         """As `Producer.send`, where it is described."""
-        if not self._takes(timestamp_ms, headers, on_delivery):
+        if not self._accepts(timestamp_ms, headers, on_delivery):
             return self._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-        sending: _Sending = _Sending.__new__(_Sending)
-        sending._way = self
+        sending: _SendCoroutine = _SendCoroutine.__new__(_SendCoroutine)
+        sending._path = self
         sending._topic = topic
         sending._value = value
         sending._key = key
@@ -248,17 +248,17 @@ class FastPath:
         self, topic, value=None, *, key=None, partition=None, timestamp_ms=None, headers=(), on_delivery=None
     ):
         """As `Producer.send_nowait`, where it is described."""
-        if self._takes(timestamp_ms, headers, on_delivery):
+        if self._accepts(timestamp_ms, headers, on_delivery):
             delivery = self._append(topic, value, key, partition)
             if delivery is not None:
-                return _told(delivery, on_delivery)
+                return _with_callback(delivery, on_delivery)
         return self._slow_path_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     @cython.cfunc
     @cython.inline
     @cython.exceptval(-1)
-    def _takes(self, timestamp_ms, headers, on_delivery) -> cython.int:
-        """Whether a record with these goes the short way."""
+    def _accepts(self, timestamp_ms, headers, on_delivery) -> cython.int:
+        """Whether a record with these arguments may take the fast path."""
         if not self._enabled or timestamp_ms is not None or (on_delivery is not None and not callable(on_delivery)):
             return 0
         return 1 if headers is _NO_HEADERS or not headers else 0
@@ -364,26 +364,26 @@ class FastPath:
 class BoundFastPath:
     """A `FastPath` to one partition."""
 
-    _way = cython.declare(FastPath)
+    _path = cython.declare(FastPath)
     _end = cython.declare(QueueTail)
 
-    def __init__(self, way: FastPath, end: QueueTail):
-        self._way = way
+    def __init__(self, path: FastPath, end: QueueTail):
+        self._path = path
         self._end = end
 
     def append(self, value, key, timestamp_ms, headers, on_delivery):
         """As `FastPath.append`."""
-        if not self._way._takes(timestamp_ms, headers, on_delivery):
+        if not self._path._accepts(timestamp_ms, headers, on_delivery):
             return None
-        return _told(self._way._put(self._end, None, value, key), on_delivery)
+        return _with_callback(self._path._put(self._end, None, value, key), on_delivery)
 
     def send(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
         """As `Producer.send` to the bound partition."""
-        if not self._way._takes(timestamp_ms, headers, on_delivery):
+        if not self._path._accepts(timestamp_ms, headers, on_delivery):
             topic, partition = self._end.topic_partition
-            return self._way._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-        sending: _Sending = _Sending.__new__(_Sending)
-        sending._way = self._way
+            return self._path._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        sending: _SendCoroutine = _SendCoroutine.__new__(_SendCoroutine)
+        sending._path = self._path
         sending._end = self._end
         sending._value = value
         sending._key = key
@@ -392,12 +392,12 @@ class BoundFastPath:
 
     def send_nowait(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
         """As `Producer.send_nowait` to the bound partition."""
-        if self._way._takes(timestamp_ms, headers, on_delivery):
-            delivery = self._way._put(self._end, None, value, key)
+        if self._path._accepts(timestamp_ms, headers, on_delivery):
+            delivery = self._path._put(self._end, None, value, key)
             if delivery is not None:
-                return _told(delivery, on_delivery)
+                return _with_callback(delivery, on_delivery)
         topic, partition = self._end.topic_partition
-        return self._way._slow_path_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return self._path._slow_path_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
 
 _NEW = cython.declare(cython.int, 0)
@@ -409,14 +409,14 @@ _DONE = cython.declare(cython.int, 2)
 @cython.freelist(64)
 @cython.auto_pickle(False)
 @cython.cclass
-class _Sending:
-    """The coroutine of one `send`: it does all of its work when it is first resumed, in the usual case.
+class _SendCoroutine:
+    """The coroutine of one `send`, which usually does all of its work when it is first resumed.
 
-    Then nothing waits, and a coroutine of Python's, with its frame, would cost more than the work. Otherwise it goes on
-    as the coroutine of the long way, which is made only then.
+    A coroutine of Python with its frame would cost more than that work. If the record takes the slow path, this goes on
+    as the slow path's coroutine, which is created only then.
     """
 
-    _way = cython.declare(FastPath)
+    _path = cython.declare(FastPath)
     _end = cython.declare(QueueTail)
     _topic = cython.declare(object)
     _value = cython.declare(object)
@@ -438,16 +438,16 @@ class _Sending:
 
     @property
     def cr_frame(self):
-        """The frame of the long way, for those who print where a task waits; else None."""
+        """The frame of the slow path, for stack traces of waiting tasks; else None."""
         return self._rest.cr_frame if self._state == _WAITING else None
 
     @property
     def cr_await(self):
-        """What the long way awaits; else None."""
+        """The object that the slow path awaits; else None."""
         return self._rest.cr_await if self._state == _WAITING else None
 
     def send(self, value):
-        """Run until it waits; what it waits for is the result. It ends with `StopIteration` of the delivery."""
+        """Run until it waits, and return the object that it waits for. It ends with `StopIteration` of the delivery."""
         return self._advance(value)
 
     def throw(self, kind, error=None, traceback=None):
@@ -470,7 +470,7 @@ class _Sending:
             raise
 
     def close(self):
-        """End it, wherever it waits."""
+        """End it where it waits."""
         rest = self._rest
         self._end_it()
         if rest is not None:
@@ -497,20 +497,20 @@ class _Sending:
 
     @cython.cfunc
     def _start(self):
-        """The delivery, or None when the long way has begun."""
+        """Return the delivery, or None when the slow path has begun."""
         self._state = _DONE
         if self._end is not None:
-            delivery = self._way._put(self._end, None, self._value, self._key)
+            delivery = self._path._put(self._end, None, self._value, self._key)
             if delivery is None:
                 self._topic, self._partition = self._end.topic_partition
         else:
-            delivery = self._way._append(self._topic, self._value, self._key, self._partition)
+            delivery = self._path._append(self._topic, self._value, self._key, self._partition)
         if delivery is None:
-            self._rest = self._way._slow_path(
+            self._rest = self._path._slow_path(
                 self._topic, self._value, self._key, self._partition, None, _NO_HEADERS, self._on_delivery
             )
             self._state = _WAITING
-        return _told(delivery, self._on_delivery)
+        return _with_callback(delivery, self._on_delivery)
 
 
 @cython.cfunc
@@ -520,7 +520,7 @@ def _resume(
     value: cython.pointer(PyObject),
     result: cython.pointer(cython.pointer(PyObject)),
 ) -> cython.int:
-    sending: _Sending = cython.cast(_Sending, coroutine)
+    sending: _SendCoroutine = cython.cast(_SendCoroutine, coroutine)
     result[0] = cython.NULL
     if sending._state == _NEW:
         if cython.cast(object, value) is not None:
@@ -538,4 +538,4 @@ def _resume(
     return status
 
 
-set_resume(_Sending, _resume)
+set_resume(_SendCoroutine, _resume)

@@ -38,7 +38,7 @@ _LOCKED = cython.declare(cython.int, 1)
 @cython.final
 @cython.cclass
 class Lz4Worker:
-    """Jobs in their order, each the part of a buffer that is to be compressed in place."""
+    """Jobs in their order: each compresses part of a buffer in place."""
 
     _compress = cython.declare(compress_frame)
     _bound = cython.declare(frame_bound)
@@ -46,7 +46,7 @@ class Lz4Worker:
     _how = cython.declare(cython.uint[14])
     _descriptor = cython.declare(cython.int)
     _held = cython.declare(list)
-    # From here on behind the lock. The first `_told` jobs are collected, `_done` done, `_given` given.
+    # From here on behind the lock. The first `_collected` jobs are collected, `_done` done, `_given` given.
     _mutex = cython.declare(PyThread_type_lock)
     _bell = cython.declare(PyThread_type_lock)
     _data = cython.declare(cython.p_char[16])
@@ -55,7 +55,7 @@ class Lz4Worker:
     _packed = cython.declare(cython.Py_ssize_t[16])
     _given = cython.declare(cython.Py_ssize_t)
     _done = cython.declare(cython.Py_ssize_t)
-    _told = cython.declare(cython.Py_ssize_t)
+    _collected = cython.declare(cython.Py_ssize_t)
     _serving = cython.declare(cython.bint)
     _stopping = cython.declare(cython.bint)
     _sleeping = cython.declare(cython.bint)
@@ -85,14 +85,14 @@ class Lz4Worker:
         return bool(self._serving)
 
     def push(self, buffer, start: cython.Py_ssize_t, end: cython.Py_ssize_t):
-        """Give a job; False when nothing was done because there is no room, or nobody who would do it."""
+        """Add a job. False, without effect, when there is no room or no thread serves."""
         held: Held = Held(buffer, 0, True)
         taken: cython.bint = False
         slot: cython.Py_ssize_t
         if not 0 <= start <= end <= held.size:
             raise ValueError(f"bytes {start} to {end} of a buffer of {held.size}")
         PyThread_acquire_lock(self._mutex, WAIT_LOCK)
-        if self._serving and not self._stopping and self._given - self._told < _MOST:
+        if self._serving and not self._stopping and self._given - self._collected < _MOST:
             slot = self._given % 16
             self._data[slot] = cython.cast(cython.p_char, held.data) + start
             self._sizes[slot] = end - start
@@ -109,9 +109,9 @@ class Lz4Worker:
         """The compressed sizes of the jobs that were done since the last call, -1 where it did not fit its buffer."""
         sizes: list = []
         PyThread_acquire_lock(self._mutex, WAIT_LOCK)
-        while self._told < self._done:
-            sizes.append(self._packed[self._told % 16])
-            self._told += 1
+        while self._collected < self._done:
+            sizes.append(self._packed[self._collected % 16])
+            self._collected += 1
         self._rung = False
         PyThread_release_lock(self._mutex)
         del self._held[: len(sizes)]

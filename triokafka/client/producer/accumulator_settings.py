@@ -1,4 +1,4 @@
-"""What the user's options say about batches, in the units of the accumulator."""
+"""The user's options about batches, in the units of the accumulator."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RECORD_OVERHEAD: Final = 36  # the most that lengths, deltas and attributes of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccumulatorSettings:
-    """What shapes batches. Times are seconds.
+    """The accumulator's settings. Times are seconds.
 
     A node that takes no batches for longer than ``availability_timeout`` counts as slow; 0 is no limit.
-    ``batch_limit`` is how many bytes a finished batch should have at most; only a single large record makes one larger.
+    ``batch_limit`` is the most bytes of a finished batch; only a single large record makes one larger.
     """
 
     batch_size: int
@@ -39,7 +39,7 @@ class AccumulatorSettings:
 
     @staticmethod
     def record_bound(key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]]) -> int:
-        """The most bytes that a record can take in a batch, before compression."""
+        """Return the most bytes that a record can take in a batch, before compression."""
         size = _RECORD_OVERHEAD + (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
         for name, content in headers:
             size += 10 + 3 * len(name) + (len(content) if content is not None else 0)

@@ -1,4 +1,4 @@
-"""What `Producer.send_many` was given, checked and as columns of equal length."""
+"""The arguments of `Producer.send_many`, checked and as columns of equal length."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Columns:
     piece by piece of Arrow columns; else they are `BytesColumn`, and nothing is made of each record.
 
     Raises:
-        TypeError, ValueError: not columns of what can be sent, or of different lengths. Keys and values themselves
-            are looked at when they are sent.
+        TypeError, ValueError: the arguments are no columns of records, or their lengths differ. Keys and values
+            are checked when they are sent.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Columns:
         return self._count
 
     def records(self, key_sizes: array[int] | None, value_sizes: array[int]) -> RecordColumns:
-        """For the kernel, which appends them to batches and writes down their sizes."""
+        """Return them for the kernel, which appends them to batches and stores their sizes."""
         return RecordColumns(
             self.values, self.keys, self.timestamps, self.headers, self.same_headers, key_sizes, value_sizes
         )
 
     def record(self, topic: str, position: int) -> ProducerRecord:
-        """One of them by itself."""
+        """Return one record."""
         partition = self.partition
         if self.partitions is not None and self.partitions[position] >= 0:
             partition = self.partitions[position]

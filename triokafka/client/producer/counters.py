@@ -1,4 +1,4 @@
-"""What a producer counts: names and meanings, for metrics and for whom it wakes at night."""
+"""A producer's counters: names and meanings."""
 
 from __future__ import annotations
 

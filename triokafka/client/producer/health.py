@@ -1,4 +1,4 @@
-"""How a producer is doing, as plain values: what `Producer.health` returns."""
+"""The health of a producer as plain values, which `Producer.health` returns."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ProducerHealth:
     """A producer at one moment. Ages are seconds; None means never, or nothing.
 
     ``state`` is "new", "open", "closing", "closed" or "failed". ``unacknowledged_age`` is how long ago the oldest batch
-    was begun that is neither acknowledged nor given up. ``troubles`` are sentences about what fails at the moment;
-    ``failure`` is what made the producer unusable.
+    was begun that is neither acknowledged nor given up. ``troubles`` are sentences about current problems;
+    ``failure`` is the error that made the producer unusable.
     """
 
     state: str
@@ -47,7 +47,7 @@ class ProducerHealth:
 def take_health(
     state: str, accumulator: Accumulator, client: NetworkClient, now: float, failure: Exception | None
 ) -> ProducerHealth:
-    """What the parts of a producer say now."""
+    """Collect the health of a producer's parts."""
     batches = accumulator.batches.all()
     brokers = client.broker_statuses()
     refreshed = client.metadata.last_success
@@ -65,7 +65,7 @@ def take_health(
 
 
 def _partition_troubles(batches: Sequence[ProducerBatch], client: NetworkClient, now: float) -> list[str]:
-    """Partitions whose oldest batch failed before, or has no leader to go to."""
+    """Describe the partitions whose oldest batch has failed before, or that have no leader."""
     troubles: dict[TopicPartition, str] = {}
     for batch in batches:
         partition = batch.topic_partition

@@ -1,4 +1,4 @@
-"""Interceptors: the user's code at both ends of a record's way through the producer (KIP-42)."""
+"""Interceptors: user code before a record is sent and after it is acknowledged (KIP-42)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """A record as it was given to ``send``: key and value are not serialized yet; ``partition`` None is not chosen."""
+    """The arguments of ``send``: key and value are not serialized; ``partition`` may be None."""
 
     topic: str
     value: Any = None
@@ -29,35 +29,34 @@ class ProducerRecord:
 
 
 class ProducerInterceptor:
-    """Base class; override what you need. What a method raises is logged, and the record goes on as it was before.
+    """Base class; override what you need. The producer logs an `Exception` of a method and goes on with the record.
 
-    That holds for every `Exception`. Others (``KeyboardInterrupt``, ``SystemExit``, a test's own outcome) leave
-    ``send`` as they are, and nothing was accepted; out of `on_acknowledgement` they end the producer's block, after
-    everybody else was told.
+    Other errors (``KeyboardInterrupt``, ``SystemExit``) leave ``send`` as they are, and nothing was accepted. In
+    `on_acknowledgement` they end the producer's block, after all other callbacks.
     """
 
     def configure(self, config: Mapping[str, Any]) -> None:
-        """Told once, when the producer is made, what it was told; ``client_id`` and ``plugin_options`` included."""
+        """Receive the producer's options, ``client_id`` and ``plugin_options`` once, at construction."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
-        """Called first of all, in the sender's caller. Return the record, another one, or None to drop it.
+        """Return the record, another one, or None to drop it. Called first of all, in the task that calls ``send``.
 
-        A dropped record is not sent, the interceptors behind do not see it, and no callback is called; its delivery
-        resolves at once to metadata with partition and offset -1. What is no record is logged and passed over.
+        A dropped record is not sent, later interceptors do not see it, and no callback is called; its delivery is
+        settled already, with partition and offset -1. A result of another type is logged and ignored.
         """
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
         """Called when a record is acknowledged or has failed, before the user's callback and in the same task.
 
-        It must not block. A record that failed has placeholder metadata: topic and partition, the rest -1.
+        It must not block. The metadata of a failed record has only topic and partition; the rest is -1.
         """
 
     def on_send_error(self, record: ProducerRecord, error: Exception) -> None:
         """Called when ``send`` raises, before the record was buffered; it raises ``error`` afterwards.
 
-        ``record`` is as the interceptors left it, with the partition if one was chosen already. Not called when the
-        send is cancelled.
+        ``record`` is the result of the interceptors, with the partition if one was chosen. Not called when the send is
+        cancelled.
         """
 
     def close(self) -> None:
@@ -69,21 +68,23 @@ class InterceptorChain:
 
     def __init__(self, interceptors: Sequence[Any]) -> None:
         self._interceptors = tuple(interceptors)
-        # Who does not listen must not count as told of a failure, or nobody would be.
+        # An interceptor without on_acknowledgement must not mark failures as observed.
         self._listeners = tuple(one for one in self._interceptors if _listens(one))
 
     @property
     def listens(self) -> bool:
-        """Whether anybody wants to hear of acknowledgements."""
+        """Whether any interceptor implements `on_acknowledgement`."""
         return bool(self._listeners)
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
-        """The record after all interceptors, or None when one dropped it."""
+        """Return the record after all interceptors, or None when one dropped it."""
         if self._interceptors and type(record.headers) is list:
-            record = replace(record, headers=tuple(record.headers))  # the caller's own list is not to be added to
+            record = replace(
+                record, headers=tuple(record.headers)
+            )  # interceptors must not extend the caller's own list
         for interceptor in self._interceptors:
             try:
                 changed = interceptor.on_send(record)
@@ -103,7 +104,7 @@ class InterceptorChain:
         return record
 
     def acknowledgement_for(self, topic_partition: TopicPartition) -> DeliveryCallback:
-        """The callback that tells all of a record for this partition."""
+        """Return the callback that calls all interceptors for a record of this partition."""
         return partial(self._on_acknowledgement, topic_partition)
 
     def _on_acknowledgement(
@@ -118,7 +119,7 @@ class InterceptorChain:
                 logger.exception("%r failed in on_acknowledgement", interceptor)
 
     def on_send_error(self, record: ProducerRecord, error: Exception, chosen: TopicPartition | None) -> None:
-        """Tell all, with the partition that had been chosen."""
+        """Call all interceptors, with the partition that had been chosen."""
         if chosen is not None and self._interceptors:
             record = replace(record, partition=chosen.partition)
         for interceptor in self._interceptors:

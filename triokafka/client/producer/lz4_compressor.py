@@ -1,8 +1,8 @@
 """Compression with lz4 beside the event loop, by a thread that never waits for the interpreter.
 
 lz4 is so fast that handing batches over one by one, and waiting for the interpreter after each, takes as long as it
-does to compress them. Here one thread serves as long as there is something to do: it is given a batch the moment that
-it is closed, goes on to the next by itself, and rings a bell that the event loop hears. Where that is not possible,
+does to compress them. Here one thread serves as long as there is something to do: it gets each batch when it is
+closed, goes on to the next by itself, and wakes the event loop through a file descriptor. Where that is not possible,
 and for small batches, the event loop compresses.
 """
 
@@ -45,15 +45,15 @@ def functions() -> tuple[int, int] | None:
 
 
 def can_serve(world: World) -> bool:
-    """Whether it is possible here, and pays: with the plain twins the interpreter is what everybody waits for."""
+    """Whether the thread is possible here and pays. The plain twins hold the interpreter lock, so it does not there."""
     return world.cpus > 1 and world.has_doorbells and kernels.implementation() == "compiled" and functions() is not None
 
 
 class Lz4Compressor:
     """The batches that are with the thread, in their order. A `Compressor`.
 
-    ``start_task`` starts a task of the producer. ``on_done`` is told when the thread has let go of a batch; ``wake`` is
-    called after that when nobody had asked.
+    ``start_task`` starts a task of the producer. ``on_done`` gets each batch that the thread is done with; ``wake``
+    wakes the sender after that.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Lz4Compressor:
         self._wake = wake
         self._worker: Lz4Worker | None = None
         self._is_starting = False
-        self._is_of_no_use = False
+        self._is_unavailable = False
         self._given: deque[tuple[ProducerBatch, BatchBuilder]] = deque()
 
     @property
@@ -91,17 +91,17 @@ class Lz4Compressor:
         if self._worker is None or not self._worker.serving:
             self._begin()
         elif len(self._given) >= MOST_GIVEN:
-            with suppress(Exception):  # it is tried again when it is sent, and that says what is wrong
+            with suppress(Exception):  # compressing it again before it is sent raises the reason
                 builder.compress()
         elif self._worker.push(builder.buffer, batch_format.HEADER_SIZE, size):
             batch.in_thread = True
             self._given.append((batch, builder))
 
     def withdraw(self, batch: ProducerBatch) -> None:
-        """Nothing to be done: what the thread has, it keeps until it is done with it."""
+        """Do nothing: the thread keeps its batches until they are compressed."""
 
     def hand_over(self) -> bool:
-        """Take back what is done. False: what the thread does not have, whoever needs it does."""
+        """Take back finished batches. Returns False: the event loop compresses the batches that no thread has."""
         if self._given and self._worker is not None:
             for packed in self._worker.finished():
                 batch, builder = self._given.popleft()
@@ -115,14 +115,14 @@ class Lz4Compressor:
         self._on_done(batch, None)
 
     def _begin(self) -> None:
-        if not self._is_starting and not self._is_of_no_use:
+        if not self._is_starting and not self._is_unavailable:
             self._is_starting = True
             self._start_task(self._serve)
 
     async def _serve(self) -> None:
         try:
             found = functions()
-            assert found is not None, "asked by `can_serve`"
+            assert found is not None, "`can_serve` has checked it"
             with self._world.doorbell() as bell:
                 worker = self._worker = Lz4Worker(*found, bell.descriptor)
                 async with trio.open_nursery() as nursery:
@@ -130,12 +130,12 @@ class Lz4Compressor:
                     await self._world.run_in_thread(worker.serve, IDLE_SECONDS)
                     nursery.cancel_scope.cancel()
         except* (OSError, RuntimeError):
-            self._is_of_no_use = True  # no thread or no descriptors are to be had; the event loop can do without
+            self._is_unavailable = True  # no thread or no file descriptor is available
         finally:
             self._is_starting = False
             self.hand_over()
             self._worker = None
-            while self._given:  # as they were: whoever needs them compresses them
+            while self._given:  # not compressed; the event loop does that when they are sent
                 self._let_go(self._given.popleft()[0])
             self._wake()
 

@@ -1,7 +1,7 @@
-"""What a producer measures: totals since the start, averages of them, and what is so at the moment.
+"""A producer's metrics: totals since the start, averages, and current values.
 
-The counters as they are, and what follows from them under Kafka's names, whose times are milliseconds. Rates are left
-to the reader: two readings and a clock give any. Nothing is computed while nobody asks.
+The counters, and values derived from them under Kafka's names, whose times are milliseconds. There are no rates: two
+readings and a clock give any. Values are computed when they are read.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ METRICS: Final[Mapping[str, str]] = {
     "connection_count": "Connections that are ready.",
     "metadata_age": "Milliseconds since the metadata was refreshed; -1 before the first time.",
 }
-"""Every metric and what it says."""
+"""Every metric and its meaning."""
 
 
 def take_metrics(
     accumulator: Accumulator, counters: Mapping[str, float], client: NetworkClient, now: float
 ) -> dict[str, float]:
-    """The value of every metric now. Averages are 0 as long as there is nothing to average."""
+    """Return the value of every metric. Averages of nothing are 0."""
     pool = accumulator.pool
     batches, ended = counters["batch_total"], counters["request_total"] - counters["requests_in_flight"]
     refreshed = client.metadata.last_success

@@ -1,8 +1,7 @@
-"""The short way of a record, from `send` into the batch that is being filled, in plain Python. Twin and oracle of
-``_fast_path``.
+"""The fast path of a record, from `send` into the open batch, in plain Python. Twin and oracle of ``_fast_path``.
 
 The same interface as ``_fast_path`` with equal results; picked by ``triokafka.kernels`` when that one is not compiled.
-Nothing here waits or says what is wrong: whatever is not the usual case is left to the long way.
+Nothing here waits or raises errors about the record: the slow path does both.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 CHEAP_TO_AWAIT: Final = False
 """Whether the coroutines of `FastPath.send` and `BoundFastPath.send` are cheaper than Python's own.
 
-The compiled ones are in CPython 3.11, which asks what it awaits for the result; later ones have it raised.
+The compiled ones are on CPython 3.11, which gets their result without an exception; later versions do not.
 """
 
 _CREATE_TIME: Final = -1
@@ -34,11 +33,11 @@ _remembered_hash = lru_cache(maxsize=16_384)(murmur2)  # real streams repeat the
 
 
 class Delivery:
-    """The fate of one record. Await it, as often and from as many tasks as you like, for its `RecordMetadata`.
+    """The outcome of one record. Await it, as often and from as many tasks as you like, for its `RecordMetadata`.
 
-    Awaiting raises the error with which the record failed, and does not yield to other tasks when the record is settled
-    already. Cancelling the wait does not recall the record. A failure that is never awaited, and for which no callback
-    was given, is raised when the producer's block is left.
+    Awaiting raises the error of a failed record, and does not yield to other tasks when the record is settled already.
+    Cancelling the wait does not recall the record. Leaving the producer's block raises a failure that was never
+    awaited and had no callback.
     """
 
     __slots__ = ("_age", "_batch", "_index", "_key_size", "_timestamp", "_value_size")
@@ -70,7 +69,7 @@ class Delivery:
         return self._batch.piece_for(self._index)[0].done
 
     def result(self) -> RecordMetadata:
-        """What awaiting would return or raise, without waiting.
+        """Return or raise the outcome without waiting.
 
         Raises:
             IllegalStateError: neither acknowledged nor failed yet.
@@ -87,7 +86,7 @@ class Delivery:
         return self.metadata_in(batch, index)
 
     def metadata_in(self, batch: ProducerBatch, index: int) -> RecordMetadata:
-        """The metadata of an acknowledged record that ended up at ``index`` of ``batch``."""
+        """Return the metadata of the record at ``index`` of an acknowledged batch."""
         base = batch.base_offset
         log_append_time = batch.log_append_time
         return RecordMetadata(
@@ -112,9 +111,9 @@ class Delivery:
         return self._wait().__await__()
 
     def add_callback(self, callback: DeliveryCallback) -> None:
-        """Call ``callback`` once the record is settled, in a background task of the producer; or at once, if it is.
+        """Call ``callback`` when the record is settled, in a background task of the producer; or now, if it is settled.
 
-        It must not block; what it raises is logged. Callbacks of one partition run in the order of their records.
+        It must not block; its errors are logged. Callbacks of one partition run in the order of their records.
         """
         self._batch.add_callback(self, self._index, callback)
 
@@ -122,15 +121,15 @@ class Delivery:
         return f"<Delivery {self.topic}-{self.partition} {'settled' if self.done else 'on its way'}>"
 
 
-def _told(delivery: Delivery | None, on_delivery: Any) -> Delivery | None:
-    """The delivery, of which the callback will be told, if there are both."""
+def _with_callback(delivery: Delivery | None, on_delivery: Any) -> Delivery | None:
+    """Add the callback to the delivery, if there are both; return the delivery."""
     if on_delivery is not None and delivery is not None:
         delivery.add_callback(on_delivery)
     return delivery
 
 
 class QueueTail:
-    """The end of a partition's queue: the batch that is ``open`` for records, None when there is none."""
+    """The end of a partition's queue: the batch that is ``open`` for records, or None."""
 
     __slots__ = ("open",)
 
@@ -154,12 +153,12 @@ class TopicQueues:
 
 
 class FastPath:
-    """Puts records into open batches; what is not the usual case goes the long way.
+    """Puts records into open batches; anything unusual takes the slow path.
 
-    ``topics`` is looked into for every record. ``wall_ms`` and ``now`` are the world's clocks; with ``system_clock``
-    they are those of this machine, and the compiled twin reads its clock itself. ``enabled`` is False for producers
-    with serializers and the like, whose records always go the long way. ``next_queue`` is `Intake.next_queue`, which is
-    asked when there is no room for a record. ``slow_path`` and ``slow_path_now`` take what `send` and `send_nowait` do,
+    ``topics`` are the known topics by name. ``wall_ms`` and ``now`` are the world's clocks; with ``system_clock`` they
+    are this machine's, which the compiled twin reads itself. ``enabled`` is False for producers with serializers and
+    the like, whose records always take the slow path. ``next_queue`` is `BatchOpener.next_queue`, called when an open
+    batch has no room for a record. ``slow_path`` and ``slow_path_now`` take what `send` and `send_nowait` do,
     all by position.
     """
 
@@ -187,8 +186,8 @@ class FastPath:
     def append(
         self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any, headers: Any, on_delivery: Any
     ) -> Delivery | None:
-        """The delivery, or None when the record must go the long way; nothing has happened then."""
-        if not self._takes(timestamp_ms, headers, on_delivery):
+        """Return the delivery, or None without any effect when the record must take the slow path."""
+        if not self._accepts(timestamp_ms, headers, on_delivery):
             return None
         known = self._topics.get(topic) if type(topic) is str else None
         if known is None:
@@ -207,10 +206,10 @@ class FastPath:
         if not 0 <= number < len(known.queues):
             return None
         is_sticky = partition is None and key is None
-        return _told(self._put(known.queues[number], known if is_sticky else None, value, key), on_delivery)
+        return _with_callback(self._put(known.queues[number], known if is_sticky else None, value, key), on_delivery)
 
-    def _takes(self, timestamp_ms: Any, headers: Any, on_delivery: Any) -> bool:
-        """Whether a record with these goes the short way."""
+    def _accepts(self, timestamp_ms: Any, headers: Any, on_delivery: Any) -> bool:
+        """Whether a record with these arguments may take the fast path."""
         if not self._enabled or timestamp_ms is not None or headers:
             return False
         return on_delivery is None or callable(on_delivery)
@@ -277,17 +276,17 @@ class FastPath:
 class BoundFastPath:
     """A `FastPath` to one partition."""
 
-    __slots__ = ("_end", "_way")
+    __slots__ = ("_end", "_path")
 
-    def __init__(self, way: FastPath, end: Any) -> None:
-        self._way = way
+    def __init__(self, path: FastPath, end: Any) -> None:
+        self._path = path
         self._end = end
 
     def append(self, value: Any, key: Any, timestamp_ms: Any, headers: Any, on_delivery: Any) -> Delivery | None:
         """As `FastPath.append`."""
-        if not self._way._takes(timestamp_ms, headers, on_delivery):
+        if not self._path._accepts(timestamp_ms, headers, on_delivery):
             return None
-        return _told(self._way._put(self._end, None, value, key), on_delivery)
+        return _with_callback(self._path._put(self._end, None, value, key), on_delivery)
 
     async def send(
         self,
@@ -303,7 +302,7 @@ class BoundFastPath:
         if delivery is not None:
             return delivery
         topic, partition = self._end.topic_partition
-        return await self._way._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return await self._path._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     def send_nowait(
         self,
@@ -319,4 +318,4 @@ class BoundFastPath:
         if delivery is not None:
             return delivery
         topic, partition = self._end.topic_partition
-        return self._way._slow_path_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return self._path._slow_path_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)

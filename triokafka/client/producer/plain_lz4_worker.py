@@ -10,11 +10,11 @@ from typing import Final
 from triokafka.records.compression import compress
 
 MOST_JOBS: Final = 16
-"""How many jobs there may be that were not collected."""
+"""The most jobs whose results were not collected."""
 
 
 class Lz4Worker:
-    """Jobs in their order, each the part of a buffer that is to be compressed in place.
+    """Jobs in their order: each compresses part of a buffer in place.
 
     `serve` runs in a thread; all else is called by the event loop. ``compress`` and ``bound`` are the addresses of
     liblz4's ``LZ4F_compressFrame`` and ``LZ4F_compressFrameBound``, for the compiled twin. When jobs are done that were
@@ -32,11 +32,11 @@ class Lz4Worker:
 
     @property
     def serving(self) -> bool:
-        """Whether a thread is there for new jobs."""
+        """Whether a thread takes new jobs."""
         return self._serving
 
     def push(self, buffer: bytearray, start: int, end: int) -> bool:
-        """Give a job; False when nothing was done because there is no room, or nobody who would do it.
+        """Add a job. False, without effect, when there is no room or no thread serves.
 
         Raises:
             ValueError: the buffer has no such bytes.
@@ -58,13 +58,13 @@ class Lz4Worker:
         return results
 
     def stop(self) -> None:
-        """End `serve` after the job that is being done; jobs that are not done by then never are."""
+        """End `serve` after the current job; the jobs behind it are dropped."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
 
     def serve(self, idle: float) -> None:
-        """In a thread: do jobs until there was none for so many seconds, or `stop`."""
+        """Do jobs, in a thread, until there was none for ``idle`` seconds, or until `stop`."""
         with self._changed:
             self._serving = True
             while self._changed.wait_for(lambda: self._jobs or self._stopping, idle) and not self._stopping:

@@ -1,6 +1,6 @@
 """Produce (API key 0) as the producer uses it: batches to a request, and a response to one answer per partition.
 
-Most requests carry one batch of one partition, and most answers only say where it is: for those there are templates.
+Most requests carry one batch of one partition, and most responses only its offset: for those there are templates.
 
 v3: the first with record batches. v5: log start offset in the answer. v10: new leaders in error replies (KIP-951).
 v13: topics by id instead of name.
@@ -30,7 +30,7 @@ _ZERO_ID: Final = uuid.UUID(int=0)
 
 
 class ProduceAnswer(NamedTuple):
-    """What the broker said about one partition of a request."""
+    """The response about one partition of a request."""
 
     error_code: int
     base_offset: int
@@ -67,7 +67,7 @@ def template_for(
     timeout_ms: int,
     client_id: str | None,
 ) -> RequestTemplate:
-    """A template of requests with one batch of a partition; what its answers tell are base offset and append time."""
+    """Return a template of requests with one batch of a partition; its responses give base offset and append time."""
     name, number = topic_partition
 
     def request(records: Buffer) -> ProduceRequest:
@@ -90,9 +90,9 @@ def template_for(
 
 
 def read_response(response: ProduceResponse, ids: Mapping[str, uuid.UUID]) -> dict[TopicPartition, ProduceAnswer]:
-    """The answers by partition; ``ids`` are those of the request's topics, for versions that know topics by id only.
+    """Return the answers by partition; ``ids`` are those of the request's topics, for versions with topic ids only.
 
-    What an answer says twice and differently about a partition is left out: it may have been written, or not.
+    A partition with contradictory answers is left out: its batch may have been written, or not.
     """
     nodes = {n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints}
     names: dict[uuid.UUID, str] | None = None

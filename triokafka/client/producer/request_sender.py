@@ -1,7 +1,7 @@
-"""Batches become produce requests, and the ends of requests become the business of the `ResponseHandler`.
+"""Sends batches as produce requests, and passes the ends of requests to the `ResponseHandler`.
 
-Nothing here waits: requests are handed to a connection, which calls back. Most requests carry one batch; those go by a
-`Route` of their partition, which knows already what does not change from one to the next.
+Nothing here waits: a connection takes the request and calls back. Most requests carry one batch; the `Route` of its
+partition has a template for those.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _BATCHES_BEFORE_A_ROUTE: Final = 4
 class RequestSender:
     """The requests of one producer.
 
-    ``counters`` and ``hooks`` are the sender's. When a request has ended and left something to do, ``go_on`` is called
-    with the time after the usual answer, once the others that came with it are dealt with, and may send more at once;
-    after anything else it is ``wake``, which may not, because other requests of the connection are about to end as
-    well. ``on_bug`` is called when dealing with an answer has failed, which must not remain unnoticed.
+    ``counters`` and ``hooks`` are the sender's. After the usual response, and the other responses that came with it,
+    ``go_on`` gets the time and may send more. After any other end of a request ``wake`` is called instead, which must
+    not send, because other requests of the connection may be about to end. ``on_bug`` gets an error of the handler
+    itself.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RequestSender:
         self._world = world
         self._acks = acks
         self._counters = counters
-        self._hooks = hooks or None  # asked with every batch whether anybody listens
+        self._hooks = hooks or None  # None is cheaper to test for every batch
         self._wake = wake
         self._go_on = go_on
         self._on_bug = on_bug
@@ -73,7 +73,7 @@ class RequestSender:
         self._client_id = client.config.client_id
 
     def send(self, channel: BrokerChannel, cluster: Cluster, batches: list[ProducerBatch], now: float) -> None:
-        """Hand over one request with the first of several partitions' batches, each of another partition."""
+        """Send one request with batches of different partitions."""
         try:
             if len(batches) == 1 and batches[0].number[0] > _BATCHES_BEFORE_A_ROUTE:
                 route = self._route(self._batches.queue_of(batches[0]), channel, cluster)
@@ -81,7 +81,7 @@ class RequestSender:
                 filled = FilledRequest(template, batches[0].build())
                 self._submit(channel, filled, template.version, batches, route.ids, now)
             else:
-                # An answer names topics as its request did, whatever metadata says by then.
+                # A response names topics as its request did, whatever the metadata says by then.
                 ids, all_have_ids = cluster.ids_of(batch.topic_partition.topic for batch in batches)
                 version = self._version(channel, all_have_ids)
                 request = build_request(batches, version, acks=self._acks, timeout_ms=self._timeout_ms, ids=ids)
@@ -134,7 +134,7 @@ class RequestSender:
         now: float,
     ) -> None:
         def done(response: Any, error: Exception | None) -> None:
-            is_usual = type(response) is tuple  # numbers of a template, and when they came
+            is_usual = type(response) is tuple  # the numbers of a template's response, and their time
             ended_at = response[-1] if is_usual else self._world.now()
             counters = self._counters
             counters["requests_in_flight"] -= 1
@@ -149,12 +149,12 @@ class RequestSender:
                     return
                 self._ended(batches, response, error, ids, ended_at)
             except Exception as bug:
-                # The connection would only log it, and the records would hang until they expire.
+                # The connection would only log it, and the records would wait until they expire.
                 self._on_bug(bug)
             if self._accumulator.has_work:
                 self._wake()
 
-        # Without sequence numbers the broker would append a second time what it is still busy with.
+        # Without sequence numbers a retry could write records twice that the broker still works on.
         may_wait = 0.0 if self._batches.idempotent else self._timeout_ms / 1000
         channel.submit(request, version, done, expect_response=self._acks != 0, now=now, may_wait=may_wait)
 

@@ -44,14 +44,14 @@ FATAL: Final = (
     TransactionalIdAuthorizationFailedError,
     UnsupportedVersionError,
 )
-"""Errors after which a producer with an id cannot go on at all; any other ends the batch that it is about."""
+"""Errors that end an idempotent producer; any other fails its batch alone."""
 
 
 class ResponseHandler:
     """Applies answers to one producer's batches.
 
-    ``on_fatal`` is told once all batches of a request are dealt with, ``on_identity_lost`` when the producer id is of
-    no use any more. ``counters`` and ``hooks`` are the sender's.
+    ``on_fatal`` gets an error that ends the producer, after all batches of its request. ``on_identity_lost`` is called
+    when the producer needs another id. ``counters`` and ``hooks`` are the sender's.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class ResponseHandler:
         self._fatal: Exception | None = None
         batches.add_failure_listener(self._count_failure)
 
-    # ---------------------------------------------------------------- how a request can end
+    # ---------------------------------------------------------------- ends of a request
 
     def answered(
         self, batches: Sequence[ProducerBatch], answers: Mapping[TopicPartition, ProduceAnswer], now: float
     ) -> None:
-        """The broker answered: partitions succeed and fail by themselves."""
+        """Apply a response: each partition succeeds or fails by itself."""
         for batch in self._off_wire(batches):
             answer = answers.get(batch.topic_partition)
             if answer is None:
@@ -97,25 +97,25 @@ class ResponseHandler:
         self._tell_fatal()
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
-        """The broker answered a request with a single batch, and has it."""
+        """Acknowledge the only batch of a request."""
         self._batches.off_wire(batch)
         self._written(batch, base_offset, log_append_time, now)
 
     def written(self, batches: Sequence[ProducerBatch], now: float) -> None:
-        """The request was written, and no answer is due: ``acks=0``."""
+        """Acknowledge the batches of a request that was written with ``acks=0``, which gets no response."""
         for batch in self._off_wire(batches):
             self._written(batch, -1, -1, now)
 
     def unanswered(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
-        """The connection ended first, or the answer was none: whether the broker has the batches is unknown.
+        """Retry or fail the batches of a request without a valid response. Whether the broker has them is unknown.
 
-        With ``acks=0`` none is sent again: part of the request may be on its way, and a gap is allowed, a repeat not.
+        With ``acks=0`` none is sent again: part of the request may be on its way, and duplicates are not allowed.
         """
         for batch in self._off_wire(batches):
             self._failed(batch, error, None, now, retry=self._acks != 0 and self._attempts_left(batch))
 
     def unsent(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
-        """The connection took nothing: no attempt was made, so none is counted, and nothing can be repeated."""
+        """Queue the batches again after a connection took nothing: no attempt was made, so none is counted."""
         logger.debug("nothing was sent, trying again: %s", error)
         for batch in self._off_wire(batches):
             batch.attempts -= 1
@@ -123,7 +123,7 @@ class ResponseHandler:
             self._batches.retry(batch, now, chance=self._world.random.random())
 
     def impossible(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
-        """There is no request to this broker that could carry the batches; nothing was sent."""
+        """Fail the batches: no request version of this broker can carry them, and nothing was sent."""
         for batch in self._off_wire(batches):
             self._give_up(batch, error, fate_known=batch.attempts == 1)
         self._tell_fatal()
@@ -150,7 +150,7 @@ class ResponseHandler:
         error = _refusal(batch, answer)
         if isinstance(error, DuplicateSequenceNumberError):
             self._counters["duplicate_batch_total"] += 1
-            self._written(batch, -1, -1, now)  # the broker has it, but forgot where
+            self._written(batch, -1, -1, now)  # the broker has it, but no longer its offset
             return
         if isinstance(error, MessageSizeTooLargeError) and batch.count > 1 and not batch.done:
             self._split(batch, error)
@@ -161,7 +161,7 @@ class ResponseHandler:
     def _failed(
         self, batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None, now: float, *, retry: bool
     ) -> None:
-        """An attempt has failed: try again or give up."""
+        """Retry or give up after a failed attempt."""
         if isinstance(error, KafkaError) and error.invalid_metadata:
             self._client.request_metadata_update()
         if batch.done:
@@ -174,8 +174,8 @@ class ResponseHandler:
             self._batches.retry(batch, now, chance=self._world.random.random())
             self._tell_retried(batch, error)
         else:
-            # Refused now, it may still have been written by an attempt before (or by a broker that then failed in a way
-            # it has no name for), and so may what was sent behind it: to number that anew would repeat it.
+            # An earlier attempt may have written the batch, or a broker that then failed with UNKNOWN_SERVER_ERROR, and
+            # the batches behind it too: other sequence numbers would write those twice.
             fate_known = answer is not None and batch.attempts == 1 and answer.error_code != _UNKNOWN_SERVER_ERROR
             self._give_up(batch, error, fate_known=fate_known, record_errors=_record_errors(batch, error, answer))
 
@@ -208,7 +208,7 @@ class ResponseHandler:
             if isinstance(error, FATAL):
                 self._fatal = error
             elif isinstance(error, InvalidProducerEpochError):
-                # Somebody else writes under this id: counting on would never catch up, a new id does.
+                # Another producer uses this id and a newer epoch: only a new id helps.
                 self._on_identity_lost()
         self._batches.fail(batch, error, fate_known=fate_known, record_errors=record_errors)
 
@@ -220,7 +220,7 @@ class ResponseHandler:
         self._tell_retried(batch, error)
         self._batches.split(batch, pieces, starts)
 
-    # ---------------------------------------------------------------- telling
+    # ---------------------------------------------------------------- events
 
     def _tell_retried(self, batch: ProducerBatch, error: Exception) -> None:
         if self._hooks:
@@ -233,14 +233,14 @@ class ResponseHandler:
             self._hooks.on_batch_failed(batch.topic_partition, batch.count, batch.error)
 
     def _tell_fatal(self) -> None:
-        # Not before the other batches of the request have got their answers, which stand whatever becomes of us.
+        # The other batches of the request got their outcomes first, which remain valid.
         if self._fatal is not None:
             fatal, self._fatal = self._fatal, None
             self._on_fatal(fatal)
 
 
 def _refusal(batch: ProducerBatch, answer: ProduceAnswer) -> BrokerResponseError:
-    """What the broker said, as an error that says what it is about and what to do."""
+    """Return the broker's error, with the partition and the remedy in its message."""
     kind = for_code(answer.error_code)
     code = f" with the unknown error code {answer.error_code}" if answer.error_code not in ERRORS else ""
     attempt = f" at attempt {batch.attempts}" if batch.attempts > 1 else ""
@@ -251,8 +251,8 @@ def _refusal(batch: ProducerBatch, answer: ProduceAnswer) -> BrokerResponseError
 
 
 def _record_errors(batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None) -> dict[int, Exception] | None:
-    """The errors of single records, where the broker named them (KIP-467); the others are told that they were not
-    written because of those, and may be sent again."""
+    """Return the errors of single records that the broker named (KIP-467). The errors of the other records say that
+    those can be sent again."""
     if answer is None or not answer.record_errors:
         return None
     bad = {index: message for index, message in answer.record_errors.items() if 0 <= index < batch.count}
@@ -263,7 +263,7 @@ def _record_errors(batch: ProducerBatch, error: Exception, answer: ProduceAnswer
         f" {batch.topic_partition} were refused; send it again. The broker says: {answer.message or error}"
     )
     errors: dict[int, Exception] = dict.fromkeys(range(batch.count), innocent)
-    # The code is the batch's: with several bad records nobody knows which of them it is about.
+    # The code is the batch's: with several bad records it is unknown which of them it is about.
     kind = type(error) if len(bad) == 1 else InvalidRecordError
     where = f"a record for {batch.topic_partition} was refused"
     errors.update((index, kind(f"{where}: {message or error}")) for index, message in bad.items())

@@ -1,9 +1,9 @@
 """Idempotence: producer id, epoch, and the sequence numbers of each partition. Pure (KIP-98, KIP-360).
 
 Every batch gets the next sequence number of its partition when it is first sent, and keeps it through retries, so that
-the broker can drop what it has and refuse what leaves a gap. When the broker has lost track, or a batch failed for good
-and left a gap, the epoch grows and the partition's batches are numbered from 0 again; that waits until none of them
-is on the wire, so that no answer can belong to the old numbers.
+the broker can drop duplicates and refuse gaps. When the broker has lost the producer's state, or a failed batch left a
+gap, the partition's batches are numbered from 0 under a new epoch. That waits until none of them is on the
+wire, so that no response can belong to the old numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REMEMBERED_BATCHES: Final = 5  # by a broker, of each producer
 
 
 def add_sequence(sequence: int, count: int) -> int:
-    """The sequence number ``count`` after; after the greatest comes 0."""
+    """Return the sequence number ``count`` after another; 0 follows the greatest."""
     return (sequence + count) % _SEQUENCES
 
 
@@ -98,7 +98,7 @@ class PartitionSequences:
         if batch.base_sequence >= 0:
             return
         if self.identity != current and not self.in_flight:
-            # Another partition had the epoch changed: nothing here depends on the old one any more.
+            # Another partition changed the epoch, and no batch of this one depends on the old epoch.
             self.identity = current
             self.next = 0
             self.last_acked = -1
@@ -107,17 +107,17 @@ class PartitionSequences:
         self.in_flight.append(batch)
 
     def acknowledged(self, batch: ProducerBatch) -> None:
-        """The broker has the batch."""
+        """Note that the broker has the batch."""
         self._forget(batch)
         self.last_acked = add_sequence(batch.base_sequence, batch.count - 1)
         if batch.renumbered:
             for behind in self.in_flight:
-                behind.renumbered = False  # the new epoch is good; what gets out of order from now on is another loss
+                behind.renumbered = False  # the broker accepts the new epoch; a later sequence error is another loss
 
     def failed(self, batch: ProducerBatch, *, fate_known: bool) -> None:
-        """The batch is given up. ``fate_known``: the broker refused it, so that its numbers leave a gap.
+        """Note that the batch is given up. ``fate_known``: the broker refused it, so its numbers leave a gap.
 
-        One before it that is not answered may be in the log, so it keeps its numbers; the gap is dealt with afterwards.
+        A batch before it without a response may be in the log, so it keeps its numbers; the gap is closed afterwards.
         """
         if batch.base_sequence < 0:
             return
@@ -128,12 +128,12 @@ class PartitionSequences:
             self.unresolved = True
 
     def should_retry(self, batch: ProducerBatch, error: BrokerResponseError, *, log_start_offset: int = -1) -> bool:
-        """What to do about a sequence error (Kafka's rules); other errors go by ``retriable``.
+        """Return whether to retry after a sequence error, by Kafka's rules; other errors go by ``retriable``.
 
-        Unknown producer: the log lost its head, or the broker its state, so begin anew; unless the broker did not say
-        where its log starts (``log_start_offset`` -1), because the partition is just moving: then ask again. Out of
-        order: an earlier batch is still missing and will be retried; if there is none, only a new epoch closes the gap.
-        A batch that was numbered anew already is only sent again, or epochs would be spent at every attempt.
+        Unknown producer: the log lost its head, or the broker its state, so a new epoch is wanted. Without a
+        ``log_start_offset`` (-1) the partition is just moving, and a retry is enough. Out of order: an earlier batch is
+        missing and will be retried; if there is none, only a new epoch closes the gap. A renumbered batch is only
+        retried, or every attempt would take a new epoch.
         """
         if batch.base_sequence < 0:
             return error.retriable

@@ -17,11 +17,11 @@ from triokafka.records import BatchBuilder
 from triokafka.world import World
 
 _WORTH_A_THREAD_SECONDS: Final = 0.0002
-"""Less work is done at once: handing it over and back takes 0.1 ms, and the data must go from one core to another."""
+"""The event loop does less work itself: a hand-over takes 0.1 ms, and moves the data to another core."""
 _LONGEST_HAND_OVER_SECONDS: Final = 0.001
-"""How much work a thread gets at once, if one batch is not more: what is ready early waits for the rest of it."""
+"""The most work of one hand-over, unless one batch is more: finished batches wait for the rest of it."""
 _ANOTHER_THREAD_SECONDS: Final = 0.004
-"""When so much work waits, one more thread joins in; before, it would only take the caches from the others."""
+"""With so much work in the line, another thread starts; earlier it would only compete for the caches."""
 MOST_THREADS: Final = 2
 """Threads of one producer that compress at the same time."""
 
@@ -52,9 +52,9 @@ def bytes_per_second(codec: str, level: int | None) -> float:
 class ThreadCompressor:
     """The line of closed batches that are not compressed, and the tasks that take them to threads.
 
-    ``start_task`` starts a task of the producer. ``on_done`` is told when a thread has let go of a batch, with what
-    went wrong, if anything did. Threads hold at most `MOST_THREADS` times a millisecond's work, or a batch each if that
-    is more; the line is bounded by the buffer pool, whose memory its batches hold.
+    ``start_task`` starts a task of the producer. ``on_done`` gets each batch that a thread is done with, and its error
+    or None. Threads hold at most `MOST_THREADS` times a millisecond's work, or a batch each if that is more; the buffer
+    pool, whose memory the batches hold, bounds the line.
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class ThreadCompressor:
         return len(self._line)
 
     def enqueue(self, batch: ProducerBatch) -> None:
-        """A closed batch joins the line, if it is not there."""
+        """Add a closed batch to the line, if it is not there."""
         if batch not in self._line and batch.builder is not None:
             size = self._line[batch] = batch.builder.size
             self._bytes += size
 
     def withdraw(self, batch: ProducerBatch) -> None:
-        """A batch leaves the line: it is compressed here and now, or given up."""
+        """Remove a batch from the line: the event loop compresses it, or it was given up."""
         self._bytes -= self._line.pop(batch, 0)
 
     def hand_over(self) -> bool:
-        """Have threads compress the line, if that pays. False when it does not, and whoever needs a batch does it."""
+        """Have threads compress the line, if that pays. False when it does not, and the event loop compresses."""
         if self._bytes < self._worth_it:
             return False
         if not self._tasks or (self._tasks < MOST_THREADS and self._bytes > self._worth_another):
@@ -130,10 +130,10 @@ class ThreadCompressor:
         try:
             errors = await self._world.run_in_thread(_compress_all, builders)
         except Exception as failure:
-            # No thread was to be had. To try again at once, and again, would help nobody.
+            # No thread is available. Trying again immediately would not help.
             errors = [failure] * len(batches)
         finally:
-            # Cancelled before there was a thread, they are as they were; once there is one it is waited for.
+            # Cancelled before a thread began, the batches are unchanged; a running thread is waited for.
             for batch, error in zip(batches, errors, strict=True):
                 batch.in_thread = False
                 self._on_done(batch, error)
@@ -148,9 +148,9 @@ def compressor_for(
     on_done: Callable[[ProducerBatch, Exception | None], None],
     wake: Callable[[], None],
 ) -> Compressor:
-    """What compresses beside the event loop with this codec, in this world.
+    """Return the compressor for a codec in this world.
 
-    ``on_done`` is told of each batch that a thread lets go of, and ``wake`` is called then.
+    ``on_done`` gets each batch that a thread is done with; then ``wake`` wakes the sender.
     """
     if codec == "lz4" and level in (None, _FAST_LZ4) and can_serve(world):
         return Lz4Compressor(world=world, start_task=start_task, on_done=on_done, wake=wake)
@@ -163,7 +163,7 @@ def compressor_for(
 
 
 def _compress_all(builders: list[BatchBuilder]) -> list[Exception | None]:
-    """In a thread: compress each; an error is of its batch alone."""
+    """Compress each, in a thread; an error concerns its batch alone."""
     errors: list[Exception | None] = []
     for builder in builders:
         try:

@@ -1,4 +1,4 @@
-"""Failures that nobody has seen yet: they are raised when the producer's block is left."""
+"""Failures that reached no caller: leaving the producer's block raises them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _MOST_REMEMBERED: Final = 1_000
 
 
 class UnhandledFailures:
-    """Remembers the batches that were given up, up to a bound; beyond it, only how many records nobody has asked for,
-    and one error."""
+    """Failed batches, up to a bound; beyond it, only the number of records with unobserved failures, and one error."""
 
     def __init__(self) -> None:
         self._batches: list[ProducerBatch] = []
@@ -22,9 +21,9 @@ class UnhandledFailures:
         self._error_beyond: Exception | None = None
 
     def note(self, batch: ProducerBatch) -> None:
-        """A batch was given up; whether somebody sees it will turn out later."""
+        """Remember a failed batch; its deliveries may still be awaited later."""
         if not batch.unobserved_failures:
-            return  # callbacks were told
+            return  # callbacks got the failures
         if len(self._batches) >= _MOST_REMEMBERED:
             self._batches = [known for known in self._batches if known.unobserved_failures]
         if len(self._batches) < _MOST_REMEMBERED:
@@ -38,14 +37,14 @@ class UnhandledFailures:
         self._beyond -= 1
 
     def report(self, error: BaseException | None) -> None:
-        """Raise what nobody has seen, as an `ExceptionGroup`; or add a note to the ``error`` that ends the block."""
-        unseen = [batch for batch in self._batches if batch.unobserved_failures]
+        """Raise the unobserved failures as an `ExceptionGroup`, or add a note to the ``error`` that ends the block."""
+        unobserved = [batch for batch in self._batches if batch.unobserved_failures]
         self._batches.clear()
-        count = sum(batch.unobserved_failures for batch in unseen) + self._beyond
+        count = sum(batch.unobserved_failures for batch in unobserved) + self._beyond
         if not count:
             return
         text = f"{count} records were not delivered, and nobody awaited their deliveries"
-        errors = [batch.error for batch in unseen if batch.error is not None]
+        errors = [batch.error for batch in unobserved if batch.error is not None]
         if self._beyond and self._error_beyond is not None:
             errors.append(self._error_beyond)
         if error is None:

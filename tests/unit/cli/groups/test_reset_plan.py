@@ -105,8 +105,8 @@ def test_lines_of_a_plan_end_as_on_any_system(end: str) -> None:
         ("orders,2147483648,5", ["g"], "are numbers"),
         ("orders,0,9223372036854775808", ["g"], "are numbers"),
         pytest.param(f"orders,0,{'1' * 5_000}", ["g"], "f, line 1: partition and offset are numbers", id="no int()"),
-        pytest.param(f"orders,0,1\norders,{'1' * 200_000},5", ["g"], "f, line 2: this is no CSV", id="csv's limit"),
-        ("\n", ["g"], "f has no line"),
+        pytest.param(f"orders,0,1\norders,{'1' * 200_000},5", ["g"], "f, line 2: invalid CSV", id="csv's limit"),
+        ("\n", ["g"], "f is empty"),
     ],
 )
 def test_line_that_is_no_plan_is_told_with_its_number(text: str, groups: list[str] | None, words: str) -> None:
