@@ -40,7 +40,7 @@ def answers_commits_before_they_are_appended(broker: Broker) -> None:
             carry_out(context, effects, **options)
             return
         runtime._give(effects)
-        nursery = broker._nursery
+        nursery = broker.tasks._nursery
         assert nursery is not None
         nursery.start_soon(append, context, effects, options)
 

@@ -14,6 +14,7 @@ import trio
 from tests.group_kills.history import History
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.node import Node
 from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.testing import SimulatedWorld, Simulation
@@ -112,7 +113,8 @@ class Machine:
         config = BrokerConfig.for_tests(listeners=("PLAINTEXT://broker:9092",), log_dirs=("/data",), **self._options)
         if self._slow_disk:
             world.run_in_thread = partial(_slowly, world, world.run_in_thread)  # type: ignore[method-assign]
-        broker = Broker(config, world=world)
+        node = Node(config, world=world)
+        broker = node.broker
         if self._mutate is not None:
             self._mutate(broker)
         coordinator = broker.group_coordinator
@@ -122,7 +124,7 @@ class Machine:
             for name in REQUESTS:
                 if hasattr(component, name):
                     setattr(component, name, partial(self._request, name, getattr(component, name)))
-        async with broker:
+        async with node:
             self.broker = broker
             self.ready.set()
             await self._stop.wait()

@@ -246,7 +246,7 @@ async def prepare(*, clean: bool) -> tuple[Files, State]:
                 )
                 node.broker.replicas.appended(partition)
             if number == COUNT // 2:
-                await node.broker.controller.take_snapshot()
+                await node.process.controller.take_snapshot()
                 await node.broker.logs.flush_sealed()
         await node.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 4)
         await _commit(node)
@@ -256,7 +256,7 @@ async def prepare(*, clean: bool) -> tuple[Files, State]:
         logs.checkpoint_high_watermarks(replicas.high_watermarks())
         state = await look(node, [])
         if not clean:
-            await node.broker.kill()
+            await node.process.kill()
     disk = world.storage
     assert isinstance(disk, MemoryStorage)
     if not clean:

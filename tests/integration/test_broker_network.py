@@ -10,6 +10,7 @@ import trio
 
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.node import Node
 from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from triokafka.protocol.api.incremental_alter_configs import (
@@ -78,8 +79,8 @@ async def broker_in(world: Simulation, **options: Any) -> AsyncIterator[Broker]:
     """A broker on the host ``broker``."""
     given = {"listeners": (f"PLAINTEXT://broker:{PORT}",), "log_dirs": ("/data",), **options}
     config = BrokerConfig.for_tests(**given)
-    async with Broker(config, world=world.host("broker").world) as broker:
-        yield broker
+    async with Node(config, world=world.host("broker").world) as node:
+        yield node.broker
 
 
 async def connect(world: Simulation, host: str = "client") -> RawClient:
@@ -183,7 +184,7 @@ def test_one_byte_a_second_and_a_client_that_never_reads_hold_nobody_up() -> Non
                 assert trio.current_time() - start < 10
                 assert (await slow.receive(MetadataResponse, 9)).brokers
                 nursery.cancel_scope.cancel()
-            assert broker.failure is None
+            assert broker.tasks.failure is None
 
     simulate(scenario)
 

@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
-from triokafka.broker_stub.backend import Backend
-from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.node import Node as BrokerNode
+from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.errors import ConfigurationError, IllegalStateError
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
@@ -102,11 +102,11 @@ async def test_everything_acknowledged_is_there_after_the_process_was_killed() -
 
 async def test_broker_starts_only_once() -> None:
     """Make another one instead."""
-    broker = Broker(BrokerConfig.for_tests(log_dirs=("/data",)), world=memory_world())
-    async with broker:
+    process = BrokerNode(BrokerConfig.for_tests(log_dirs=("/data",)), world=memory_world())
+    async with process:
         pass
     with pytest.raises(IllegalStateError, match="once"):
-        async with broker:
+        async with process:
             pass
 
 
@@ -128,7 +128,7 @@ async def test_listener_that_would_not_be_secure_is_refused() -> None:
         listeners=("SECURE://127.0.0.1:0",), listener_security_protocol_map=("SECURE:SASL_SSL",)
     )
     with pytest.raises(ConfigurationError, match="SASL_SSL"):
-        Broker(config, world=memory_world())
+        BrokerNode(config, world=memory_world())
 
 
 async def test_data_directory_of_another_broker_is_a_sentence_and_stays_untouched(tmp_path: Path) -> None:
@@ -156,14 +156,14 @@ async def test_failure_of_a_part_stops_the_broker_and_is_told(
 ) -> None:
     """The process is not left running without serving."""
 
-    async def fail(self: Backend) -> None:
+    async def fail(self: NodeStorage) -> None:
         await trio.lowlevel.checkpoint()
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(Backend, "_checkpoint_high_watermarks", fail)
+    monkeypatch.setattr(NodeStorage, "_checkpoint_high_watermarks", fail)
     async with running_node() as node:
-        await node.broker.wait_stopped()
-        assert isinstance(node.broker.failure, RuntimeError)
+        await node.process.wait_stopped()
+        assert isinstance(node.process.failure, RuntimeError)
         assert "a defect" in caplog.text
         host, port = node.broker.bootstrap_servers.split(":")
         with pytest.raises(OSError, match="refused"):

@@ -17,8 +17,8 @@ import trio
 
 import triokafka
 from tests.support.simulated import run_seeds
-from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.node import Node
 from triokafka.errors import KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Host, SimulatedWorld, Simulation, run_simulation
@@ -39,9 +39,9 @@ async def serve(world: SimulatedWorld) -> None:
         log_dirs=DIRECTORIES,
         log_flush_interval_messages=world.random.choice([1, 5, 10_000]),
     )
-    async with Broker(config, world=world) as broker:
-        await broker.wait_stopped()
-        raise AssertionError(f"the broker has stopped: {broker.failure}")
+    async with Node(config, world=world) as node:
+        await node.wait_stopped()
+        raise AssertionError(f"the broker has stopped: {node.failure}")
 
 
 async def produce(world: SimulatedWorld, name: str, acknowledged: Ledger) -> None:

@@ -13,8 +13,8 @@ import trio
 
 import triokafka
 from tests.support.simulated import run_seeds
-from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.node import Node
 from triokafka.structs import TopicPartition
 from triokafka.testing import SimulatedWorld, Simulation, run_simulation
 
@@ -43,9 +43,9 @@ async def serve(world: SimulatedWorld) -> None:
         log_retention_check_interval_ms=500,
         log_initial_task_delay_ms=100,
     )
-    async with Broker(config, world=world) as broker:
-        await broker.wait_stopped()
-        raise AssertionError(f"the broker has stopped: {broker.failure}")
+    async with Node(config, world=world) as node:
+        await node.wait_stopped()
+        raise AssertionError(f"the broker has stopped: {node.failure}")
 
 
 async def create(simulation: Simulation) -> None:

@@ -15,8 +15,8 @@ import pytest
 import trio
 
 import triokafka
-from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.node import Node
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.testing import SimulatedWorld, Simulation, run_simulation
@@ -59,7 +59,7 @@ async def serve(world: SimulatedWorld, *, sync_always: bool) -> None:
         group_initial_rebalance_delay_ms=500,
         **({"log_flush_interval_messages": 1} if sync_always else {}),
     )
-    async with Broker(config, world=world):
+    async with Node(config, world=world):
         await trio.sleep_forever()
 
 

@@ -22,6 +22,7 @@ from triokafka import errors
 from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.faults.faults import Fault, RequestFault
+from triokafka.broker_stub.node import Node
 from triokafka.testing import SimulatedWorld, Simulation, run_simulation
 
 TOPICS = {"orders": 2, "events": 1}
@@ -66,7 +67,8 @@ class BrokerMachine:
 
     async def _serve(self, world: SimulatedWorld) -> None:
         config = BrokerConfig.for_tests(listeners=("PLAINTEXT://broker:9092",), log_dirs=("/data",))
-        async with Broker(config, world=world) as broker:
+        async with Node(config, world=world) as node:
+            broker = node.broker
             self.broker = broker
             await self._stop.wait()
         self._stopped.set()

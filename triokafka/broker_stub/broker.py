@@ -8,21 +8,18 @@ the same way backwards. No request is handled here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from functools import cached_property, partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
-from triokafka.broker_stub.backend import Backend
 from triokafka.broker_stub.broker_metadata_publisher import BrokerMetadataPublisher
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
-from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
+from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
@@ -30,7 +27,6 @@ from triokafka.broker_stub.deferred_imports import load_the_rest
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
-from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
@@ -39,6 +35,8 @@ from triokafka.broker_stub.metadata.effective_configuration import EffectiveConf
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
+from triokafka.broker_stub.node_storage import NodeStorage
+from triokafka.broker_stub.node_tasks import NodeTasks
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange
@@ -47,10 +45,9 @@ from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.services import BrokerServices
-from triokafka.errors import IllegalStateError, KafkaError
+from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition, address_text
 from triokafka.world import World
-from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.metrics.catalogue import Sample
@@ -65,51 +62,42 @@ _STOP_TIMEOUT_MS: Final = 2_000
 
 
 class Broker:
-    """A broker with its controller and group coordinator, for the length of an ``async with`` block.
+    """The broker role of a node: listeners, request path, replicas, coordinators, and its own metadata cache.
 
-    Entering the block starts it; inside it serves. Leaving it, in whatever way, stops it cleanly: requests in progress
-    get a moment to finish, and logs and checkpoints are written, so that the next start needs no recovery.
+    Use: `bind`, `follow_metadata` once the controller has started, `start`; `stop` and `unfollow_metadata` at the end.
+    `Node` does it.
 
     Args:
-        config: all options, checked already.
-        world: the door to the outside; the operating system when None.
-        authorizer: decides who may do what; everybody everything when None.
-        quota: told of every answer, and says how long a client is to be held back; nobody when None.
-        faults: the faults that tests arm; none are armed when None.
-        authentication: finds out who a connection belongs to, before its first request; everybody is anonymous when
-            None.
-        backend: controller and logs that this broker shares with others in this process, running already; its own, that
-            start and stop with it, when None.
-
-    Raises:
-        ConfigurationError: at construction: a listener has a security protocol that is not served. On entering: an
-            address cannot be listened on, or a data directory cannot be used, is in use by another broker, or belongs
-            to another node or cluster. Says which, and what to do.
-        KafkaStorageError: on entering: a log cannot be read or written.
+        storage: the data directories, which the node opens and closes.
+        gateway: reaches the active controller.
+        controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
+        authorizer, quota, authentication, faults: see `Node`.
+        shares_logs: other brokers host partitions of the same logs; see `ReplicaManager`.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
+        world: World,
         *,
-        world: World | None = None,
+        storage: NodeStorage,
+        gateway: ControllerGateway,
+        controller: Controller,
         authorizer: Authorizer | None = None,
         quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
-        backend: Backend | None = None,
+        shares_logs: bool = False,
     ) -> None:
         check_listeners(config)
         self._config = DynamicBrokerConfig(config)
-        self.world: World = RealWorld() if world is None else world
+        self.world = world
         self.node_id = config.node_id
-        self.faults = Faults(self.world.random.random) if faults is None else faults
-        self._backend = Backend(config, self.world) if backend is None else backend
-        self.controller = controller = self._backend.controller
-        # Brokers that share a controller have options of their own, but the same policies, which are made once.
-        own = None if backend is None else ConfigurationControl(config, controller.state.configuration.policies)
+        self.faults = Faults(world.random.random) if faults is None else faults
+        self._storage = storage
+        self._controller = controller
         self.configuration = EffectiveConfiguration(config)
-        self.gateway: ControllerGateway = LocalControllerGateway(controller, own)
+        self.gateway = gateway
         self.metadata = MetadataCache(lambda: controller.kraft_version)
         self.lifecycle = BrokerLifecycle(
             self.world,
@@ -119,8 +107,8 @@ class Broker:
             metadata_offset=lambda: self.image.offset,
             registered=self._registered,
         )
-        self.logs = self._backend.logs
-        self.cleaner = self._backend.cleaner
+        self.logs = storage.logs
+        self.cleaner = storage.cleaner
         self.replicas = ReplicaManager(
             config.node_id,
             self.logs,
@@ -128,7 +116,7 @@ class Broker:
             listener=self,
             produce_purge_interval=config.producer_purgatory_purge_interval_requests,
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
-            shares_logs=self._backend.shared,
+            shares_logs=shares_logs,
         )
         self.quotas = ClientQuotas(
             config.quota_window_num,
@@ -169,12 +157,10 @@ class Broker:
             advertised=handlers.advertised,
         )
         self.dispatcher = Dispatcher(services, handlers, self.sockets.memory, quota=quota)
-        self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
-        self._nursery: trio.Nursery | None = None
-        self._stopped = trio.Event()
         self._made_at = self.world.now()
-        self.failure: Exception | None = None
-        self.follower = BrokerMetadataPublisher(
+        self.tasks = NodeTasks(self.sockets.close)
+        self._started = False
+        self.publisher = BrokerMetadataPublisher(
             self.world,
             config=self._config,
             configuration=self.configuration,
@@ -207,7 +193,7 @@ class Broker:
     @property
     def cluster_id(self) -> str:
         """The cluster's id."""
-        return self.controller.cluster_id
+        return self._controller.cluster_id
 
     @property
     def config(self) -> BrokerConfig:
@@ -235,9 +221,9 @@ class Broker:
         return self._group_entry.coordinator
 
     def _coordinator_created(self, coordinator: Coordinator) -> None:
-        if self._nursery is not None:
-            self._nursery.start_soon(self._guard, coordinator.run)
-        elif self._nursery_manager is not None:
+        if self.tasks.is_open:
+            self.tasks.start(coordinator.run)
+        elif self._started:
             coordinator.runtime.stop()
 
     def metrics(self) -> list[Sample]:
@@ -249,73 +235,59 @@ class Broker:
         metrics = BrokerMetrics(self.dispatcher, self.sockets, self.cleaner, started_at=self._made_at)
         return list(metrics.samples())
 
-    async def wait_stopped(self) -> None:
-        """Wait until the broker has stopped, by leaving its block or because a part of it failed (`failure`)."""
-        await self._stopped.wait()
-
     # Life
 
-    async def __aenter__(self) -> Self:
-        await self._start()
-        return self
+    async def bind(self) -> None:
+        """Listen on every address, so that clients that connect now wait for the start.
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._stop()
-
-    async def _start(self) -> None:
-        if self._nursery_manager is not None:
-            raise IllegalStateError("a broker starts once; make another one")
-        world = self.world
-        self._nursery_manager = trio.open_nursery()
-        nursery = self._nursery = await self._nursery_manager.__aenter__()
+        Raises:
+            ConfigurationError: an address cannot be listened on.
+        """
+        self._started = True
         for entry in self.coordinators:
-            if entry.existing is not None:  # created before the start
-                nursery.start_soon(self._guard, entry.existing.run)
-        try:
-            for listener in self.config.broker_listeners:
-                await self.sockets.bind(Endpoint(listener.name, listener.host, listener.port))
-            if not self._backend.shared:
-                await self._backend.start()
-            self._backend.join(self)
-            self.controller.publisher.subscribe(self.follower.metadata_changed)
-            if not self._backend.shared:
-                self._backend.run_tasks(nursery, self._guard)
-            for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
-                nursery.start_soon(self._guard, Expirer(purgatory, world).run)
-            registration = registration_of(
-                self.config,
-                incarnation_id=world.uuid(),
-                cluster_id=self.cluster_id,
-                endpoints=self._advertised(),
-                directory_ids=self.controller.identity.directory_ids,
-                missed_directories=self.replicas.missed_directories,
-            )
-            await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)
-            nursery.start_soon(self._guard, self.lifecycle.run)
-            nursery.start_soon(self._guard, self.replicas.retry_offline)
-            nursery.start_soon(self._guard, self._serve)
-            nursery.start_soon(self._guard, partial(load_the_rest, self.dispatcher, self.coordinators))
-        except BaseException:
-            await self._stop()
-            raise
+            if entry.existing is not None:  # used before the start
+                self.tasks.start(entry.existing.run)
+        for listener in self.config.broker_listeners:
+            await self.sockets.bind(Endpoint(listener.name, listener.host, listener.port))
+
+    def follow_metadata(self) -> None:
+        """Host partitions, and apply the metadata from now on: the newest image at once."""
+        self._storage.add_host(self)
+        self._controller.publisher.subscribe(self.publisher.metadata_changed)
+
+    def unfollow_metadata(self) -> None:
+        """End `follow_metadata`."""
+        self._controller.publisher.unsubscribe(self.publisher.metadata_changed)
+        self._storage.remove_host(self)
+
+    async def start(self) -> None:
+        """Register with the controller, and serve.
+
+        Raises:
+            KafkaError: the controller did not let the broker in.
+        """
+        start = self.tasks.start
+        for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
+            start(Expirer(purgatory, self.world).run)
+        registration = registration_of(
+            self.config,
+            incarnation_id=self.world.uuid(),
+            cluster_id=self.cluster_id,
+            endpoints=self._advertised(),
+            directory_ids=self._controller.identity.directory_ids,
+            missed_directories=self.replicas.missed_directories,
+        )
+        await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)
+        start(self.lifecycle.run)
+        start(self.replicas.retry_offline)
+        start(self._serve)
+        start(partial(load_the_rest, self.dispatcher, self.coordinators))
         logger.info("broker %d of cluster %s serves %s", self.node_id, self.cluster_id, self.bootstrap_servers)
 
-    async def kill(self) -> None:
-        """End at once and leave everything as a process that is killed does; for tests.
-
-        Connections break in the middle of answers, nobody is told, nothing is flushed, checkpointed or marked as closed
-        cleanly: what was written stays, and the next start recovers it. Call it inside the block, in the task that
-        entered it; leaving the block does nothing more.
-        """
-        await self._stop(cleanly=False)
-
-    async def _stop(self, *, cleanly: bool = True) -> None:
-        manager, nursery = self._nursery_manager, self._nursery
-        if manager is None or nursery is None:
-            return
-        self._nursery = None
+    async def stop(self, *, cleanly: bool = True) -> None:
+        """Stop serving and end all tasks; cleanly, requests in progress finish first and the broker signs off."""
+        tasks = self.tasks
+        tasks.refuse()
         if cleanly:
             with trio.CancelScope(shield=True):
                 self.replicas.shut_down()
@@ -325,25 +297,15 @@ class Broker:
                 await self._sign_off()
         else:
             self.sockets.close()
-        # The tasks must be gone before the files are closed, also when the body was cancelled.
-        nursery.cancel_scope.shield = True
-        nursery.cancel_scope.cancel()
-        await manager.__aexit__(None, None, None)
-        if self._backend.shared:
-            self.controller.publisher.unsubscribe(self.follower.metadata_changed)
-        elif cleanly:
-            await self._backend.close()
-        else:
-            await self._backend.abandon()
-        self._backend.leave(self)
-        self._stopped.set()
+        # The tasks must have ended before the files are closed, also when the body was cancelled.
+        await tasks.close()
+
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        """Stop using logs that are offline."""
+        self.publisher.logs_offline(topic_partitions, reason)
 
     def clock_jumped(self) -> None:
-        """The world's clock was put forward; see `Backend.clock_jumped`."""
-        self._backend.clock_jumped()
-
-    def look_at_clock(self) -> None:
-        """The broker's own part of `clock_jumped`."""
+        """The world's clock was put forward; see `Node.clock_jumped`."""
         for runtime in self.coordinators.runtimes():
             runtime.clock_jumped()
         self.replicas.clock_jumped()
@@ -358,16 +320,6 @@ class Broker:
 
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)
-
-    async def _guard(self, run: Callable[[], Awaitable[object]]) -> None:
-        """Run a part that should never end by itself; if it fails, the broker stops serving and says why."""
-        try:
-            await run()
-        except Exception as error:
-            logger.critical("the broker stops: %r failed", run, exc_info=True)
-            self.failure = error
-            self.sockets.close()
-            self._stopped.set()
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         block = await self.gateway.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triokafka.broker_stub.backend import cleaner_config, move_rate
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log_options import cleaner_config, move_rate
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration

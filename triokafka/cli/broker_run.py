@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def load() -> None:
     """Import what a broker needs."""
     gc.disable()  # what is imported stays: to look for garbage in it again and again was a fifth of the start
-    import triokafka.broker_stub.broker
     import triokafka.broker_stub.config
+    import triokafka.broker_stub.node
     import triokafka.world.system  # noqa: F401
 
     gc.freeze()
@@ -153,13 +153,14 @@ def _opening_logs(broker: Broker) -> Iterator[None]:
 
 async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | None) -> int:
     """Run the broker until a signal asks it to end, or a part of it fails."""
-    from triokafka.broker_stub.broker import Broker
+    from triokafka.broker_stub.node import Node
 
     async def serve(end: _End) -> int:
         async with AsyncExitStack() as running:
-            broker = Broker(config, world=world)
+            node = Node(config, world=world)
+            broker = node.broker
             with _opening_logs(broker), _little_garbage():
-                await running.enter_async_context(broker)
+                await running.enter_async_context(node)
             end.in_order = True
             lines = [f"ready {broker.bootstrap_servers}"]
             servers: list[HttpServer] = []
@@ -169,8 +170,8 @@ async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | 
                 servers.append(metrics_server(world, broker.metrics))
                 lines.append(f"metrics {await _bound(servers[0], '--metrics', metrics)}")
             print(*lines, sep="\n", flush=True)
-            await _while_serving(servers, lambda: end.or_when(broker.wait_stopped))
-        return _status(broker.failure)
+            await _while_serving(servers, lambda: end.or_when(node.wait_stopped))
+        return _status(node.failure)
 
     return await _until_signalled(serve)
 

@@ -1,6 +1,6 @@
 """Several brokers of a test that are one cluster.
 
-They share a `Backend` in this process: one metadata image, and one log of each partition. That takes the place of
+They share a `LocalCluster` in this process: one metadata image, and one log of each partition. That takes the place of
 replication, which will come behind the same calls.
 """
 
@@ -19,8 +19,6 @@ from triokafka.testing.faulty_world import FaultyWorld
 from triokafka.testing.running import RunningBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.metadata import MetadataImage
     from triokafka.coordinator.group.members import KnownMember
@@ -34,22 +32,22 @@ class RunningCluster:
     """
 
     def __init__(self, config: BrokerConfig, nodes: int, world: FaultyWorld, nursery: trio.Nursery) -> None:
-        from triokafka.broker_stub.backend import Backend
+        from triokafka.broker_stub.local_cluster import LocalCluster
 
         self.faults = Faults(world.random.random)
         self._fault_calls = FaultCalls(self.faults)
         first = config.node_id
         self._nursery = nursery
-        self._backend = Backend(config, world, shared=True)
+        self._local = LocalCluster(config, world)
         # The brokers need it until the last of them has signed off, also when everything is cancelled.
-        self._backend_scope = trio.CancelScope(shield=True)
-        self._backend_gone = trio.Event()
+        self._scope = trio.CancelScope(shield=True)
+        self._ended = trio.Event()
         self.brokers: list[RunningBroker] = []
         for number in range(nodes):
             # Each has a freeze of its own; clock and disk they have in common.
             own = world if not number else world.beside()
             mine = replace(config, node_id=first + number, listeners=_following(config, number))
-            node = RunningBroker(mine, own, nursery, self._backend, self.faults)
+            node = RunningBroker(mine, own, nursery, self._local, self.faults)
             self.brokers.append(node)
 
     @property
@@ -60,7 +58,7 @@ class RunningCluster:
     @property
     def image(self) -> MetadataImage:
         """The cluster's metadata."""
-        return self._backend.controller.image
+        return self._local.controller.image
 
     def broker(self, node_id: int) -> RunningBroker:
         """The broker with that id.
@@ -79,11 +77,11 @@ class RunningCluster:
     async def start(self) -> None:
         """Start all brokers, in the order of their ids; called by `running_cluster`."""
         try:
-            await self._backend.start()
+            await self._local.start()
         except BaseException:
-            self._backend_gone.set()
+            self._ended.set()
             raise
-        self._nursery.start_soon(self._run_backend)
+        self._nursery.start_soon(self._run_shared)
         for broker in self.brokers:
             await broker.start()
 
@@ -92,9 +90,9 @@ class RunningCluster:
         with trio.CancelScope(shield=True):
             for broker in reversed(self.brokers):
                 await broker.end()
-            self._backend_scope.cancel()
-            await self._backend_gone.wait()
-            await self._backend.close()
+            self._scope.cancel()
+            await self._ended.wait()
+            await self._local.close()
 
     async def wait_failed(self) -> Exception:
         """Wait until a part of a broker fails; returns why."""
@@ -110,13 +108,12 @@ class RunningCluster:
             nursery.cancel_scope.cancel()
         return failure
 
-    async def _run_backend(self) -> None:
+    async def _run_shared(self) -> None:
         try:
-            with self._backend_scope:
-                async with trio.open_nursery() as nursery:
-                    self._backend.run_tasks(nursery, _unguarded)
+            with self._scope:
+                await self._local.run()
         finally:
-            self._backend_gone.set()
+            self._ended.set()
 
     async def stop(self, node_id: int, *, clean: bool = True, move: bool = False) -> None:
         """Stop a broker; see `RunningBroker.stop`.
@@ -227,7 +224,3 @@ def _following(config: BrokerConfig, number: int) -> tuple[str, ...]:
         address, _, port = listener.rpartition(":")
         listeners.append(f"{address}:{int(port) + number if int(port) else 0}")
     return tuple(listeners)
-
-
-async def _unguarded(run: Callable[[], Awaitable[object]]) -> None:
-    await run()

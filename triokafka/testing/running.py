@@ -24,12 +24,13 @@ from triokafka.testing.fault_calls import FaultCalls
 from triokafka.testing.faulty_world import FaultyWorld
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.backend import Backend
     from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.controller import Controller
+    from triokafka.broker_stub.local_cluster import LocalCluster, LocalClusterNode
     from triokafka.broker_stub.metadata import MetadataImage
     from triokafka.broker_stub.network.socket_server import SocketServer
+    from triokafka.broker_stub.node import Node
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.group.members import KnownMember
 
@@ -50,7 +51,7 @@ class RunningBroker:
         config: BrokerConfig,
         world: FaultyWorld,
         nursery: trio.Nursery,
-        backend: Backend | None = None,
+        cluster: LocalCluster | None = None,
         faults: Faults | None = None,
     ) -> None:
         self.faults = Faults(world.random.random, beside=faults)
@@ -58,8 +59,8 @@ class RunningBroker:
         self.config = config
         self.world = world
         self._nursery = nursery
-        self._backend = backend
-        self._broker: Broker | None = None
+        self._cluster = cluster
+        self._node: Node | LocalClusterNode | None = None
         self._leave = trio.Event()
         self._gone = trio.Event()
         self._gone.set()
@@ -85,7 +86,7 @@ class RunningBroker:
     @property
     def is_running(self) -> bool:
         """Whether it is up; one that has stopped serving by itself is not (``failure`` says why)."""
-        return self._broker is not None and self._broker.failure is None
+        return self._node is not None and self._node.failure is None
 
     @property
     def broker(self) -> Broker:
@@ -94,14 +95,17 @@ class RunningBroker:
         Raises:
             IllegalStateError: it is stopped.
         """
-        if self._broker is None:
+        return self._running_node().broker
+
+    def _running_node(self) -> Node | LocalClusterNode:
+        if self._node is None:
             raise IllegalStateError(f"broker {self.node_id} is stopped; start() it first")
-        return self._broker
+        return self._node
 
     @property
     def failure(self) -> Exception | None:
         """Why the broker stopped serving by itself; None while it has not."""
-        return self._failure if self._broker is None else self._broker.failure
+        return self._failure if self._node is None else self._node.failure
 
     @property
     def image(self) -> MetadataImage:
@@ -111,7 +115,7 @@ class RunningBroker:
     @property
     def controller(self) -> Controller:
         """The cluster's controller."""
-        return self.broker.controller
+        return self._running_node().controller
 
     @property
     def sockets(self) -> SocketServer:
@@ -133,15 +137,15 @@ class RunningBroker:
             ConfigurationError: its address or its data directory cannot be used.
         """
         async with self._changing:
-            if self._broker is not None and self._broker.failure is not None:
+            if self._node is not None and self._node.failure is not None:
                 self._kill = True  # what is left of it
                 self._leave.set()
                 await self._gone.wait()
-            if self._broker is None:
+            if self._node is None:
                 await self._gone.wait()  # whoever stopped it may have been cancelled
-                if self._backend is not None:
+                if self._cluster is not None:
                     # It may have gone without a word, when the disk was full: it need not wait for its own session.
-                    await self._backend.controller.fence_broker(self.node_id)
+                    await self._cluster.controller.fence_broker(self.node_id)
                 self._failure = None
                 await self._nursery.start(self._run)
 
@@ -153,7 +157,7 @@ class RunningBroker:
         recovers what was written. A stopped broker is fine.
         """
         async with self._changing:
-            if self._broker is not None:
+            if self._node is not None:
                 self._kill = not clean
                 self._leave.set()
             await self._gone.wait()  # also when it is ending already, being cancelled
@@ -164,19 +168,24 @@ class RunningBroker:
         await self.start()
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
-        from triokafka.broker_stub.broker import Broker
         from triokafka.broker_stub.deferred_imports import import_everything
 
         import_everything()
         self._leave, self._gone = trio.Event(), trio.Event()
         try:
-            broker = Broker(self.config, world=self.world, backend=self._backend, faults=self.faults)
+            node: Node | LocalClusterNode
+            if self._cluster is None:
+                from triokafka.broker_stub.node import Node
+
+                node = Node(self.config, world=self.world, faults=self.faults)
+            else:
+                node = self._cluster.node(self.config, self.world, self.faults)
             self._release_ports()
             with trio.CancelScope() as scope:
-                async with broker:
-                    self._keep_ports(broker)
-                    self._broker = broker
-                    self._nursery.start_soon(self._watch, broker)
+                async with node:
+                    self._keep_ports(node.broker)
+                    self._node = node
+                    self._nursery.start_soon(self._watch, node)
                     task_status.started()
                     try:
                         await trio.lowlevel.checkpoint_if_cancelled()  # whoever starts it may have given up
@@ -184,12 +193,12 @@ class RunningBroker:
                         scope.shield = True
                         await self._leave.wait()
                     finally:
-                        self._broker = None
+                        self._node = None
                         self.world.thaw()
                     if self._kill:
-                        await broker.kill()
-                        if self._backend is not None:
-                            await self._be_missed(self._backend)
+                        await node.kill()
+                        if self._cluster is not None:
+                            await self._be_missed(self._cluster)
             if self._leave.is_set():
                 self._hold_ports()
         except Exception:
@@ -199,10 +208,10 @@ class RunningBroker:
         finally:
             self._gone.set()
 
-    async def _be_missed(self, backend: Backend) -> None:
+    async def _be_missed(self, cluster: LocalCluster) -> None:
         """Have others lead what it led, without their waiting until its session is over."""
         try:
-            await backend.controller.fence_broker(self.node_id)
+            await cluster.controller.fence_broker(self.node_id)
         except KafkaError as error:
             logger.warning("broker %d is not fenced before its session is over: %s", self.node_id, error)
 
@@ -246,9 +255,9 @@ class RunningBroker:
             await self._failed.wait()
         return self._failure
 
-    async def _watch(self, broker: Broker) -> None:
-        await broker.wait_stopped()
-        self._failure = broker.failure
+    async def _watch(self, node: Node | LocalClusterNode) -> None:
+        await node.wait_stopped()
+        self._failure = node.failure
         self._failed.set()
         self._failed = trio.Event()
 
@@ -328,10 +337,10 @@ class RunningBroker:
         a fault causes, and everything in clients, take their time. In a cluster all brokers have the same clocks.
         """
         self.world.put_clock_forward(ms)
-        if self._backend is not None:
-            self._backend.clock_jumped()
-        elif self._broker is not None:
-            self._broker.clock_jumped()
+        if self._cluster is not None:
+            self._cluster.clock_jumped()
+        elif self._node is not None:
+            self._node.clock_jumped()
 
     def members(self, group: str) -> list[KnownMember]:
         """Who is in a group: member id, client id and instance id, in the order of member ids.

@@ -34,9 +34,9 @@ async def stopped(*, clean: bool, snapshot: bool = False) -> World:
             await node.create(f"t{number}")
             assert (await node.produce(f"t{number}", batch(b"a"))).error_code == 0
             if snapshot and number == TOPICS // 2:
-                await node.broker.controller.take_snapshot()
+                await node.process.controller.take_snapshot()
         if not clean:
-            await node.broker.kill()
+            await node.process.kill()
     if not clean:
         disk_of(world).kill()
     return world
@@ -185,7 +185,7 @@ async def _killed_while_deleting(node: Node) -> None:
     disk.rename = lambda source, target: None if target.endswith("-delete") else rename(source, target)  # type: ignore[method-assign]
     request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
     assert (await node.call(request, 5)).responses[0].error_code == 0
-    await node.broker.kill()
+    await node.process.kill()
     del disk.rename
 
 

@@ -101,14 +101,14 @@ async def test_a_broker_whose_last_disk_fails_stops_and_says_why(caplog: pytest.
         assert (await node.produce("t", batch(b"b"), partition=second)).error_code == STORAGE_ERROR
         await trio.testing.wait_all_tasks_blocked()
         assert (await node.produce("t", batch(b"b"), partition=first)).error_code == 0
-        assert node.broker.failure is None
+        assert node.process.failure is None
         world.storage.inject(DiskFault("write", "/one/t-*", errno.EIO))
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, errors.KafkaError):
             await node.produce("t", batch(b"c"), partition=first)
         with trio.fail_after(5):
-            await node.broker.wait_stopped()
-        assert isinstance(node.broker.failure, errors.KafkaStorageError)
-        assert "/one is offline" in str(node.broker.failure)
+            await node.process.wait_stopped()
+        assert isinstance(node.process.failure, errors.KafkaStorageError)
+        assert "/one is offline" in str(node.process.failure)
         assert "no data directory can be used any more" in caplog.text
     world.storage.faults.clear()
     async with running_node(world=world, log_dirs=TWO) as node:

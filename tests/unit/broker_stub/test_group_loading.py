@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.node import Node
 from triokafka.world.system import RealWorld
 
 
 async def test_a_change_of_the_metadata_does_not_wait_for_what_is_loading_in_the_background() -> None:
     """It may be large; only what a change itself brings, and is small, is read at once."""
-    broker = Broker(BrokerConfig(), world=RealWorld())
+    broker = Node(BrokerConfig(), world=RealWorld()).broker
     broker.group_coordinator.runtime.load(0, leader_epoch=0)
     change = MetadataDelta(MetadataImage())
-    broker.follower.metadata_changed(change, change.image(1, 1))
+    broker.publisher.metadata_changed(change, change.image(1, 1))
     assert broker.group_coordinator.runtime.is_loading

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.node import Node
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.world.system import RealWorld
 
@@ -15,7 +15,7 @@ CLASSES = "org.apache.kafka.coordinator.group.assignor"
 def coordinator_config(**properties: str) -> GroupCoordinatorConfig:
     """What the coordinator of a broker with these options goes by."""
     config = BrokerConfig.from_properties({name.replace("_", "."): value for name, value in properties.items()})
-    return Broker(config, world=RealWorld()).group_coordinator.config
+    return Node(config, world=RealWorld()).broker.group_coordinator.config
 
 
 async def test_defaults_of_the_coordinator_are_those_of_the_broker() -> None:

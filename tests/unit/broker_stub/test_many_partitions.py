@@ -342,7 +342,7 @@ async def test_a_large_change_is_made_as_a_whole_and_before_what_was_asked_later
 
         async def watch() -> None:
             while True:
-                seen.add(sum(name.startswith("name-") for name in node.broker.controller.image.topics))
+                seen.add(sum(name.startswith("name-") for name in node.process.controller.image.topics))
                 await trio.lowlevel.checkpoint()
 
         nursery.start_soon(watch)
@@ -369,12 +369,12 @@ async def test_a_change_of_more_than_ten_thousand_records_is_refused_as_a_whole(
 ) -> None:
     """As Kafka's controller does ("excessively large batch operation")."""
     async with running_node() as node:
-        before = node.broker.controller.image.configs
+        before = node.process.controller.image.configs
         response = await node.call(request(api, fields), version)
         results: Any = getattr(response, "responses", None) or response.entries
         assert {one.error_code for one in results} == {errors.PolicyViolationError.code}
         assert len(results) == 10_001
-        image = node.broker.controller.image
+        image = node.process.controller.image
         assert image.configs == before and not image.client_quotas
 
 

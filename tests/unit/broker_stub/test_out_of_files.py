@@ -39,7 +39,7 @@ async def values(node: Node, topic: str = "t") -> list[bytes | None]:
 
 
 def still_online(node: Node) -> bool:
-    return not node.broker.logs.offline_directories() and node.broker.failure is None
+    return not node.broker.logs.offline_directories() and node.process.failure is None
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
@@ -81,7 +81,7 @@ async def test_files_beside_the_records_that_cannot_be_opened_cost_nothing_that_
         options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": len(kept) - 1}
         assert (await node.produce("t", batch(b"last", **options))).error_code == 0
         assert await values(node) == kept
-        await node.broker.kill()
+        await node.process.kill()
     world.storage.kill()
     async with running_node(world=world) as node:
         assert await values(node) == kept

@@ -19,8 +19,8 @@ import triokafka
 from tests.unit.broker_stub.api.node import Node, memory_world
 from tests.unit.broker_stub.api.test_group_handlers import stable
 from triokafka.broker_stub.api import MODULES
-from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.node import Node as BrokerNode
 
 START = """
 import json, struct, sys, typing
@@ -31,15 +31,15 @@ prepare(plain_options(["--listen", "127.0.0.1:0", "--data-dir", sys.argv[1]]))  
 import trio
 from triokafka.broker_stub import deferred_imports
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.broker import Broker
+from triokafka.broker_stub.node import Node
 from triokafka.world.system import RealWorld
 
 deferred_imports._FIRST_ANSWERS_SECONDS = 2  # the answer comes first however slow the machine is
 
 async def main():
     config = BrokerConfig(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=(sys.argv[1],))
-    async with Broker(config, world=RealWorld()) as broker:
-        host, port = broker.bootstrap_servers.split(":")
+    async with Node(config, world=RealWorld()) as node:
+        host, port = node.broker.bootstrap_servers.split(":")
         async with await trio.open_tcp_stream(host, int(port)) as stream:
             await stream.send_all(struct.pack(">ihhih", 10, 18, 0, 1, -1))
             assert await stream.receive_some()
@@ -144,12 +144,13 @@ def test_named_tuples_that_a_start_needs_are_those_that_are_made_quickly(start: 
 
 @pytest.mark.parametrize("looks", ["before", "after", "never"])
 async def test_groups_are_served_whenever_the_coordinator_was_made(looks: str) -> None:
-    broker = Broker(BrokerConfig.for_tests(log_dirs=("/data",)), world=memory_world())
+    process = BrokerNode(BrokerConfig.for_tests(log_dirs=("/data",)), world=memory_world())
+    broker = process.broker
     if looks == "before":
         assert broker.group_coordinator.runtime.partitions == 4
     with trio.fail_after(20):
-        async with broker:
-            node = Node(broker)
+        async with process:
+            node = Node(process)
             if looks == "after":
                 assert broker.group_coordinator.runtime.partitions == 4
             assert (await stable(node)).error_code == 0

@@ -64,7 +64,7 @@ async def test_a_broker_that_has_failed_does_not_run_and_starts_again_like_one_t
         async def fail() -> None:
             raise ZeroDivisionError
 
-        await broker.broker._guard(fail)
+        await broker.broker.tasks._guard(fail)
         assert not broker.is_running
         assert isinstance(broker.failure, ZeroDivisionError)
         await broker.start()
@@ -684,7 +684,7 @@ def test_replicas_are_in_sync_again_though_the_change_failed_at_first() -> None:
     async def world(simulation: Simulation) -> None:
         async with running_cluster(2, world=simulation.host("cluster").world) as cluster:
             await cluster.create_topic("t", partitions=1)
-            controller = cluster._backend.controller
+            controller = cluster._local.controller
             bring_in, failed = controller.expand_in_sync_sets, 0
 
             async def fail_twice() -> None:

@@ -16,6 +16,7 @@ import trio
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
+from triokafka.client.consumer.fetch_counters import FetchCounters
 from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
 from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.client.consumer.preferred_replicas import PreferredReplicas
@@ -53,15 +54,6 @@ class _Stuck(NamedTuple):
     version: int
     """The version of its state; with another version it has moved on."""
     leaderless: bool
-
-
-class FetchCounters:
-    """Counts of completed fetches."""
-
-    def __init__(self) -> None:
-        self.fetches = 0
-        self.bytes = 0
-        self.last_fetch_at: float | None = None
 
 
 class Fetcher:

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 import trio
 from trio.testing import MockClock
 
+from triokafka.broker_stub import node as node_role
 from triokafka.broker_stub.authorizer import Authorizer
-from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -76,8 +76,9 @@ def marker(producer_id: int, *, commit: bool) -> bytes:
 class Node:
     """The broker and the way to talk to it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, process: node_role.Node) -> None:
+        self.process = process
+        self.broker = process.broker
 
     async def call(self, request: Request[R], version: int, *, listener: str = "PLAINTEXT") -> R:
         """Send one request and read the answer, both through their encoding."""
@@ -199,5 +200,6 @@ async def running_node(
 ) -> AsyncIterator[Node]:
     """A running broker with `BrokerConfig` ``options``."""
     config = BrokerConfig.for_tests(**{"log_dirs": ("/data",), **options})
-    async with Broker(config, world=memory_world() if world is None else world, authorizer=authorizer) as broker:
-        yield Node(broker)
+    world = memory_world() if world is None else world
+    async with node_role.Node(config, world=world, authorizer=authorizer) as process:
+        yield Node(process)

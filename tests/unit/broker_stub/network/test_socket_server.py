@@ -17,10 +17,10 @@ from tests.unit.broker_stub.api.node import memory_world
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from tests.unit.broker_stub.network.test_processor import PROCESSOR, Bench, answers, heartbeat_frame
 from triokafka import AdminClient
-from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.network.limits import ConnectionConfig
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketConfig, SocketServer
+from triokafka.broker_stub.node import Node
 from triokafka.errors import ConfigurationError
 from triokafka.structs import Buffer
 from triokafka.world import Listener, Stream, World
@@ -240,7 +240,8 @@ async def test_every_listener_serves_and_tells_its_own_address() -> None:
         listener_security_protocol_map=("PLAINTEXT:PLAINTEXT", "INSIDE:PLAINTEXT"),
     )
     with trio.fail_after(30):
-        async with Broker(config, world=memory_world()) as broker:
+        async with Node(config, world=memory_world()) as process:
+            broker = process.broker
             ports = {name: broker.sockets.address(name)[1] for name in ("PLAINTEXT", "INSIDE")}
             assert len(set(ports.values())) == 2
             for port in ports.values():

@@ -1,0 +1,234 @@
+"""The data directories of a node: its logs and the cleaner, for the broker that hosts partitions in them.
+
+`NodeStorage` tells the broker what happens to its logs, and creates logs ahead of a change of the metadata. Several
+brokers of one process can host partitions of the same logs (`LocalCluster`). Nothing of the network is here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+import trio
+
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller import Controller
+from triokafka.broker_stub.controller.metadata_log_files import PARTITION as METADATA_PARTITION
+from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log_options import cleaner_config, log_manager_config
+from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.errors import ConfigurationError, KafkaError
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+_CREATED_ON_LOOP: Final = 4
+"""Up to so many new logs are created on the event loop; more, in threads."""
+
+
+StartTask = Callable[[Callable[[], Awaitable[object]]], object]
+
+
+class PartitionHost(Protocol):
+    """A broker that hosts partitions of these logs."""
+
+    @property
+    def node_id(self) -> int:
+        """Its id."""
+        ...
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """Its partitions."""
+        ...
+
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        """Stop using logs that are offline."""
+        ...
+
+
+class NodeStorage:
+    """The logs in the data directories of one process, and the cleaner.
+
+    Use: `open`, `start_tasks`, then `add_host` and `remove_host`; `close` or `abandon` when all tasks have ended.
+    """
+
+    def __init__(self, config: BrokerConfig, world: World) -> None:
+        self.config = config
+        self.logs = LogManager(
+            world, config.data_directories, config.topic_defaults, log_manager_config(config), listener=self
+        )
+        self.cleaner = LogCleaner(world, self.logs, cleaner_config(config))
+        self._world = world
+        self._hosts: list[PartitionHost] = []
+        self._is_open = False
+
+    async def open(self, controller: Controller) -> None:
+        """Lock the directories, start the controller on its metadata log, and then open every log.
+
+        Raises:
+            ConfigurationError, KafkaStorageError: see `LogManager.load` and `Controller.start`.
+        """
+        # Lock first: nobody else may write the metadata log. The metadata comes next, because the configuration of a
+        # topic decides how its logs are recovered.
+        await self._world.run_in_thread(self._lock)
+        directory = self.logs.data_directory(self.config.metadata_directory)
+        usable = directory is not None and not directory.failure
+        committed = directory.read_metadata_end() if directory is not None and usable else 0
+        removed = await controller.start(without=self.logs.offline_directories(), committed=committed)
+        self.logs.removed_topics = removed
+        if directory is not None and usable:
+            directory.metadata_end = lambda: controller.metadata_end
+        self.logs.cannot_use(controller.identity.failed)
+        ids = controller.identity.directory_ids
+        self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)
+        image = controller.image
+
+        def topic_id_of(topic_partition: TopicPartition) -> UUID | None:
+            topic = image.topics.get(topic_partition.topic)
+            return topic.topic_id if topic is not None and topic_partition.partition in topic.partitions else None
+
+        await self.logs.load(image.topic_configs, topic_id_of)
+        self._is_open = True
+
+    def _lock(self) -> None:
+        """Lock the directories, and check that the metadata log is where the configuration says.
+
+        Directories with logs of topics need their metadata log: a new one would know none of these topics. As in Apache
+        Kafka, no other directory may have a metadata log: then log.dirs were reordered, or those of two brokers mixed,
+        and the topics and configurations in the other metadata log would be lost.
+        """
+        self.logs.lock()
+        directory = self.config.metadata_directory.rstrip("/")
+        unusable = self.logs.offline_directories()
+        for path in self.config.data_directories:
+            other = path.rstrip("/")
+            if (
+                other != directory
+                and path not in unusable
+                and self._world.storage.is_dir(f"{other}/{METADATA_PARTITION}")
+            ):
+                raise ConfigurationError(
+                    f"{other} has {METADATA_PARTITION}, a metadata log, but that of this broker is in {directory}: "
+                    f"name {other} as metadata.log.dir, or first in log.dirs; or, if it is not wanted any more, move "
+                    f"{other}/{METADATA_PARTITION} away."
+                )
+        if self._world.storage.is_dir(f"{directory}/{METADATA_PARTITION}"):
+            return
+        found = self.logs.find_folders() if directory not in unusable else []
+        if found:
+            raise ConfigurationError(
+                f"{directory} has no {METADATA_PARTITION}, the metadata log, but there are logs of topics, as in "
+                f"{found[0]}: they would all be put aside. Put the data directory with the metadata log back, as the "
+                f"first in log.dirs or as metadata.log.dir; or move the logs away, to begin without them."
+            )
+
+    def start_tasks(self, start: StartTask) -> None:
+        """Start the work in the background, each part with ``start``."""
+        start(self.logs.run)
+        start(self.logs.run_until_all_offline)
+        if self.config.log_cleaner_enable:
+            start(self.cleaner.run)
+        start(self._checkpoint_high_watermarks)
+
+    def add_host(self, host: PartitionHost) -> None:
+        """Tell a broker about its logs from now on."""
+        self._hosts.append(host)
+
+    def remove_host(self, host: PartitionHost) -> None:
+        """Forget a broker that has stopped; one that was never added is fine."""
+        if host in self._hosts:
+            self._hosts.remove(host)
+
+    async def close(self) -> None:
+        """Write checkpoints and logs, and mark the directories as cleanly closed. Not cancelled."""
+        with trio.CancelScope(shield=True):
+            await self.logs.close()
+
+    def abandon(self) -> None:
+        """Leave the logs as a process that is killed does."""
+        self.logs.abandon()
+
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: do now what is due by it."""
+        self.logs.clock_jumped()
+        self.cleaner.clock_jumped()
+
+    # The controller's follower (`Follower`)
+
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Create the logs of new partitions in threads where they are many, before the change is published."""
+        wanted: dict[TopicPartition, tuple[UUID, LogConfig]] = {}
+        hosts: list[tuple[PartitionHost, list[TopicPartition]]] = []
+        try:
+            for host in self._hosts:
+                local = delta.local_changes(host.node_id)
+                theirs: list[TopicPartition] = []
+                hosts.append((host, theirs))
+                for states in (local.leaders, local.followers):
+                    for topic_partition, (topic_id, _) in states.items():
+                        if self.logs.get(topic_partition) is None:
+                            config = self.logs.config_for(image.topic_configs(topic_partition.topic))
+                            if not host.replicas.may_be_made(topic_partition, topic_id, config):
+                                continue
+                            wanted[topic_partition] = topic_id, config
+                            theirs.append(topic_partition)
+        except KafkaError as error:
+            logger.error("logs cannot be created ahead of the change: %s", error)
+            return
+        if len(wanted) > _CREATED_ON_LOOP:
+            await self.logs.prepare_new_logs(wanted)
+            for host, theirs in hosts:
+                await host.replicas.open_ahead(theirs, image)
+
+    async def settle(self) -> None:
+        """See `LogManager.settle`."""
+        await self.logs.settle()
+
+    # The logs' listener (`LogListener`)
+
+    def log_flushed(self, topic_partition: TopicPartition) -> None:
+        """See `LogListener`."""
+        for host in self._hosts:
+            host.replicas.flushed(topic_partition)
+
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        """See `LogListener`."""
+        for host in self._hosts:
+            host.logs_offline(topic_partitions, reason)
+
+    def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        """See `LogListener`."""
+        for host in self._hosts:
+            host.replicas.log_moved(topic_partition, log)
+
+    def high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+        """See `LogListener`."""
+        hosted = (host.replicas.find(*topic_partition) for host in self._hosts)
+        return max((partition.high_watermark for partition in hosted if partition is not None), default=None)
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        interval = self.config.replica_high_watermark_checkpoint_interval_ms / 1000
+        while True:
+            await trio.sleep(interval)
+            self.write_high_watermarks()
+
+    def write_high_watermarks(self) -> None:
+        """Write the checkpoints of high watermarks."""
+        if not self._is_open:  # another broker may own the directories
+            return
+        found: dict[TopicPartition, int] = {}
+        for host in self._hosts:
+            for topic_partition, offset in host.replicas.high_watermarks().items():
+                found[topic_partition] = max(offset, found.get(topic_partition, 0))
+        try:
+            self.logs.checkpoint_high_watermarks(found)
+        except KafkaError as error:
+            logger.error("high watermarks were not written: %s", error)
