@@ -207,7 +207,7 @@ class TestLooking:
         only = tool.ok("groups", "offsets", "pos-g", "--topic", "pos-b").splitlines()
         assert [line.split() for line in only[1:]] == [["pos-g", "pos-b", "0", "3", "-"]]
         done = tool("groups", "offsets", "pos-g", "--topic", "nothing")
-        assert (done.status, done.out, done.err) == (0, "", "Note: nothing is committed.\n")
+        assert (done.status, done.out, done.err) == (0, "", "Note: no committed offsets.\n")
 
     def test_looking_at_a_group_disturbs_nobody(self, tool: Tool) -> None:
         """No member comes or goes, and nothing is committed: the group stays in its first generation."""
@@ -233,11 +233,11 @@ class TestLooking:
         filled(tool, "some")
         consumed(tool, "some", "some-g", 1)
         for what in ([], ["--members"], ["--state"]):
-            assert "there is no consumer group 'nobody'" in tool.fails("groups", "describe", "nobody", *what)
+            assert "consumer group 'nobody' does not exist" in tool.fails("groups", "describe", "nobody", *what)
         done = tool("groups", "describe", "nobody", "some-g")
         assert done.status == 1 and "some-g" in done.out
         assert tool("groups", "describe", "nobody", "--json").out == "[]\n"
-        assert "there is no consumer group 'nobody'" in tool.fails("groups", "offsets", "nobody")
+        assert "consumer group 'nobody' does not exist" in tool.fails("groups", "offsets", "nobody")
 
     def test_topic_that_was_deleted_has_no_known_end(self, tool: Tool) -> None:
         filled(tool, "brief")
@@ -251,7 +251,7 @@ class TestLooking:
 
     def test_wrong_use_is_one_sentence(self, tool: Tool) -> None:
         for flags, words in (
-            (["describe"], "Say which: names of groups, or --all-groups."),
+            (["describe"], "No groups: give their names, or --all-groups."),
             (["describe", "g", "--all-groups"], "Say which"),
             (["describe", ""], "not empty"),
             (["describe", "g", "--members", "--state"], "exclude each other"),
@@ -300,13 +300,13 @@ class TestResetting:
         for way in (["--to-datetime", "2100-01-01T00:00:00.000"], ["--by-duration", "PT-1H"]):
             done = tool(*RESET, "late-g", "--topic", "late", *way, "--dry-run")
             assert table(done.out)[0]["NEW-OFFSET"] == "10"
-            assert "no record is as late in late-0: the end of the log is taken" in done.err
+            assert "no record is that recent in late-0: using the log end offset" in done.err
 
     def test_offset_outside_the_log_is_moved_into_it_and_told(self, tool: Tool) -> None:
         filled(tool, "clamp")
         reset = (*RESET, "clamp-g", "--topic", "clamp", "--execute")
         done = tool(*reset, "--to-offset", "1000")
-        assert done.err == "Note: 1000 is behind the end of clamp-0: it is set to 10.\n"
+        assert done.err == "Note: 1000 is after the end of clamp-0: using 10.\n"
         assert offsets(tool, "clamp-g") == {("clamp", 0): 10}
         done = tool(*reset, "--shift-by", "-500")
         assert "-490 is before the beginning of clamp-0: it is set to 0." in done.err
@@ -316,7 +316,7 @@ class TestResetting:
         filled(tool, "dry")
         tool.ok(*RESET, "dry-g", "--topic", "dry", "--to-offset", "5", "--execute")
         done = tool(*RESET, "dry-g", "--topic", "dry", "--to-earliest")
-        assert done.status == 0 and done.err == "Note: nothing is changed without --execute.\n"
+        assert done.status == 0 and done.err == "Note: nothing was changed. Add --execute to change the offsets.\n"
         assert table(done.out)[0]["NEW-OFFSET"] == "0"
         assert tool(*RESET, "dry-g", "--topic", "dry", "--to-earliest", "--dry-run").err == ""
         assert offsets(tool, "dry-g") == {("dry", 0): 5}
@@ -370,7 +370,7 @@ class TestResetting:
         reset = (*RESET, "bad-g")
         for flags, words in (
             (["--to-earliest"], "--topic or --all-topics"),
-            (["--topic", "bad"], "Say where to, with one of"),
+            (["--topic", "bad"], "No target: give one of"),
             (["--topic", "bad", "--to-earliest", "--to-offset", "1"], "exclude each other"),
             (["--topic", "bad", "--all-topics", "--to-earliest"], "--topic or --all-topics"),
             (["--topic", "bad", "--to-earliest", "--execute", "--dry-run"], "exclude each other"),
@@ -433,7 +433,7 @@ class TestDeleting:
         tool.ok(*RESET, "fgt-g", "--topic", "fgt-a:0", "--to-latest", "--execute")
         rows = table(tool.ok("groups", "delete-offsets", "fgt-g", "--topic", "fgt-a"))
         assert [row["STATUS"] for row in rows] == ["deleted", "deleted"]
-        assert "there is no consumer group 'nobody'" in tool.fails(
+        assert "consumer group 'nobody' does not exist" in tool.fails(
             "groups", "delete-offsets", "nobody", "--topic", "fgt-a"
         )
 

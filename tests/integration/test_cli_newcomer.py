@@ -162,7 +162,7 @@ def test_unreachable_broker_is_named_and_given_up(arguments: tuple[str, ...]) ->
         " trying for another 0.1 s (--broker-timeout)"
     )
     assert lines[-1].startswith(
-        f"triokafka: no broker has answered within 1.1 s: could not connect to bootstrap server {address}"
+        f"triokafka: no broker has responded within 1.1 s: could not connect to bootstrap server {address}"
     )
 
 

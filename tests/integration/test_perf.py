@@ -109,7 +109,7 @@ def test_a_payload_file_and_other_options_reach_the_broker(tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stderr
     assert "10 records acknowledged" in done.stdout
-    assert "keeps everything in memory" in done.stderr
+    assert "keeps all records in memory" in done.stderr
 
 
 def test_an_unreachable_broker_is_one_line() -> None:

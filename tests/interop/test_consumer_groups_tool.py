@@ -321,5 +321,5 @@ def test_both_forget_the_offsets_of_topics(tools: Tools) -> None:
 def test_neither_knows_a_group_that_is_not_there(tools: Tools) -> None:
     for what in ([], ["--members"], ["--state"]):
         ours = tools.ours("describe", "nobody", *what)
-        assert (ours.status, ours.out) == (1, "") and "there is no consumer group 'nobody'" in ours.err
+        assert (ours.status, ours.out) == (1, "") and "consumer group 'nobody' does not exist" in ours.err
     assert "GroupIdNotFoundException" in tools.kafka("--describe", "--group", "nobody").out

@@ -1,8 +1,8 @@
 """The command line: ``triokafka …`` and ``python -m triokafka``.
 
-One module per command group, imported when the command runs; `main` is the entry point. Wrong use ends with one
-sentence and exit status 2, a failed run with one sentence and 1, never with a traceback. Without click, which the extra
-``cli`` brings, ``--version``, ``--help`` and a plain ``broker`` work, and every other command names the extra.
+One module per command group, imported when the command runs; `main` is the entry point. A usage error ends with one
+sentence and exit status 2, a failed run with one sentence and status 1, never with a traceback. Without click (extra
+``cli``), ``--version``, ``--help`` and a plain ``broker`` work, and every other command names the missing extra.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 
 def main() -> None:
     """Run the command line and exit."""
-    # A parent process may have closed any of these; no connection may get their numbers then.
-    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - for as long as the process
+    # If the parent process closed standard streams, reopen them, so that no socket gets file descriptor 0, 1 or 2.
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - open until the process ends
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-    gc.disable()  # nothing of what is imported is garbage
+    gc.disable()  # imports leave no garbage
     try:
         run = _plain_broker(sys.argv[1:]) or _command_line(sys.argv[1:])
     except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def _has_click() -> bool:
 
 
 def _plain_broker(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """Return what runs a broker with nothing but addresses, directories and properties: it starts without click."""
+    """Return the runner of a broker that needs no click: only addresses, directories and properties are given."""
     if arguments[:1] != ["broker"]:
         return None
     from triokafka.cli.broker_options import WrongUse, plain_options

@@ -1,4 +1,4 @@
-"""The command tree, and how wrong use becomes a sentence."""
+"""The command tree, and the messages of usage errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Commands(click.Group):
             ctx.fail(f"There is no command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
-    # Of both, a broken pipe that has a number would be taken by click, which ends with 1.
+    # click would catch a BrokenPipeError with an errno and exit with 1.
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -58,7 +58,7 @@ class _Commands(click.Group):
             raise BrokenPipeError from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # Completing must not import every command either.
+        # Completion must not import every command either.
         from click.shell_completion import CompletionItem
 
         found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
@@ -82,7 +82,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 def commands() -> None:
-    """Kafka for Python: a broker, and what one needs to work with it."""
+    """Kafka for Python: a broker, and command line tools for Kafka."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -95,13 +95,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def status_of(error: BaseException) -> int:
-    """Print why a run failed, in a sentence, and return its exit status. Raise an error that is a defect of ours."""
+    """Print why a run failed, in one sentence, and return its exit status. Re-raise errors that are our own bugs."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()  # the help is the message
         return error.exit_code
     if isinstance(error, click.UsageError):
         path = "triokafka" if error.ctx is None else error.ctx.command_path
-        message = " ".join(error.format_message().split())  # click shows choices in lines of their own
+        message = " ".join(error.format_message().split())  # click prints choices on separate lines
         click.echo(f"{path}: {ended(message)} See {path} --help.", err=True)
         return error.exit_code
     if isinstance(error, click.ClickException):

@@ -22,36 +22,36 @@ from triokafka.cli.values import Whole, configured, text_of_file
     "listeners",
     multiple=True,
     metavar="HOST:PORT",
-    help="Address to listen on; port 0 takes a free one. May be given more than once.  [default: 127.0.0.1:9092]",
+    help="Address to listen on; port 0 takes a free one. Repeatable.  [default: 127.0.0.1:9092]",
 )
-@click.option("--data-dir", "data_directories", multiple=True, metavar="DIR", help="Directory of the logs.")
-@click.option("--in-memory", is_flag=True, help="Keep all data in memory, until the broker ends.")
-@click.option("--config", "config_file", metavar="FILE", help="A server.properties file, with Kafka's names.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="One property, over those of the file.")
+@click.option("--data-dir", "data_directories", multiple=True, metavar="DIR", help="Log directory.")
+@click.option("--in-memory", is_flag=True, help="Keep all data in memory until the broker stops.")
+@click.option("--config", "config_file", metavar="FILE", help="A server.properties file with Kafka's property names.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set one property; overrides the file.")
 @click.option(
     "--control",
     metavar="HOST:PORT",
-    help='For tests: faults and metrics over HTTP; the address is printed after the line "ready". On an address that '
-    "other machines can reach, requests need a token: that of --control-token-file or TRIOKAFKA_CONTROL_TOKEN, or a "
-    "generated one, which is printed.",
+    help='For tests: faults and metrics over HTTP; the "ready" line is followed by the address. On an address that '
+    "other machines can reach, requests need a token: from --control-token-file or TRIOKAFKA_CONTROL_TOKEN, or a "
+    "generated one, which the broker prints.",
 )
 @click.option(
     "--control-token-file",
     metavar="FILE",
-    help="The token of --control; a missing file is created with a new token.",
+    help="File with the token of --control; created with a new token if missing.",
 )
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help='Serve GET /metrics for Prometheus; the address is printed after the line "ready".',
+    help='Serve GET /metrics for Prometheus; the "ready" line is followed by the address.',
 )
 @click.option(
     "--nodes",
     type=Whole(min=1),
     metavar="N",
-    help="For tests: a cluster of so many brokers in this process, on ports that follow each other.",
+    help="For tests: run a cluster of this many brokers in this process, on consecutive ports.",
 )
-@click.option("--verbose", "-v", count=True, help="Log what happens to standard error; -vv: every request, too.")
+@click.option("--verbose", "-v", count=True, help="Log to standard error; -vv also logs every request.")
 def command(
     listeners: tuple[str, ...],
     data_directories: tuple[str, ...],
@@ -66,8 +66,8 @@ def command(
 ) -> int:
     """Run one broker, and print "ready HOST:PORT" once it accepts connections.
 
-    SIGTERM, SIGINT and SIGHUP (its terminal is closed) end it cleanly: what was written is flushed, and the next start
-    needs no recovery.
+    SIGTERM, SIGINT and SIGHUP (terminal closed) shut it down cleanly: it flushes all logs, and the next start needs no
+    recovery.
     """
     from triokafka.cli.broker_run import load, prepare
 

@@ -1,4 +1,4 @@
-"""What ``triokafka broker`` does once its options are read: one broker, or several for tests, until a signal."""
+"""Run ``triokafka broker`` after its options are parsed: one broker, or several for tests, until a signal."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def load() -> None:
-    """Import what a broker needs."""
-    gc.disable()  # what is imported stays: to look for garbage in it again and again was a fifth of the start
+    """Import the broker's modules."""
+    gc.disable()  # imported modules stay: collecting garbage among them took a fifth of the start-up time
     import triokafka.broker_stub.config
     import triokafka.broker_stub.node
     import triokafka.world.system  # noqa: F401
@@ -37,10 +37,10 @@ def load() -> None:
 
 
 def prepare(options: Options) -> Callable[[], int]:
-    """What runs the broker, or several, and returns the exit status.
+    """Return a function that runs the broker, or several, and returns the exit status.
 
     Raises:
-        WrongUse: there cannot be such a broker.
+        WrongUse: the properties are invalid.
     """
     load()
     import trio
@@ -69,27 +69,29 @@ def prepare(options: Options) -> Callable[[], int]:
         from triokafka.world.memory import MemoryStorage
 
         world.storage = MemoryStorage(crashable=False)
-    _note_what_strangers_are_told(config)
+    _note_unreachable_advertised_listeners(config)
     if control is None and options.nodes is None:
         return lambda: trio.run(_serve, config, world, metrics)
     return lambda: trio.run(_serve_tests, config, world, options.nodes, control, token, metrics)
 
 
-def _note_what_strangers_are_told(config: BrokerConfig) -> None:
-    """A listener on all interfaces is for other machines, to which its own address says nothing."""
+def _note_unreachable_advertised_listeners(config: BrokerConfig) -> None:
+    """Print a note for a listener on all interfaces without ``advertised.listeners``: other machines cannot use it."""
     for listener in config.broker_listeners:
         if listener.host in ("", "0.0.0.0", "::") and listener.name not in config.advertised:
             print(
-                f"Note: clients are told to connect to {listener.host or 'localhost'}, which is right on this machine "
-                f"only. For others: --set advertised.listeners={listener.name}://HOST:{listener.port or 'PORT'}",
+                f"Note: the broker advertises {listener.host or 'localhost'}, which only clients on this machine can "
+                f"reach. For others: --set advertised.listeners={listener.name}://HOST:{listener.port or 'PORT'}",
                 file=sys.stderr,
             )
 
 
 @contextmanager
 def _little_garbage() -> Iterator[None]:
-    """Look for cycles less often, and after the start among new objects only: neither the start nor a request leaves
-    any, and looking cost a tenth of a request."""
+    """Run the garbage collector less often, and after the start on new objects only.
+
+    Neither the start nor a request leaves reference cycles, and collecting took a tenth of a request's time.
+    """
     gc.set_threshold(20_000, 20, 20)
     yield
     gc.freeze()
@@ -98,19 +100,19 @@ def _little_garbage() -> Iterator[None]:
 
 
 class _Settling:
-    """Leaves what two looks for cycles have found to be in use out of the next ones: nobody is served while it is
-    looked at. That takes 15 to 30 ms in a broker that has just begun (50,000 objects), 25 to 55 with 500 connections,
-    and half a second with 9,000 partitions.
+    """Freezes objects that survived two collections, because the broker serves no request during a collection.
 
-    All of it is looked at once more when there is twice as much as there was the last time: then there may be cycles
-    after all. A broker that does not grow has no such pause, and cycles never take more than half of the memory.
+    A full collection takes 15 to 30 ms in a broker that has just started (50,000 objects), 25 to 55 ms with 500
+    connections, and half a second with 9,000 partitions. It runs again when the number of objects has doubled, in case
+    there are cycles after all. A broker that does not grow has no such pause, and cycles never take more than half of
+    the memory.
     """
 
     def __init__(self, times: int = 100) -> None:
         self._times = times
         self._settled = 0
         self._looking = False
-        self._known: int | None = None  # not yet: to count takes a fiftieth of a start
+        self._known: int | None = None  # not yet: counting takes a fiftieth of the start-up time
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
         if phase != "stop" or not info["generation"]:
@@ -124,7 +126,7 @@ class _Settling:
             self._known = gc.get_freeze_count()
         gc.freeze()
         self._settled += 1
-        # Not each time: to count takes 12 ms with 9,000 partitions.
+        # Not each time: counting takes 12 ms with 9,000 partitions.
         if not self._settled % self._times and gc.get_freeze_count() > 2 * self._known:
             self._looking = True
             gc.unfreeze()
@@ -132,7 +134,7 @@ class _Settling:
 
 @contextmanager
 def _opening_logs(broker: Broker) -> Iterator[None]:
-    """A bar for a start that opens many logs, which after a crash takes its time."""
+    """Show a progress bar while the broker opens its logs, which is slow after a crash."""
     lock = threading.Lock()
 
     with ExitStack() as bar:
@@ -152,7 +154,7 @@ def _opening_logs(broker: Broker) -> Iterator[None]:
 
 
 async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | None) -> int:
-    """Run the broker until a signal asks it to end, or a part of it fails."""
+    """Run the broker until a signal stops it or one of its parts fails."""
     from triokafka.broker_stub.node import Node
 
     async def serve(end: _End) -> int:
@@ -184,7 +186,7 @@ async def _serve_tests(
     token: str | None,
     metrics: tuple[str, int] | None,
 ) -> int:
-    """Run a broker, or several, that can be told to fail, until a signal asks them to end or one has failed itself."""
+    """Run one or more brokers with fault injection until a signal stops them or one of them fails."""
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
     from triokafka.broker_stub.metrics.endpoint import metrics_server
     from triokafka.testing.brokers import running
@@ -222,7 +224,7 @@ async def _serve_tests(
 
 
 async def _bound(server: HttpServer | ControlEndpoint, option: str, address: tuple[str, int]) -> str:
-    """The address that an HTTP server listens on from now on. Raises `ConfigurationError`."""
+    """Bind an HTTP server and return its address. Raises `ConfigurationError`."""
     from triokafka.errors import ConfigurationError
     from triokafka.structs import address_text
 
@@ -231,7 +233,7 @@ async def _bound(server: HttpServer | ControlEndpoint, option: str, address: tup
     except OSError as error:
         why = error.strerror or error
         raise ConfigurationError(
-            f"{option}: cannot listen on {address_text(*address)}: {why}; choose another address or port"
+            f"{option}: cannot listen on {address_text(*address)}: {why}. Choose another address or port"
         ) from error
     return address_text(host, port)
 
@@ -248,7 +250,7 @@ async def _while_serving(servers: Sequence[HttpServer | ControlEndpoint], wait: 
 
 
 class _End:
-    """The end that a signal asks for: at once while brokers are starting, and ``in_order`` from then on."""
+    """Shutdown on a signal: immediate while brokers are starting, orderly once ``in_order`` is set."""
 
     def __init__(self, scope: trio.CancelScope) -> None:
         import trio
@@ -258,13 +260,13 @@ class _End:
         self._asked = trio.Event()
 
     def ask(self) -> None:
-        """A signal came."""
+        """Handle a signal."""
         self._asked.set()
         if not self.in_order:
             self._scope.cancel()
 
     async def or_when(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Return when the end was asked for, or ``wait`` returns."""
+        """Return when a shutdown was requested, or ``wait`` returns."""
         import trio
 
         async with trio.open_nursery() as nursery:
@@ -279,7 +281,7 @@ class _End:
 
 
 def _ending_signals() -> list[signal.Signals]:
-    """What asks for the end. SIGHUP does not where somebody had it ignored, as ``nohup`` does."""
+    """Return the signals that shut down. SIGHUP is not one of them if the parent ignores it, as ``nohup`` does."""
     asked = [signal.SIGTERM, signal.SIGINT]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         asked.append(signal.SIGHUP)
@@ -287,7 +289,7 @@ def _ending_signals() -> list[signal.Signals]:
 
 
 async def _until_signalled(serve: Callable[[_End], Awaitable[int]]) -> int:
-    """The status that ``serve`` ends with; 0 when a signal ends it while it is starting."""
+    """Return the exit status of ``serve``; 0 when a signal stops it during the start."""
     import trio
 
     status = 0
@@ -303,7 +305,7 @@ async def _until_signalled(serve: Callable[[_End], Awaitable[int]]) -> int:
             nursery.start_soon(listen)
             try:
                 status = await serve(end)
-            except Exception as error:  # as itself, not in a group
+            except Exception as error:  # unwrapped, not in an exception group
                 failure = error
             nursery.cancel_scope.cancel()
     if failure is not None:
@@ -314,5 +316,5 @@ async def _until_signalled(serve: Callable[[_End], Awaitable[int]]) -> int:
 def _status(failure: Exception | None) -> int:
     if failure is None:
         return 0
-    print(f"The broker failed and has stopped: {failure!r}", file=sys.stderr)
+    print(f"The broker has stopped after a failure: {failure!r}", file=sys.stderr)
     return 1

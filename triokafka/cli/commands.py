@@ -7,22 +7,22 @@ from typing import Final
 
 COMMANDS: Final = {
     "broker": "run one broker",
-    "completion": "print what makes a shell complete commands and options",
-    "configs": "show and change the configuration of topics, brokers, groups, clients",
+    "completion": "print the script for command completion in a shell",
+    "configs": "show and change configurations of topics, brokers, groups, clients",
     "consume": "print a topic's records",
-    "demo": "the main job on real input, end to end",
-    "groups": "list and describe consumer groups with their lag, reset and delete their offsets",
-    "log": "print the files of a log, repair damaged metadata",
+    "demo": "send real flight data through broker, group and Spark, and check the result",
+    "groups": "list and describe consumer groups with lag, reset and delete offsets",
+    "log": "print log files, repair damaged metadata",
     "perf": "measure how fast records are sent and read",
     "produce": "send lines from standard input to a topic",
-    "protocol": "print how a message is declared and coded",
-    "spark": "look at what Spark needs here, and say how to fix it",
-    "topics": "list, create, describe, grow and delete topics",
+    "protocol": "print the fields and the code of a protocol message",
+    "spark": "check the Spark installation, and print fixes",
+    "topics": "list, create, describe, alter and delete topics",
 }
 
 
 def version_line() -> str:
-    """Return the version of the package, of Python, and whether the kernels are compiled."""
+    """Return the versions of the package and of Python, and whether the kernels are compiled."""
     from importlib.metadata import PackageNotFoundError, version  # takes as long as half the other imports
 
     from triokafka.kernels import implementation

@@ -1,4 +1,4 @@
-"""Completion of names that a broker or the file of profiles knows: within a second, and without printing errors."""
+"""Completion of topic, group and profile names: within a second, and without printing errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 LIMIT: Final = 1.0
 """Seconds that completion waits for brokers."""
 PROFILE_NAME: Final = "triokafka.profile.name"
-"""Where the context of a command line that is being completed has the name that follows ``--profile``."""
+"""Key of the ``--profile`` value in click's context during completion."""
 
 
 def topic_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a topic, also behind a comma."""
+    """Complete the name of a topic, also after a comma."""
 
     async def ask(admin: AdminClient) -> Iterable[str]:
         return [listing.name for listing in await admin.list_topics()]
@@ -52,7 +52,7 @@ def profile_names(ctx: click.Context, parameter: click.Parameter, incomplete: st
 def _items(names: Iterable[str], begun: str, before: str = "") -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    # Kafka's own topics only where their first underscore is typed.
+    # Complete internal topics only after a typed underscore.
     found = sorted(name for name in names if name.startswith(begun) and (begun or not name.startswith("__")))
     return [CompletionItem(before + name) for name in found]
 
@@ -73,7 +73,7 @@ def _from_broker(ctx: click.Context, ask: Callable[[AdminClient], Any]) -> Itera
         try:
             trio.run(main)
         except Exception:
-            pass  # a broker that cannot be reached completes nothing
+            pass  # no completion without a reachable broker
     return found
 
 

@@ -1,4 +1,4 @@
-"""``triokafka completion``: what a shell needs to complete commands and options."""
+"""``triokafka completion``: print the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 
 from triokafka.cli.output import examples
 
-_VARIABLE = "_TRIOKAFKA_COMPLETE"  # as click makes it from the program's name
+_VARIABLE = "_TRIOKAFKA_COMPLETE"  # click derives this name from the program's name
 
 
 @click.command(
@@ -20,9 +20,9 @@ _VARIABLE = "_TRIOKAFKA_COMPLETE"  # as click makes it from the program's name
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print what makes SHELL complete the commands and options of triokafka.
+    """Print the script that makes SHELL complete triokafka's commands and options.
 
-    bash must be 4.4 or newer, or nothing is completed.
+    Needs bash 4.4 or newer.
     """
     kind = get_completion_class(shell)
     assert kind is not None

@@ -41,7 +41,7 @@ _COMPLETED: Final = {"topics": topic_names, "groups": group_names}
 
 
 class _Entity(NamedTuple):
-    """One entity; ``name`` is None for the default of the type, and ``every`` for all of the type."""
+    """One entity; ``name`` is None for the type's default, ``every`` is true for all entities of the type."""
 
     kind: str
     name: str | None
@@ -49,7 +49,7 @@ class _Entity(NamedTuple):
 
 
 def _entity_options(function: F) -> F:
-    """The ways to say what is meant: ``--topic NAME`` and its siblings, or Kafka's --entity-type and --entity-name."""
+    """Add the entity options: ``--topic NAME`` and its siblings, and Kafka's --entity-type and --entity-name."""
     for flag, kind in reversed(_SHORT.items()):
         by = "id" if kind.startswith("broker") else "name"
         function = click.option(
@@ -76,7 +76,7 @@ def _entity_options(function: F) -> F:
 
 @click.group("configs", cls=CommandGroup)
 def command() -> None:
-    """Show and change configuration: of topics, brokers, broker loggers, groups and client metrics, and quotas."""
+    """Show and change configurations of topics, brokers, broker loggers, groups and client metrics, and quotas."""
 
 
 @command.command(
@@ -99,7 +99,7 @@ def describe(
     entity_default: bool,
     **flags: Any,
 ) -> int:
-    """Print configurations, with where each value comes from and what would hold without it."""
+    """Print configurations, with the source of each value and its synonyms."""
     entities = _entities(entity_types, entity_names, entity_default, flags, needs_name=False)
 
     async def work(admin: AdminClient) -> None:
@@ -124,11 +124,11 @@ def describe(
 @click.option(
     "--add-config", "added", multiple=True, metavar="NAME=VALUE,…", help="Set values; lists in brackets: a=1,b=[x,y]."
 )
-@click.option("--add-config-file", metavar="FILE", help="Set the values of a properties file.")
+@click.option("--add-config-file", metavar="FILE", help="Set the values in a properties file.")
 @click.option("--delete-config", "deleted", multiple=True, metavar="NAME,…", help="Reset values to their defaults.")
 @click.option("--append-config", "appended", multiple=True, metavar="NAME=VALUE", help="Add items to lists.")
 @click.option("--subtract-config", "subtracted", multiple=True, metavar="NAME=VALUE", help="Remove items from lists.")
-@click.option("--dry-run", is_flag=True, help="Have the broker check everything, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate on the broker without changing anything.")
 def alter(
     connection: AdminConnection,
     added: tuple[str, ...],
@@ -142,7 +142,7 @@ def alter(
     entity_default: bool,
     **flags: Any,
 ) -> int:
-    """Change single values of one configuration, and leave the others."""
+    """Change single values of one configuration."""
     entities = _entities(entity_types, entity_names, entity_default, flags, needs_name=True)
     values = {} if add_config_file is None else read_properties_text(add_config_file)
     for text in added:
@@ -153,7 +153,7 @@ def alter(
         [pair("--subtract-config", text) for text in subtracted],
     )
     if not (values or gone or appended or subtracted):
-        raise click.UsageError("Say what to change: --add-config, --add-config-file or --delete-config.")
+        raise click.UsageError("Nothing to change: give --add-config, --add-config-file or --delete-config.")
     both = sorted(set(values) & set(gone))
     if both:
         raise click.UsageError(f"{', '.join(both)} cannot be both set and deleted.")
@@ -161,7 +161,7 @@ def alter(
     async def work(admin: AdminClient) -> None:
         if entities[0].kind in _QUOTA_PARTS:
             if appended or subtracted:
-                raise click.UsageError("Quotas are numbers: --append-config and --subtract-config are for lists.")
+                raise click.UsageError("--append-config and --subtract-config change lists, but quotas are numbers.")
             numbers: dict[str, float | None] = {name: _number(name, text) for name, text in values.items()}
             numbers.update(dict.fromkeys(gone))
             await admin.alter_client_quotas({_quota_entity(entities): numbers}, validate_only=dry_run)
@@ -182,21 +182,21 @@ def _entities(
     found = [_Entity(_SHORT[flag], flags[flag]) for flag in _SHORT if flags[flag] is not None]
     found += [_Entity(kind, None) for flag, kind in _DEFAULTS.items() if flags[flag]]
     if len(names) + default > len(types):
-        raise click.UsageError("--entity-name and --entity-default follow an --entity-type.")
+        raise click.UsageError("--entity-name and --entity-default need a preceding --entity-type.")
     given: list[str | None] = [*names, *([None] if default else [])]
     for number, kind in enumerate(types):
         known = number < len(given)
         found.append(_Entity(kind, given[number] if known else None, every=not known))
     kinds = [entity.kind for entity in found]
     if not found:
-        raise click.UsageError("Say whose configuration: --topic NAME, --broker ID, --user NAME, …")
+        raise click.UsageError("No entity: give --topic NAME, --broker ID, --user NAME, …")
     if len(set(kinds)) < len(kinds) or (len(kinds) > 1 and set(kinds) != {"users", "clients"}):
-        raise click.UsageError("Only one entity at a time, or a user together with a client.")
+        raise click.UsageError("More than one entity: give one, or a user together with a client.")
     for entity in found:
         if entity.every and needs_name:
-            raise click.UsageError(f"Say which of the {entity.kind}.")
+            raise click.UsageError(f"--entity-type {entity.kind} needs --entity-name.")
         if entity.name is None and not entity.every and entity.kind not in (*_QUOTA_PARTS, "brokers"):
-            raise click.UsageError(f"There is no default for {entity.kind}.")
+            raise click.UsageError(f"--entity-default: {entity.kind} have no default.")
     return found
 
 
@@ -228,7 +228,7 @@ def _resource(entity: _Entity) -> ConfigResource:
         case _:
             broker = whole_number(name, INT32)
             if broker is None:
-                raise click.UsageError(f"A broker is named by its number, not {name!r}.")
+                raise click.UsageError(f"A broker id is a number, not {name!r}.")
             return ConfigResource.broker(broker) if entity.kind == "brokers" else ConfigResource.broker_logger(broker)
 
 
@@ -346,11 +346,11 @@ def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise click.UsageError(f"The quota {name} is a number, not {text!r}.") from None
+        raise click.UsageError(f"Quota {name} takes a number, not {text!r}.") from None
 
 
 def split_configs(text: str) -> dict[str, str]:
-    """``a=1,b=[x,y]``: pairs separated by commas, where brackets keep a value with commas together."""
+    """Parse ``a=1,b=[x,y]``: pairs separated by commas; brackets enclose a value that contains commas."""
     parts: list[str] = []
     depth, start = 0, 0
     for position, character in enumerate(text):
@@ -360,7 +360,7 @@ def split_configs(text: str) -> dict[str, str]:
             start = position + 1
     parts.append(text[start:])
     if depth:
-        raise click.UsageError(f"--add-config: the brackets in {text!r} do not match.")
+        raise click.UsageError(f"--add-config: unbalanced brackets in {text!r}.")
     values = {}
     for part in filter(str.strip, parts):
         name, value = pair("--add-config", part)

@@ -1,7 +1,7 @@
-"""What every command that talks to a broker shares: where the brokers are, how long to wait, options of the client.
+"""Options that every command with a broker connection shares: bootstrap servers, timeout, client options.
 
-The brokers are those of ``--bootstrap-server``; else of a properties file or ``-X``, of ``--profile``, of
-TRIOKAFKA_BOOTSTRAP_SERVERS, of TRIOKAFKA_PROFILE, of the default profile; else localhost:9092.
+The bootstrap servers come from the first of: ``--bootstrap-server``, a properties file or ``-X``, ``--profile``,
+TRIOKAFKA_BOOTSTRAP_SERVERS, TRIOKAFKA_PROFILE, the default profile, localhost:9092.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 TIMEOUT_MS: Final = 5_000
-"""How long a command waits for brokers, unless ``--timeout`` says otherwise."""
+"""Default of ``--timeout``: how long a command waits for brokers."""
 SERVERS_VARIABLE: Final = "TRIOKAFKA_BOOTSTRAP_SERVERS"
 PROFILE_VARIABLE: Final = "TRIOKAFKA_PROFILE"
 _DEFAULT_SERVERS: Final = "localhost:9092"
@@ -39,17 +39,17 @@ def bootstrap_option(
 ) -> Callable[[F], F]:
     """Add ``--bootstrap-server``, ``--profile`` and ``--timeout``.
 
-    The command gets ``bootstrap``; `client_options` has the rest. A command in which ``--timeout`` has the meaning of
-    Kafka's tool takes ``--broker-timeout`` alone. ``without`` is the help of a command that does something else without
-    brokers: only its own command line names them, else ``bootstrap`` is None.
+    The command receives ``bootstrap``; `client_options` has the rest. A command whose ``--timeout`` has the meaning of
+    Kafka's tool takes only ``--broker-timeout``. ``without`` is the help text of a command that also runs without
+    brokers: it takes brokers only from its command line, and ``bootstrap`` is None without them.
     """
-    servers_help = f"Brokers to ask first.  [env: {SERVERS_VARIABLE}; default: {_DEFAULT_SERVERS}]"
+    servers_help = f"Bootstrap brokers.  [env: {SERVERS_VARIABLE}; default: {_DEFAULT_SERVERS}]"
 
     def decorate(function: F) -> F:
         for option in (
             click.option(
                 *timeout_names, expose_value=False, is_eager=True, type=Number(min=1), callback=_read_timeout,
-                metavar="MS", help=f"How long to wait for an answer of a broker.  [default: {TIMEOUT_MS}]",
+                metavar="MS", help=f"How long to wait for a broker's response.  [default: {TIMEOUT_MS}]",
             ),
             click.option(
                 "-b", "--bootstrap-server", "bootstrap", is_eager=True,
@@ -73,13 +73,13 @@ def _read_profile(ctx: click.Context, parameter: click.Parameter, name: str | No
             ctx.meta[_PROFILE] = profiles.find(name, "--profile")
 
 
-# Declared last, so that click reads it before --bootstrap-server where neither is given.
+# Declared last: click then processes it before --bootstrap-server when neither is given.
 profile_option: Final = click.option(
     "--profile", expose_value=False, is_eager=True, callback=_read_profile, metavar="NAME",
     shell_complete=profile_names,
-    help=f"Brokers and options of that name in {profiles.SHOWN_PATH}.  [env: {PROFILE_VARIABLE}]",
+    help=f"Profile in {profiles.SHOWN_PATH} with brokers and options.  [env: {PROFILE_VARIABLE}]",
 )  # fmt: skip
-"""``--profile``: brokers and options by name."""
+"""Add ``--profile``: brokers and options by name."""
 
 
 def _read_timeout(ctx: click.Context, parameter: click.Parameter, timeout_ms: float | None) -> None:
@@ -101,7 +101,7 @@ def _read_named_brokers(ctx: click.Context, parameter: click.Parameter, servers:
 
 
 def choose_brokers(servers: str | None, profile: profiles.Profile | None) -> tuple[str, profiles.Profile | None]:
-    """Return the brokers and the profile that apply, given those of the command line."""
+    """Return the effective brokers and profile, given those of the command line."""
     if servers is not None:
         return servers, profile
     if profile is None:
@@ -113,22 +113,22 @@ def choose_brokers(servers: str | None, profile: profiles.Profile | None) -> tup
 
 
 def given_profile(ctx: click.Context) -> profiles.Profile:
-    """Return the profile that applies; an empty one when none does."""
+    """Return the effective profile; an empty one if there is none."""
     profile = ctx.meta.get(_PROFILE)
     return profile if isinstance(profile, profiles.Profile) else profiles.Profile("", {})
 
 
 def timeout_ms(ctx: click.Context) -> float:
-    """Return how long to wait for an answer of a broker."""
+    """Return how long to wait for a broker's response."""
     return float(ctx.meta.get(_TIMEOUT, TIMEOUT_MS))
 
 
 def client_options(
     bootstrap: str, *sources: Mapping[str, Any], timeout: str = "default_api_timeout_ms"
 ) -> dict[str, Any]:
-    """Return the options of a client: the profile's, over them those of each source, over them the command's own.
+    """Return the client options: the command's own override those of each source, which override the profile's.
 
-    ``timeout`` is the option of the client that ``--timeout`` sets.
+    ``timeout`` is the client option that ``--timeout`` sets.
     """
     ctx = click.get_current_context()
     options: dict[str, Any] = {timeout: TIMEOUT_MS, **given_profile(ctx).options}
@@ -143,13 +143,13 @@ def client_options(
 
 
 class AdminConnection(NamedTuple):
-    """Where the brokers are, and the options of the admin client."""
+    """The bootstrap servers, and the options of the admin client."""
 
     bootstrap: str
     settings: Mapping[str, Any]
 
     def run(self, work: Callable[[AdminClient], Awaitable[int | None]]) -> int:
-        """Run ``work`` with an admin client, which is closed in any case; return its exit status (None is 0).
+        """Run ``work`` with an admin client, close the client, and return the exit status of ``work`` (None is 0).
 
         Raises:
             KafkaTimeoutError: no broker answered within ``--timeout``.
@@ -166,12 +166,12 @@ class AdminConnection(NamedTuple):
             async with configured(triokafka.AdminClient, **options) as admin:
                 return await reaching.watch(lambda: work(admin)) or 0
 
-        # Elsewhere Ctrl-C may leave a task that never began, which Python reports.
+        # Otherwise Ctrl-C may leave a task that never started, and Python prints a warning about it.
         return trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def admin_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--command-config``, ``-X`` and `bootstrap_option`. The command gets ``connection``."""
+    """Add ``--command-config``, ``-X`` and `bootstrap_option`. The command receives ``connection``."""
 
     def read(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
         file = ctx.params.pop("command_config", None)
@@ -183,16 +183,16 @@ def admin_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     for option in (
         click.option("-X", "settings", multiple=True, callback=read, metavar="NAME=VALUE",
-                     help="An option of the admin client."),
+                     help="Set an option of the admin client."),
         click.option("--command-config", metavar="FILE", is_eager=True,
-                     help="A properties file with options of the admin client."),
+                     help="Properties file with options of the admin client."),
     ):  # fmt: skip
         command = option(command)
     return bootstrap_option()(command)
 
 
 def pair(option: str, text: str) -> tuple[str, str]:
-    """The two sides of NAME=VALUE; the value may contain further equals signs."""
+    """Split NAME=VALUE; the value may contain further equals signs."""
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
         raise click.UsageError(f"{option} takes NAME=VALUE, not {text!r}.")
@@ -200,18 +200,18 @@ def pair(option: str, text: str) -> tuple[str, str]:
 
 
 def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """Several NAME=VALUE; of a name that is there twice, the last one."""
+    """Parse several NAME=VALUE; the last one of a name wins."""
     return dict(pair(option, text) for text in texts)
 
 
 def setting(option: str, text: str) -> tuple[str, Any]:
-    """An option of a client as NAME=VALUE: Kafka's dotted name or ours, and the value as a Python object."""
+    """Parse a client option NAME=VALUE: Kafka's dotted name or ours, and the value as a Python object."""
     name, value = pair(option, text)
     return name.replace(".", "_").replace("-", "_"), parsed(value.strip())
 
 
 def parsed(text: str) -> Any:
-    """A finite number, a truth value or nothing, where the text is one; else the text."""
+    """Convert the text of a finite number, a boolean or null; return any other text unchanged."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for kind in (int, float):
@@ -225,14 +225,14 @@ def parsed(text: str) -> Any:
 
 
 def read_properties(path: str | None) -> dict[str, Any]:
-    """The options of a client in a properties file; none without a file."""
+    """Read client options from a properties file; empty without a file."""
     if path is None:
         return {}
     return {name.replace(".", "_"): parsed(value.strip()) for name, value in read_properties_text(path).items()}
 
 
 def read_properties_text(path: str) -> dict[str, str]:
-    """Names and values in a properties file."""
+    """Read names and values from a properties file."""
     from triokafka.broker_stub.config.properties import parse_properties
 
     return configured(parse_properties, text_of_file(path), source=path)

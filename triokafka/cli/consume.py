@@ -1,4 +1,4 @@
-"""``triokafka consume``: a topic's records on standard output."""
+"""``triokafka consume``: print a topic's records to standard output."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from triokafka import Consumer
 
 
-_PATIENCE: Final = 5  # seconds between reports of what fails
+_PATIENCE: Final = 5  # seconds between reports of a failure
 _JOINING_MS: Final = 15_000
-"""How long --timeout-ms does not count while the consumer joins its group."""
+"""Time for joining the group, during which --timeout-ms does not count."""
 _NEW_TOPIC_SECONDS: Final = 0.3
-"""How long a topic that was just created may be unknown to the other brokers."""
+"""How long other brokers may not know a topic that was just created."""
 
 
 @click.command(
@@ -46,43 +46,43 @@ _NEW_TOPIC_SECONDS: Final = 0.3
 )
 @click.argument("topic", required=False, shell_complete=topic_names)
 @bootstrap_option()
-@click.option("--include", metavar="REGEX", help="All topics whose whole name matches, instead of TOPIC.")
+@click.option("--include", metavar="REGEX", help="Regular expression for whole topic names, instead of TOPIC.")
 @click.option(
-    "--group", metavar="ID", shell_complete=group_names, help="Consume as a member of this group, and commit."
+    "--group", metavar="ID", shell_complete=group_names, help="Consume as a member of this group, and commit offsets."
 )
 @click.option("--wait-for-topic", is_flag=True, help="Wait for a TOPIC that does not exist instead of failing.")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest record if the group has no committed offset.")
-@click.option("--partition", type=PARTITION, help="Only this partition of TOPIC.")
+@click.option("--partition", type=PARTITION, help="Read only this partition of TOPIC.")
 @click.option("--offset", metavar="OFFSET", help="With --partition: earliest, latest or a number.  [default: latest]")
 @click.option(
-    "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after so many records."
+    "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after this many records."
 )
 @click.option("--timeout-ms", type=Number(), metavar="MS", help="End after so long without a record; negative: never.")
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_uncommitted", "read_committed"]),
-    help="read_committed leaves out records of open and aborted transactions.",
+    help="read_committed skips records of open and aborted transactions.",
 )
-@click.option("--key-separator", metavar="TEXT", help="Print the key as well, and this between key and value.")
+@click.option("--key-separator", metavar="TEXT", help="Print the key, this separator, and the value.")
 @click.option(
     "--formatter", default="default", show_default=True, metavar="NAME",
-    help="default, json, logging, noop, checksum, offsets, group-metadata, or MODULE:CLASS of one's own.",
+    help="default, json, logging, noop, checksum, offsets, group-metadata, or your own MODULE:CLASS.",
 )  # fmt: skip
 @click.option(
-    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Options for printing: print.key=true, …"
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A formatter property: print.key=true, …"
 )
-@click.option("--formatter-config", metavar="FILE", help="A properties file for printing.")
-@click.option("--key-deserializer", metavar="MODULE:NAME", help="Class that converts keys for printing.")
-@click.option("--value-deserializer", metavar="MODULE:NAME", help="Class that converts values for printing.")
-@click.option("--skip-message-on-error", is_flag=True, help="Continue after a record that cannot be printed.")
+@click.option("--formatter-config", metavar="FILE", help="Properties file for the formatter.")
+@click.option("--key-deserializer", metavar="MODULE:NAME", help="Deserializer of printed keys: MODULE:CLASS.")
+@click.option("--value-deserializer", metavar="MODULE:NAME", help="Deserializer of printed values: MODULE:CLASS.")
+@click.option("--skip-message-on-error", is_flag=True, help="Skip records that cannot be printed.")
 @click.option("--enable-systest-events", is_flag=True, help="Print shutdown_complete at the end.")
 @click.option(
     "--consumer-config",
     "--consumer.config",
     "config_file",
     metavar="FILE",
-    help="A properties file with options of the consumer.",
+    help="Properties file with options of the consumer.",
 )
 @click.option(
     "-X", "--consumer-property", "more", multiple=True, metavar="NAME=VALUE", help="Any other option of the consumer."
@@ -113,8 +113,8 @@ def command(
 ) -> int:
     """Print the records of TOPIC, until Ctrl-C, --max-messages or --timeout-ms.
 
-    Without --group all partitions are read and nothing is committed. A TOPIC that does not exist is an error; it is
-    not created.
+    Without --group it reads all partitions and commits nothing. A TOPIC that does not exist is an error; the command
+    does not create it.
     """
     import trio
 
@@ -152,7 +152,7 @@ def command(
 
 
 class _Start(NamedTuple):
-    """What is read, and from where."""
+    """The topics to read, and the start position."""
 
     topic: str | None
     include: str | None
@@ -170,9 +170,9 @@ def _check(
     from_beginning: bool,
 ) -> None:
     if (topic is None) == (include is None):
-        raise click.UsageError("Say what to read: either TOPIC or --include.")
+        raise click.UsageError("Nothing to read: give either TOPIC or --include.")
     if group == "":
-        raise click.UsageError("--group: a group's name is not empty.")
+        raise click.UsageError("--group: the group id is empty.")
     if include is not None:
         try:
             re.compile(include)
@@ -186,7 +186,7 @@ def _check(
         if from_beginning:
             raise click.UsageError("--offset and --from-beginning exclude each other.")
         if offset not in ("earliest", "latest") and whole_number(offset, INT64) is None:
-            raise click.UsageError(f"--offset is earliest, latest or a number, not {offset!r}.")
+            raise click.UsageError(f"--offset takes earliest, latest or a number, not {offset!r}.")
 
 
 class UnknownTopicError(KafkaError):
@@ -216,7 +216,7 @@ class _Run:
         self._advance: Advance = lambda more: None
 
     async def main(self, limit: int | None, timeout_ms: float | None) -> int:
-        """Print until one of the ends; returns the exit status."""
+        """Print records until the run ends; return the exit status."""
         import trio
 
         import triokafka
@@ -237,11 +237,11 @@ class _Run:
                             shown = limit is not None and shows_progress(beside_output=True)
                             with progress("reading", limit, shown=shown) as self._advance:
                                 await self._print_all(consumer, limit, timeout_ms)
-                        except KafkaError as problem:  # raised as itself, not in a group
+                        except KafkaError as problem:  # unwrapped, not in an exception group
                             self._problem = self._reaching.failure(problem)
                         nursery.cancel_scope.cancel()
         finally:
-            if self._began:  # in the words of Kafka's tool, which programs may read
+            if self._began:  # the wording of Kafka's tool, which programs may parse
                 click.echo(f"Processed a total of {self._printed} messages", err=True)
         if self._broken:
             raise BrokenPipeError
@@ -250,7 +250,7 @@ class _Run:
         return 0 if self._signal is None else 128 + self._signal
 
     async def _begin(self, consumer: Consumer) -> None:
-        """Subscribe or assign. Fails when no broker answers, or there is no such topic."""
+        """Subscribe or assign. Fails if no broker responds or the topic does not exist."""
         start = self._start
         if start.topic is None:
             assert start.include is not None
@@ -264,14 +264,14 @@ class _Run:
             self._assign(consumer, start.topic, start.partition, known)
 
     async def _partitions_of(self, consumer: Consumer, topic: str) -> list[int] | None:
-        """Return the topic's partitions; None when it does not exist and the run waits for it or has it created."""
+        """Return the topic's partitions; None for a missing topic that the run waits for or has created."""
         import trio
 
         known = await consumer.partitions_for_topic(topic)
         if known is not None:
             return known
         if self._options["allow_auto_create_topics"] is True:
-            self._missing = topic  # brokers that create topics do so when it is read
+            self._missing = topic  # auto.create.topics.enable brokers create it on the first read
             return None
         if self._start.waits:
             click.echo(f"waiting for topic {topic}, which does not exist yet …", err=True)
@@ -312,7 +312,7 @@ class _Run:
             return
 
     async def _stop_without_reader(self, scope: Any) -> None:
-        """End the run when the reader of its output has gone, as ``head`` does; no write may come that would fail."""
+        """End the run when the reader of its output (such as ``head``) closes the pipe, without waiting for a write."""
         import trio
 
         try:
@@ -321,12 +321,12 @@ class _Run:
                 return
         except (OSError, ValueError):
             return
-        await trio.lowlevel.wait_readable(descriptor)  # the end for writing: it wakes for an error alone
+        await trio.lowlevel.wait_readable(descriptor)  # the write end of the pipe: poll reports only errors
         self._broken = True
         scope.cancel()
 
     async def _report(self, consumer: Consumer) -> None:
-        """Print once what the run waits for, and again and again what fails; it goes on when the brokers come back."""
+        """Print once what the run waits for, and repeatedly a failure; the run continues when the brokers are back."""
         import trio
 
         announced = self._ends_when_idle
@@ -367,7 +367,7 @@ class _Run:
         while left is None or left > 0:
             found = await consumer.poll(timeout_ms=1_000 if timeout_ms is None else timeout_ms, max_records=left)
             if not found and timeout_ms is not None:
-                # Joining a group may take longer than anybody wants to wait for records.
+                # Joining a group may take longer than --timeout-ms.
                 if not consumer.assignment() and trio.current_time() < joining_until:
                     continue
                 health = consumer.health()
@@ -376,7 +376,7 @@ class _Run:
                 if self._missing is not None and await consumer.partitions_for_topic(self._missing) is None:
                     advice = UnknownTopicOrPartitionError.advice
                     raise UnknownTopicOrPartitionError(
-                        f"finding topic {self._missing!r} has failed: the cluster does not have it. {advice}"
+                        f"topic {self._missing!r} does not exist in this cluster. {advice}"
                     )
                 return
             for records in found.values():
@@ -386,12 +386,12 @@ class _Run:
                     for record in records:
                         lines.append(self._shown(record))
                 except _UnprintableError as error:
-                    problem = error  # what comes before it is printed
+                    problem = error  # the records before it are printed first
                 self._printed += len(lines)
                 self._advance(len(lines))
                 left = None if left is None else left - len(lines)
                 try:
-                    # In a thread: who reads slowly must not keep this member from saying that it is alive.
+                    # In a thread: a slow reader must not block this member's heartbeats.
                     await trio.to_thread.run_sync(_write, out, b"".join(lines))
                 except BrokenPipeError:
                     self._broken = True
@@ -403,13 +403,13 @@ class _Run:
         try:
             text = self._formatter(record)
             if not isinstance(text, bytes):
-                raise TypeError(f"the formatter made {type(text).__name__} of it, not bytes")
+                raise TypeError(f"the formatter returned {type(text).__name__}, not bytes")
             return text
         except Exception as error:
             where = f"{record.topic}-{record.partition} at offset {record.offset}"
             if not self._skips_errors:
-                raise _UnprintableError(f"The record in {where} cannot be printed: {error}.") from error
-            click.echo(f"The record in {where} is left out: {error}", err=True)
+                raise _UnprintableError(f"Record {where} cannot be printed: {error}.") from error
+            click.echo(f"Record {where} is skipped: {error}", err=True)
             return b""
 
 

@@ -1,4 +1,4 @@
-"""The token of ``triokafka broker --control``: from a file, from the environment, or none."""
+"""The token of ``triokafka broker --control``: read from a file or the environment."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MAX_BYTES: Final = 4096
 
 
 def control_token(path: str | None, world: World) -> str | None:
-    """Return the token that requests must carry; None when neither the file nor the variable names one.
+    """Return the token that requests must carry; None without a file and without the variable.
 
-    A file that does not exist is created with a new token, readable by its owner alone.
+    A missing file is created with a new token, readable only by its owner.
 
     Raises:
         WrongUse: the file cannot be read or written, or the token is too short.
@@ -41,7 +41,7 @@ def _read(path: str) -> str:
 
 def _created(path: str, token: str) -> str:
     try:
-        # Exclusively: not over a file, and not through a link, that came in between.
+        # O_EXCL: overwrite no file and follow no link that another process has created since.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(f"{token}\n")
@@ -56,5 +56,5 @@ def _reason(error: Exception) -> str:
 
 def _checked(token: str, source: str) -> str:
     if len(token) < _MIN_CHARACTERS or not token.isascii() or not token.isprintable() or " " in token:
-        raise WrongUse(f"{source}: a token has at least {_MIN_CHARACTERS} printable ASCII characters and no spaces.")
+        raise WrongUse(f"{source}: a token needs at least {_MIN_CHARACTERS} printable ASCII characters and no spaces.")
     return token

@@ -1,4 +1,4 @@
-"""How an error becomes a sentence and an exit status. Does not need click."""
+"""Conversion of errors to sentences and exit statuses. Needs no click."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from triokafka.errors import KafkaError
 
 
 def status_of(error: BaseException) -> int:
-    """Print a failed run's error as a sentence and return its exit status. Raise an error that is a defect of ours."""
+    """Print a failed run's error as a sentence and return its exit status. Re-raise errors that are our own bugs."""
     if isinstance(error, KeyboardInterrupt):
         return _interrupted()
     if isinstance(error, BrokenPipeError):
-        # The reader of our output has gone: print nothing more, and keep the interpreter from doing so at exit.
+        # The reader of our output has closed the pipe: print nothing more, not even the interpreter's flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     if isinstance(error, BaseExceptionGroup):
@@ -54,7 +54,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def describe(error: BaseException) -> str:
-    """Return one line for a person: what happened, and the remedy when the error knows it."""
+    """Return the error in one line: the problem, and the remedy if the error has one."""
     if isinstance(error, OSError) and error.strerror:  # without the number
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
@@ -64,5 +64,5 @@ def describe(error: BaseException) -> str:
 
 
 def ended(text: str) -> str:
-    """Return the text as a whole sentence, so that another one may follow."""
+    """Return the text as a complete sentence, so that another one can follow."""
     return text if text.endswith((".", "!", "?", ":")) else f"{text}."

@@ -1,4 +1,4 @@
-"""How ``triokafka consume`` prints a record: `Formatter` and its kinds. Pure: bytes in, bytes out."""
+"""Record formatters of ``triokafka consume``: `Formatter` and its implementations. Pure: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 class Record(Protocol):
-    """What a formatter reads of a record."""
+    """The attributes of a record that a formatter reads."""
 
     @property
     def topic(self) -> str:
@@ -44,22 +44,22 @@ class Record(Protocol):
 
     @property
     def timestamp_type(self) -> int:
-        """Who gave it: 0 the producer, 1 the broker."""
+        """Source of the timestamp: 0 the producer, 1 the broker."""
         ...
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch that its batch was written in."""
+        """The leader epoch of the record's batch."""
         ...
 
     @property
     def key(self) -> Any:
-        """The key, as it came or deserialized."""
+        """The key, raw or deserialized."""
         ...
 
     @property
     def value(self) -> Any:
-        """The value, likewise."""
+        """The value, raw or deserialized."""
         ...
 
     @property
@@ -69,19 +69,19 @@ class Record(Protocol):
 
 
 class Formatter(Protocol):
-    """Turns a record into what is printed for it; empty for nothing. May raise for a record that it cannot read."""
+    """Converts a record to printed bytes; empty prints nothing. May raise for a record that it cannot read."""
 
     def __call__(self, record: Record) -> bytes:
-        """The bytes, with whatever ends a line."""
+        """Return the bytes, including the line separator."""
         ...
 
 
 class DefaultFormatter:
-    """The value, and before it what the properties ask for.
+    """Prints the value, preceded by the parts that the properties select.
 
     ``print.timestamp``, ``print.partition``, ``print.offset``, ``print.epoch``, ``print.headers``, ``print.key`` (all
     false) and ``print.value`` (true), separated by ``key.separator`` (a tab) and ended by ``line.separator`` (a new
-    line). ``headers.separator`` (a comma) stands between headers, ``null.literal`` (``null``) for what is null.
+    line). ``headers.separator`` (a comma) separates headers, ``null.literal`` (``null``) represents null.
     """
 
     PROPERTIES: Final = frozenset(
@@ -141,11 +141,11 @@ class DefaultFormatter:
 
 
 class JsonFormatter:
-    """A line of JSON for each record: topic, partition, offset, timestamp, key, value, headers.
+    """Prints a line of JSON for each record: topic, partition, offset, timestamp, key, value, headers.
 
-    Keys, values and the values of headers are text. Bytes that are not UTF-8 are Base64 in a field whose name ends in
-    ``_base64`` instead, so that ``value`` is there and null for a null value alone. With a deserializer, ``key`` and
-    ``value`` are what it returns where JSON can say that, else its text.
+    Keys, values and header values are text. Bytes that are not UTF-8 are Base64 in a field whose name ends in
+    ``_base64`` instead, so that ``value`` is present and null only for a null value. With a deserializer, ``key`` and
+    ``value`` are its result if JSON can represent it, else the result's text.
     """
 
     PROPERTIES: Final = frozenset({"key.deserializer", "value.deserializer"})
@@ -185,7 +185,7 @@ class JsonFormatter:
 
 
 class LoggingFormatter(DefaultFormatter):
-    """As the default one, and a line of log for each record."""
+    """Prints as `DefaultFormatter` does, and logs a line for each record."""
 
     def __call__(self, record: Record) -> bytes:
         logger.info("%s:%d, key:%r, value:%r", _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestamp"),
@@ -194,7 +194,7 @@ class LoggingFormatter(DefaultFormatter):
 
 
 class NoOpFormatter:
-    """Nothing, for measuring."""
+    """Prints nothing, for measurements."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         check_properties(properties, frozenset())
@@ -204,7 +204,7 @@ class NoOpFormatter:
 
 
 class ChecksumFormatter:
-    """A CRC-32C over timestamp, key and value; with the property ``topic`` the topic's name before it."""
+    """Prints a CRC-32C over timestamp, key and value, preceded by the topic's name with the property ``topic``."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         check_properties(properties, frozenset({"topic"}))
@@ -223,7 +223,7 @@ class ChecksumFormatter:
 
 
 class OffsetsFormatter:
-    """Committed offsets, from ``__consumer_offsets``; other records, and those without a key, are left out."""
+    """Prints committed offsets from ``__consumer_offsets``; skips other records and those without a key."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         check_properties(properties, frozenset())
@@ -247,7 +247,7 @@ class OffsetsFormatter:
 
 
 class GroupMetadataFormatter:
-    """Generations of groups, from ``__consumer_offsets``; all other records are left out."""
+    """Prints group metadata from ``__consumer_offsets``; skips all other records."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         check_properties(properties, frozenset())
@@ -279,7 +279,7 @@ _KINDS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "offsets": OffsetsFormatter,
     "group-metadata": GroupMetadataFormatter,
 }
-# What Kafka's tool calls them.
+# The names in Kafka's tool.
 _CLASS_NAMES: Final = {
     "DefaultMessageFormatter": "default",
     "LoggingMessageFormatter": "logging",
@@ -291,10 +291,10 @@ _CLASS_NAMES: Final = {
 
 
 def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
-    """A formatter by its name, Kafka's class name, or ``module:Class`` of one's own, which gets the properties.
+    """Create a formatter by its name, Kafka's class name, or a user's ``module:Class``, which receives the properties.
 
     Raises:
-        UsageError: there is no such formatter, or it does not know a property.
+        UsageError: the formatter does not exist or does not know a property.
     """
     short = _CLASS_NAMES.get(name.rpartition(".")[2].rpartition("$")[2], name)
     kind = _KINDS.get(short)
@@ -307,30 +307,30 @@ def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
 
 
 def made(option: str, kind: Callable[[Mapping[str, str]], Any], properties: Mapping[str, str]) -> Any:
-    """What a class of one's own makes of the properties; one that does not is wrong use."""
+    """Call a user's class with the properties; a failure is a usage error."""
     try:
         found = kind(properties)
     except click.ClickException:
         raise
     except Exception as error:
-        raise click.UsageError(f"{option}: {kind!r} cannot be made: {type(error).__name__}: {error}.") from error
+        raise click.UsageError(f"{option}: creating {kind!r} failed: {type(error).__name__}: {error}.") from error
     if not callable(found):
-        raise click.UsageError(f"{option}: the object that {kind!r} returns is not callable.")
+        raise click.UsageError(f"{option}: {kind!r} returned an object that is not callable.")
     return found
 
 
 def imported(option: str, name: str) -> Any:
-    """What ``module:name`` stands for."""
+    """Import the object named by ``module:name``."""
     module, _, attribute = name.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # whatever the module does when it is imported
+    except Exception as error:  # importing a module can raise anything
         raise click.UsageError(f"{option}: {name!r} cannot be imported: {error}.") from None
     return found
 
 
 def check_properties(properties: Mapping[str, str], known: frozenset[str]) -> None:
-    """Refuse what nobody reads, with the nearest name."""
+    """Reject unknown properties, and suggest the nearest name."""
     import difflib
 
     for name in properties:
@@ -341,15 +341,15 @@ def check_properties(properties: Mapping[str, str], known: frozenset[str]) -> No
 
 
 def truth(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """A property that is true or false; without a value, false."""
+    """Parse a boolean property; without a value, false."""
     text = properties.get(name, str(default)).strip().lower()
     if text not in ("true", "false", ""):
-        raise click.UsageError(f"--property {name} is true or false, not {text!r}.")
+        raise click.UsageError(f"--property {name} takes true or false, not {text!r}.")
     return text == "true"
 
 
 def text_of(properties: Mapping[str, str], name: str, default: str) -> bytes:
-    r"""A property that is text, in which ``\t``, ``\n``, ``\r``, ``\0`` and ``\\`` may be written."""
+    r"""Parse a text property, with the escapes ``\t``, ``\n``, ``\r``, ``\0`` and ``\\``."""
     text = properties.get(name, default)
     parts = text.split("\\\\")
     for escape, character in (("\\t", "\t"), ("\\n", "\n"), ("\\r", "\r"), ("\\0", "\0")):
@@ -358,7 +358,7 @@ def text_of(properties: Mapping[str, str], name: str, default: str) -> bytes:
 
 
 def _deserializer(properties: Mapping[str, str], name: str) -> Callable[[str, bytes], Any] | None:
-    """A `Deserializer`, or a function of the bytes, as a function of topic and bytes."""
+    """Convert a `Deserializer`, or a function of the bytes, to a function of topic and bytes."""
     wanted = properties.get(name)
     if not wanted:
         return None

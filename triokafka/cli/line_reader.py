@@ -1,4 +1,4 @@
-"""From bytes to lines, and from lines to records, for ``triokafka produce``. Pure: it reads nothing itself."""
+"""Conversion of bytes to lines and of lines to records, for ``triokafka produce``. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triokafka.cli.formatters import check_properties, imported, made, text_of, 
 
 
 class Item(NamedTuple):
-    """What a line stands for."""
+    """The record of a line."""
 
     key: bytes | None
     value: bytes | None
@@ -19,14 +19,14 @@ class Item(NamedTuple):
 
 
 Reader = Callable[[bytes, int], Item]
-"""Gets a line without its end, and its number from 1. Raises `ValueError` for one that it cannot read."""
+"""Receives a line without its ending, and its number from 1. Raises `ValueError` for an unreadable line."""
 
 
 class Lines:
-    """Cuts what is read into lines, without their ends; a line takes time in proportion to its length.
+    """Splits input into lines without their endings; the time is proportional to the length of a line.
 
-    Of a line of more than ``longest`` bytes nothing is kept but how many there were, so that input without an end of a
-    line, which is not text, takes no more memory than that.
+    Of a line above ``longest`` bytes it keeps only the length. Binary input without line endings therefore takes
+    bounded memory.
     """
 
     def __init__(self, longest: int) -> None:
@@ -35,7 +35,7 @@ class Lines:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | int]:
-        """The lines that end in ``data``; the number of its bytes for one that is too long."""
+        """Yield the lines that end in ``data``; the number of bytes for a line that is too long."""
         first, *others = data.split(b"\n")
         self._begin(first)
         if not others:
@@ -46,7 +46,7 @@ class Lines:
         return ended
 
     def end(self) -> bytes | int:
-        """The line that has begun, empty if none has; the next one begins."""
+        """Return the unfinished line, empty if there is none, and start a new one."""
         line = b"".join(self._begun) if self._size <= self.longest else self._size
         self._begun, self._size = [], 0
         return line
@@ -60,12 +60,12 @@ class Lines:
 
 
 class LineReader:
-    """The line is the value, unless the properties say otherwise.
+    """Reads the line as the value, unless the properties select a key or headers.
 
     ``parse.key``: the key stands before the first ``key.separator`` (a tab). ``parse.headers``: headers stand before
-    the first ``headers.delimiter`` (a tab), separated by ``headers.separator`` (a comma), each a name,
+    the first ``headers.delimiter`` (a tab), separated by ``headers.separator`` (a comma); each is a name,
     ``headers.key.separator`` (a colon) and a value. ``null.marker`` is the text for a null key, value or header. With
-    ``ignore.error`` a line without a separator becomes a value as a whole; else it is an error.
+    ``ignore.error`` a line without a separator is the value; otherwise it is an error.
     """
 
     PROPERTIES: Final = frozenset(
@@ -89,7 +89,7 @@ class LineReader:
             if not separator:
                 raise click.UsageError("--property: a separator cannot be empty.")
         if self._parses_headers and len({self._delimiter, self._header_separator, self._header_key_separator}) < 3:
-            raise click.UsageError("--property: the separators of headers must differ from each other.")
+            raise click.UsageError("--property: the separators of headers must differ.")
 
     def __call__(self, line: bytes, number: int) -> Item:
         try:
@@ -124,7 +124,7 @@ class LineReader:
 
 
 def make_reader(name: str | None, properties: Mapping[str, str]) -> Reader:
-    """The reader of lines, or one's own as ``module:Class``, which gets the properties."""
+    """Create the line reader: ours, or a user's ``module:Class``, which receives the properties."""
     if name is None or name.rpartition(".")[2] == "LineMessageReader":
         return LineReader(properties)
     if ":" not in name:

@@ -1,4 +1,4 @@
-"""``triokafka log``: print the files of a log, and repair damaged metadata."""
+"""``triokafka log``: print log files, and repair damaged metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triokafka.cli.values import Whole
 
 @click.group("log", cls=CommandGroup)
 def command() -> None:
-    """Look into the files of a log, and repair damaged metadata."""
+    """Print log files, and repair damaged metadata."""
 
 
 @command.command(
@@ -26,43 +26,43 @@ def command() -> None:
 )
 @click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")
 @click.option("--files", metavar="FILE,...", help="More files, separated by commas.")
-@click.option("--print-data-log", is_flag=True, help="Print key and value of every record.")
-@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches.")
-@click.option("--skip-record-metadata", is_flag=True, help="Print nothing but key and value of records.")
+@click.option("--print-data-log", is_flag=True, help="Print the key and value of every record.")
+@click.option("--deep-iteration", is_flag=True, help="Print records, not only batches.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records.")
 @click.option(
     "--max-message-size",
     type=Whole(min=1),
     default=5_242_880,
     show_default=True,
     metavar="BYTES",
-    help="A batch whose header states more is reported as damaged.",
+    help="Report a larger batch as damaged.",
 )
 @click.option(
     "--max-bytes",
     type=Whole(min=1),
     default=sys.maxsize,
     metavar="BYTES",
-    help="Read only so many bytes of each .log file.",
+    help="Read only this many bytes of each .log file.",
 )
 @click.option(
     "--key-decoder-class",
     default="string",
     show_default=True,
     metavar="NAME",
-    help="How keys are printed: string, hex, integer or long.",
+    help="Decoder of keys: string, hex, integer or long.",
 )
 @click.option(
     "--value-decoder-class",
     default="string",
     show_default=True,
     metavar="NAME",
-    help="How values are printed.",
+    help="Decoder of values.",
 )
-@click.option("--offsets-decoder", is_flag=True, help="The records are those of __consumer_offsets.")
-@click.option("--transaction-log-decoder", is_flag=True, help="The records are those of __transaction_state.")
-@click.option("--cluster-metadata-decoder", is_flag=True, help="The records are those of __cluster_metadata.")
-@click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log, and do not print entries.")
-@click.option("--index-sanity-check", is_flag=True, help="Only check whether indexes are plausible.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Decode records of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata.")
+@click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log without printing entries.")
+@click.option("--index-sanity-check", is_flag=True, help="Only check indexes for plausibility.")
 @click.pass_context
 def dump(
     ctx: click.Context,
@@ -83,9 +83,9 @@ def dump(
 ) -> None:
     """Print the files of a log: .log, .index, .timeindex, .txnindex, .snapshot, checkpoints.
 
-    A DIRECTORY stands for all files of a log in it. Files are only read; those of a running broker may end in the
-    middle of a batch. Gaps between offsets, which compaction leaves, and what is wrong are told at the end on standard
-    error; the exit status is 1 when something is wrong.
+    For a DIRECTORY it prints all log files in it. It never writes to files; those of a running broker may end in the
+    middle of a batch. At the end it reports damage, and offset gaps such as those left by compaction, on standard
+    error. The exit status is 1 if a file is damaged.
     """
     from triokafka.cli.log_dump import decoders
     from triokafka.cli.log_dump.data_file import DataOptions
@@ -95,7 +95,7 @@ def dump(
 
     wanted = [*paths, *(name.strip() for name in (files or "").split(",") if name.strip())]
     if not wanted:
-        raise click.UsageError("Which files? Name some, or give --files.")
+        raise click.UsageError("No files: name them, or give --files.")
     special = [
         (offsets_decoder, decoders.offsets_record),
         (transaction_log_decoder, decoders.transaction_record),
@@ -103,7 +103,7 @@ def dump(
     ]
     chosen = [decode for given, decode in special if given]
     if len(chosen) > 1:
-        raise click.UsageError("The records can only be those of one topic: give one of the decoders.")
+        raise click.UsageError("More than one decoder option: give one.")
     try:
         texts = decoders.with_texts(
             decoders.text_decoder(key_decoder_class), decoders.text_decoder(value_decoder_class)
@@ -137,12 +137,12 @@ def dump(
 @command.command("repair", epilog=examples("triokafka log repair data/__cluster_metadata-0"))
 @click.argument("directory", metavar="DIRECTORY")
 def repair(directory: str) -> None:
-    """Cut a damaged metadata log, so that a broker starts with it.
+    """Truncate a damaged metadata log, so that a broker can start with it.
 
-    DIRECTORY is the folder __cluster_metadata-0 in a data directory that no broker uses. Copy it before. The log is cut
-    at its first damage; what is cut, and snapshots that cannot be read, stay beside it in files that end with
-    ".damaged". Topics that only the cut part knows are gone: the broker renames their folders to "...-stray" and keeps
-    them.
+    DIRECTORY is the folder __cluster_metadata-0 in the data directory of a stopped broker. Make a copy first. The
+    command truncates the log at the first damage. It moves the rest, and unreadable snapshots, to files in the same
+    folder that end with ".damaged". Topics created in the removed part are lost: the broker renames their folders to
+    "...-stray" and keeps them.
     """
     import logging
     import time

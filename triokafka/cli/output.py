@@ -1,4 +1,4 @@
-"""What commands have in common in how they talk to people and programs: what help shows, text or JSON."""
+"""Shared output of commands: help, text or JSON, confirmations."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CommandGroup(click.Group):
-    """Commands of one module, or of one folder; its help has the whole first sentence of each."""
+    """The commands of one module or folder; its help shows the complete first sentence of each."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # click would cut the sentences off at the end of the line.
+        # click would truncate the sentences at the end of the line.
         rows = [(name, self.commands[name].get_short_help_str(limit=1_000)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: lines that can be copied. Given to a command as ``epilog``."""
+    """Return a command's ``epilog``: example command lines for copying."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def output_options(function: F) -> F:
-    """``--output`` and, short for one of its values, ``--json``; the command gets ``output``."""
+    """Add ``--output`` and its short form ``--json``; the command receives ``output``."""
 
     def read(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
         if wanted:
@@ -42,14 +42,14 @@ def output_options(function: F) -> F:
 
 
 def confirm(question: str) -> None:
-    """Ask on standard error before something is deleted. A no aborts; with nobody to ask it is wrong use."""
+    """Ask for confirmation on standard error. "No" aborts; without a terminal it is a usage error."""
     if not sys.stdin.isatty():
-        raise click.UsageError("Nothing was deleted: there is no terminal to ask for confirmation; say --yes.")
+        raise click.UsageError("Nothing was deleted: there is no terminal for the confirmation. Give --yes.")
     click.confirm(question, abort=True, err=True)
 
 
 def print_json(document: Any) -> None:
-    """Print a document for programs."""
-    import json  # most commands print text
+    """Print a document as JSON."""
+    import json  # most commands print only text
 
     click.echo(json.dumps(document, indent=2))

@@ -1,4 +1,4 @@
-"""``triokafka produce``: lines from standard input become records."""
+"""``triokafka produce``: send lines from standard input as records."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 _READ_BYTES: Final = 65_536
 _LONGEST_LINE: Final = 64 << 20
-"""Bytes of a line that are kept, unless ``max_request_size`` lets a record be larger."""
+"""Maximum bytes of a line, unless ``max_request_size`` allows larger records."""
 _SHOWN_ERRORS: Final = 10
-_PATIENCE: Final = 5  # seconds between reports of what fails
+_PATIENCE: Final = 5  # seconds between reports of a failure
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -49,34 +49,34 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 )
 @click.argument("topic", shell_complete=topic_names)
 @bootstrap_option(timeout_names=("--broker-timeout",))
-@click.option("-k", "--key", metavar="TEXT", help="The key of every record.")
+@click.option("-k", "--key", metavar="TEXT", help="Key of every record.")
 @click.option("--value", metavar="TEXT", help="Send one record with this value instead of standard input.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Add a header to every record.")
-@click.option("--partition", type=PARTITION, help="Where to send every record.  [default: by key]")
+@click.option("--partition", type=PARTITION, help="Partition of every record.  [default: by key]")
 @click.option("--key-separator", metavar="TEXT", help="Separator between key and value in a line.")
 @click.option(
-    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Options for reading lines: parse.key=true, …"
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A line reader property: parse.key=true, …"
 )
-@click.option("--reader-config", metavar="FILE", help="A properties file for reading lines.")
-@click.option("--line-reader", metavar="MODULE:CLASS", help="Your own class that reads lines.")
-@click.option("--sync", is_flag=True, help="Wait for each record before the next one is sent.")
+@click.option("--reader-config", metavar="FILE", help="Properties file for the line reader.")
+@click.option("--line-reader", metavar="MODULE:CLASS", help="Your own line reader class.")
+@click.option("--sync", is_flag=True, help="Wait for each record's acknowledgement before sending the next.")
 @click.option(
     "--compression", "--compression-codec", "compression", type=click.Choice(_CODECS), is_flag=False, flag_value="gzip",
-    help="Codec of the batches; gzip without a name.  [default: none]",
+    help="Compression codec; without a name, gzip.  [default: none]",
 )  # fmt: skip
 @click.option(
     "--acks",
     "--request-required-acks",
     "acks",
     type=click.Choice(["0", "1", "-1", "all"]),
-    help="Whose acknowledgement counts.  [default: all]",
+    help="Required acknowledgements.  [default: all]",
 )
 @click.option(
     "--linger-ms",
     "--timeout",
     "linger_ms",
     type=Number(min=0),
-    help="How long a batch waits for more.  [default: 20]",
+    help="How long a batch waits for more records.  [default: 20]",
 )
 @click.option(
     "--batch-size",
@@ -91,23 +91,27 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "buffer_memory",
     type=Whole(min=1),
     metavar="BYTES",
-    help="Maximum of memory for unacknowledged records.",
+    help="Maximum memory for unacknowledged records.",
 )
 @click.option(
     "--max-block-ms",
     type=Number(min=0),
     metavar="MS",
-    help="How long a line waits for room and for the topic.  [default: that of --broker-timeout]",
+    help="How long a line waits for buffer space and metadata.  [default: --broker-timeout]",
 )
-@click.option("--request-timeout-ms", type=Number(min=1), metavar="MS", help="How long a broker may take to answer.")
+@click.option(
+    "--request-timeout-ms", type=Number(min=1), metavar="MS", help="How long to wait for a broker's response."
+)
 @click.option(
     "--message-send-max-retries",
     "retries",
     type=Whole(min=0),
     metavar="COUNT",
-    help="How often a batch is sent again.",
+    help="How often to retry a batch.",
 )
-@click.option("--retry-backoff-ms", type=Number(min=0), metavar="MS", help="Wait before a retry; doubles with each.")
+@click.option(
+    "--retry-backoff-ms", type=Number(min=0), metavar="MS", help="Wait before a retry; doubles with each retry."
+)
 @click.option(
     "--metadata-expiry-ms",
     "metadata_max_age_ms",
@@ -120,17 +124,22 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "send_buffer_bytes",
     type=Whole(min=-1),
     metavar="BYTES",
-    help="Send buffer of the connections; -1: chosen by the system.",
+    help="Send buffer of the connections; -1: system default.",
 )
 @click.option(
     "--producer-config",
     "--producer.config",
     "config_file",
     metavar="FILE",
-    help="A properties file with options of the producer.",
+    help="Properties file with options of the producer.",
 )
 @click.option(
-    "-X", "--producer-property", "more", multiple=True, metavar="NAME=VALUE", help="Any other option of the producer."
+    "-X",
+    "--producer-property",
+    "more",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set any other option of the producer.",
 )
 def command(
     topic: str,
@@ -148,9 +157,9 @@ def command(
     more: tuple[str, ...],
     **named: Any,
 ) -> int:
-    """Send each line of standard input to TOPIC, and say at the end how many were acknowledged.
+    """Send each line of standard input to TOPIC, and print the number of acknowledged records at the end.
 
-    Ends with status 1 when a record was not acknowledged, or a line could not be read. Ctrl-C sends what was read.
+    Ends with status 1 if a record was not acknowledged or a line could not be read. Ctrl-C sends the lines read so far.
     """
     import trio
 
@@ -162,7 +171,7 @@ def command(
     if key is not None and reading.get("parse.key") == "true":
         raise click.UsageError("--key and a key in each line exclude each other.")
     named["compression_type"] = named.pop("compression")
-    # A property on the command line wins over the file, an option of this command over both.
+    # A property on the command line overrides the file; an option of this command overrides both.
     options = client_options(
         bootstrap,
         {"client_id": "console-producer", "linger_ms": 20},
@@ -183,12 +192,12 @@ def command(
 
 
 def pairs_or_empty(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """Several NAME=VALUE, where a name alone has an empty value."""
+    """Parse several NAME=VALUE; a name alone has an empty value."""
     return pairs(option, [text if "=" in text else f"{text}=" for text in texts])
 
 
 class _Common(NamedTuple):
-    """What all records of a run have in common."""
+    """Attributes that all records of a run share."""
 
     key: bytes | None
     headers: tuple[tuple[str, bytes], ...]
@@ -213,7 +222,7 @@ class _Run:
         self._problem: Exception | None = None
 
     async def main(self, value: bytes | None) -> int:
-        """Send one value, or until the end of the input, a signal or a line that cannot be read; return the status."""
+        """Send one value, or lines until the end of input, a signal or an unreadable line; return the exit status."""
         import trio
 
         import triokafka
@@ -250,7 +259,7 @@ class _Run:
             return
 
     async def _report(self, producer: Producer) -> None:
-        """Print what keeps records from being acknowledged; they are given up after ``delivery_timeout_ms`` only."""
+        """Print why records are not acknowledged yet; they fail only after ``delivery_timeout_ms``."""
         import trio
 
         wait = min(SILENCE, _PATIENCE)
@@ -272,8 +281,8 @@ class _Run:
     async def _send_all(self, producer: Producer) -> None:
         import trio
 
-        # Not through the buffer: its lock would be held by the thread that still reads when a signal ends the program,
-        # and the interpreter aborts over that.
+        # Unbuffered: a signal may end the program while the reading thread holds the buffer's lock, and the interpreter
+        # then aborts.
         source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         prompt = sys.stdin.isatty()
         size = size_of_input()
@@ -292,7 +301,7 @@ class _Run:
             await self._send(producer, rest)
 
     def _read(self, line: bytes, number: int) -> Item:
-        """What a line stands for. Raises `ValueError`, also for whatever a reader of somebody's own raises."""
+        """Return the record of a line. Raises `ValueError`, also for any error of a user's line reader."""
         try:
             item = self._reader(line, number)
         except ValueError:
@@ -300,7 +309,7 @@ class _Run:
         except Exception as error:
             raise ValueError(f"line {number} could not be read: {type(error).__name__}: {error}") from error
         if not isinstance(item, Item):
-            raise ValueError(f"line {number}: the reader made {type(item).__name__} of it, not an Item")
+            raise ValueError(f"line {number}: the line reader returned {type(item).__name__}, not an Item")
         return item
 
     async def _send(self, producer: Producer, line: bytes | int) -> None:
@@ -316,7 +325,7 @@ class _Run:
                 click.echo(f"triokafka: line {number} was not acknowledged: {describe(error)}", err=True)
 
         if isinstance(line, int):
-            note(None, MessageSizeTooLargeError(f"it has {line:,} bytes, and was not read as a whole"))
+            note(None, MessageSizeTooLargeError(f"it has {line:,} bytes, more than the maximum record size"))
             return
         item = self._read(line.removesuffix(b"\r"), number)
         try:
@@ -335,4 +344,4 @@ class _Run:
             try:
                 await delivery
             except KafkaError:
-                return  # told by the callback; the next record may do better
+                return  # the callback reports it; the next record may succeed

@@ -1,7 +1,7 @@
-"""Named brokers: the file ``profiles.toml`` in the user's configuration directory.
+"""Connection profiles: the file ``profiles.toml`` in the user's configuration directory.
 
-Each table is a profile: ``bootstrap_servers`` and further options that every client has. ``default`` names the profile
-that applies when nothing else says where the brokers are.
+Each table is a profile: ``bootstrap_servers`` and further options that all clients take. ``default`` names the profile
+that applies if nothing else names the brokers.
 """
 
 from __future__ import annotations
@@ -15,51 +15,51 @@ from typing import Any, Final, NamedTuple
 import click
 
 SHOWN_PATH: Final = "~/.config/triokafka/profiles.toml"
-"""Where the file is, unless XDG_CONFIG_HOME says otherwise. For help."""
+"""Default path of the file without XDG_CONFIG_HOME, for help texts."""
 _SERVERS: Final = "bootstrap_servers"
 
 
 class Profile(NamedTuple):
-    """The brokers of a profile, and its further options of the client."""
+    """The brokers of a profile, and its further client options."""
 
     bootstrap_servers: str
     options: Mapping[str, Any]
 
 
 def path() -> str:
-    """Return where the file is: below XDG_CONFIG_HOME, or ~/.config without it."""
+    """Return the path of the file: below XDG_CONFIG_HOME, by default ~/.config."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(home, "triokafka", "profiles.toml")
 
 
 def names() -> list[str]:
-    """Return the names of all profiles. Raises `click.UsageError` for a file that cannot be read."""
+    """Return the names of all profiles. Raises `click.UsageError` for an unreadable file."""
     return sorted(name for name, value in _read().items() if isinstance(value, dict))
 
 
 def find(name: str, source: str) -> Profile:
-    """Return a profile by its name, which ``source`` gave.
+    """Return a profile by its name; ``source`` is the option or variable with the name, for messages.
 
     Raises:
-        UsageError: the file cannot be read or has no such profile, or the profile is malformed.
+        UsageError: the file is unreadable, or the profile is missing or malformed.
     """
     document = _read()
     table = document.get(name)
     if not isinstance(table, dict):
         known = sorted(key for key, value in document.items() if isinstance(value, dict))
         near = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"It has {', '.join(known) or 'no profiles'}."
-        raise click.UsageError(f"{source}: there is no profile {name!r} in {path()}. {hint}")
+        hint = f"Did you mean {near[0]}?" if near else f"Known profiles: {', '.join(known) or 'none'}."
+        raise click.UsageError(f"{source}: profile {name!r} is not in {path()}. {hint}")
     return _profile(name, table)
 
 
 def find_default() -> Profile | None:
-    """Return the profile that the file names as ``default``; None without a file or such a name."""
+    """Return the name of the file's ``default`` profile; None without a file or a default."""
     name = _read().get("default")
     if name is None:
         return None
     if not isinstance(name, str):
-        raise click.UsageError(f'{path()}: default is the name of a profile, as in default = "local".')
+        raise click.UsageError(f'{path()}: default takes the name of a profile, such as default = "local".')
     return find(name, "default")
 
 
@@ -69,12 +69,12 @@ def _read() -> Mapping[str, Any]:
             document = tomllib.load(file)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:  # the latter: not TOML, or not UTF-8
+    except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         problem = getattr(error, "strerror", None) or str(error)
         raise click.UsageError(f"{path()} cannot be read: {problem}.") from None
     for name, value in document.items():
         if name != "default" and not isinstance(value, dict):
-            raise click.UsageError(f"{path()}: {name} belongs to a profile; put it below a line such as [local].")
+            raise click.UsageError(f"{path()}: {name} is outside a profile. Put it below a line such as [local].")
     return document
 
 
@@ -87,19 +87,19 @@ def _profile(name: str, table: Mapping[str, Any]) -> Profile:
         option = dotted.replace(".", "_").replace("-", "_")
         if option not in known:
             near = difflib.get_close_matches(option, known, n=1)
-            hint = f"Did you mean {near[0]}?" if near else "A profile has options that all clients take."
-            raise click.UsageError(f"{path()}: [{name}]: there is no option {dotted!r}. {hint}")
+            hint = f"Did you mean {near[0]}?" if near else "A profile takes only options of all clients."
+            raise click.UsageError(f"{path()}: [{name}]: unknown option {dotted!r}. {hint}")
         options[option] = value
     servers = options.pop(_SERVERS, None)
     if isinstance(servers, list) and servers and all(isinstance(server, str) for server in servers):
         servers = ",".join(servers)
     if not isinstance(servers, str) or not servers.strip():
-        raise click.UsageError(f'{path()}: [{name}] needs its brokers, as in {_SERVERS} = "localhost:9092".')
+        raise click.UsageError(f'{path()}: [{name}] has no brokers. Add {_SERVERS} = "localhost:9092".')
     return Profile(servers, options)
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every option; TOML makes tables of names with dots, such as ``bootstrap.servers``."""
+    """Yield every option; TOML parses dotted names, such as ``bootstrap.servers``, into nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{key}.")

@@ -1,4 +1,4 @@
-"""How far long work is: a bar on standard error, only where that is a terminal, gone when the work is done."""
+"""Progress bars on standard error, only on a terminal, erased at the end of the work."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _bars: Final[list[Progress]] = []
-"""The bar that is drawn now, if any."""
+"""The visible bar, if any."""
 Advance = Callable[[float], None]
-"""Called with how much more is done."""
+"""Receives the amount of work done since the last call."""
 
 
 def shows_progress(*, beside_output: bool = False) -> bool:
-    """Whether to draw a bar: standard error is a terminal that can draw, rich is installed, and output goes elsewhere.
+    """Whether to draw a bar: standard error is a capable terminal, rich is installed, and standard output is free.
 
-    ``beside_output`` is for work that prints its results while it goes on: then they must go elsewhere.
+    ``beside_output`` is for work that prints results as it runs: standard output must then not be a terminal.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or find_spec("rich") is None:
         return False
@@ -32,11 +32,11 @@ def shows_progress(*, beside_output: bool = False) -> bool:
 
 @contextmanager
 def progress(what: str, total: float | None, *, shown: bool, unit: Unit = "") -> Iterator[Advance]:
-    """A bar for the length of the block, up to ``total``; it runs to and fro where that is not known."""
+    """Show a bar during the block, up to ``total``; without a total it is indeterminate."""
     if not shown:
         yield lambda more: None
         return
-    # Only here: importing it takes longer than most commands.
+    # A late import: it takes longer than most commands.
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -59,7 +59,7 @@ def progress(what: str, total: float | None, *, shown: bool, unit: Unit = "") ->
 
 
 def say(line: str) -> None:
-    """Print a line on standard error: above the bar, where one is drawn."""
+    """Print a line on standard error, above the bar if there is one."""
     if _bars:
         _bars[-1].console.print(line, markup=False, highlight=False, soft_wrap=True)
     else:
@@ -67,7 +67,7 @@ def say(line: str) -> None:
 
 
 def size_of_input() -> int | None:
-    """How many bytes are left of standard input; None where nobody can know, as of a pipe or a terminal."""
+    """Return the remaining bytes of standard input; None if unknown, as for a pipe or a terminal."""
     try:
         descriptor = sys.stdin.fileno()
         found = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""``triokafka protocol``: how a message is declared, and the code that is generated from it."""
+"""``triokafka protocol``: print the fields of a protocol message, and its generated code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.group("protocol", cls=CommandGroup)
 def command() -> None:
-    """Print how a message is declared and coded."""
+    """Print the fields and the code of a protocol message."""
 
 
 @command.command(
@@ -26,8 +26,8 @@ def command() -> None:
     ),
 )
 @click.argument("message")
-@click.option("--version", "message_version", type=int, help="Version to show; the highest when left out.")
-@click.option("--code", is_flag=True, help="Print the generated decoder and encoder as well.")
+@click.option("--version", "message_version", type=int, help="Version to show.  [default: the highest]")
+@click.option("--code", is_flag=True, help="Also print the generated decoder and encoder.")
 def show(message: str, message_version: int | None, code: bool) -> None:
     """Print the fields of MESSAGE (for example ProduceRequest) in one version."""
     from triokafka.protocol import compiler
@@ -52,12 +52,10 @@ def _find(name: str) -> type[Message]:
         known[f"{api_name}Request"] = known[f"{api_name}Response"] = key
     key_of = known.get(name)
     if key_of is None:
-        near = [f"{name}Request", f"{name}Response"]  # an API's name is that of two messages
+        near = [f"{name}Request", f"{name}Response"]  # an API name matches its request and its response
         if near[0] not in known:
             near = difflib.get_close_matches(name, known, n=1)
-        raise click.UsageError(
-            f"There is no message {name!r}." + (f" Did you mean {' or '.join(near)}?" if near else "")
-        )
+        raise click.UsageError(f"Unknown message {name!r}." + (f" Did you mean {' or '.join(near)}?" if near else ""))
     return api.request_type(key_of) if name.endswith("Request") else api.response_type(key_of)
 
 

@@ -1,4 +1,4 @@
-"""What a command prints while no broker has answered, and the error when it gives up."""
+"""Messages of a command while no broker has responded, and its error when it gives up."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from triokafka.structs import Node
 T = TypeVar("T")
 
 SILENCE: Final = 1.0
-"""Seconds without an answer after which a command prints what it is trying."""
+"""Seconds without a response after which a command prints what it is trying."""
 
 
 class Reaching(Hooks):
-    """Notes whether any broker has answered. Given to a client as ``hooks=``."""
+    """Records whether any broker has responded. Passed to a client as ``hooks=``."""
 
     def __init__(self, bootstrap: str, timeout_ms: float) -> None:
         self.answered = False
@@ -27,14 +27,14 @@ class Reaching(Hooks):
         self._problem = ""
 
     def on_connect(self, node: Node, address: str, seconds: float, error: Exception | None) -> None:
-        """Note the outcome of a connection attempt."""
+        """Record the outcome of a connection attempt."""
         if error is None:
-            self.answered = True  # the handshake includes a request
+            self.answered = True  # the handshake includes a response
         else:
             self._problem = str(error).rstrip(".")
 
     async def report(self) -> None:
-        """After a second without an answer, print what is being tried."""
+        """After a second without a response, print what the command is trying."""
         import trio
 
         await trio.sleep(min(SILENCE, self._timeout))
@@ -43,7 +43,7 @@ class Reaching(Hooks):
             click.echo(f"triokafka: {self._why()}; trying for another {left:g} s (--broker-timeout)", err=True)
 
     async def watch(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run ``work`` beside `report`; its failure is `error` as long as no broker has answered."""
+        """Run ``work`` while `report` runs; a failure becomes `error` if no broker has responded yet."""
         import trio
 
         failure: Exception | None = None
@@ -57,10 +57,10 @@ class Reaching(Hooks):
             nursery.cancel_scope.cancel()
         if failure is None:
             return results[0]
-        raise self.failure(failure)  # as itself, not in the nursery's group
+        raise self.failure(failure)  # unwrapped, not in the nursery's group
 
     def failure(self, error: Exception) -> Exception:
-        """Return what to raise for a client's error: that no broker has answered, where that is the cause."""
+        """Return the error to raise for a client's error: "no broker has answered" if that is the cause."""
         if self.answered:
             return error
         ours = (
@@ -69,14 +69,14 @@ class Reaching(Hooks):
         return self.error() if ours else error
 
     def error(self) -> KafkaError:
-        """Return the error of a command that gives up because no broker has answered."""
+        """Return the error of a command that gives up because no broker has responded."""
         return KafkaTimeoutError(
-            f"no broker has answered within {self._timeout:g} s: {self._why()}."
+            f"no broker has responded within {self._timeout:g} s: {self._why()}."
             " Is a broker running there? --bootstrap-server names another one"
         )
 
     def _why(self) -> str:
-        return self._problem or f"{self._bootstrap} has not answered yet"
+        return self._problem or f"{self._bootstrap} has not responded yet"
 
 
 def hooked(options: dict[str, Any], timeout_ms: float) -> Reaching:

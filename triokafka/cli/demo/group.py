@@ -1,4 +1,4 @@
-"""The demo's consumer group: member processes that are started, watched, joined by one more, and killed."""
+"""The demo's consumer group: start, watch, extend and kill member processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from triokafka.errors import KafkaError
 
 
 class MemberFailedError(KafkaError):
-    """A member process ended by itself."""
+    """A member process exited unexpectedly."""
 
 
 @dataclass(slots=True)
 class GroupLog:
-    """What the members have told so far. ``seen[row]`` counts how often a flight was handled."""
+    """Events that the members have reported. ``seen[row]`` counts how often a flight was handled."""
 
     seen: bytearray
     started: float
@@ -31,7 +31,7 @@ class GroupLog:
     rebalances: dict[int, Rebalance] = field(default_factory=dict)
 
     def batch(self, at: float, member: str, partition: int, rows: list[int]) -> None:
-        """A member handled these rows of one partition."""
+        """Record that a member handled these rows of one partition."""
         for row in rows:
             if self.seen[row]:
                 self.again += 1
@@ -41,7 +41,7 @@ class GroupLog:
         self.delivered.append(Delivered(at - self.started, member, partition, len(rows)))
 
     def assigned(self, at: float, member: str, generation: int, partitions: list[int]) -> Rebalance:
-        """A member was given these partitions in this generation."""
+        """Record a member's assignment in a generation."""
         rebalance = self.rebalances.setdefault(generation, Rebalance(at - self.started, generation))
         rebalance.assignment[member] = partitions
         return rebalance
@@ -57,10 +57,10 @@ class Member:
         self._ending = False
 
     async def run(self, log: GroupLog, on_assigned: Callable[[Rebalance], None], changed: Callable[[], None]) -> None:
-        """Run the process to its end and write down what it tells.
+        """Run the process to its end and log the events it reports.
 
         Raises:
-            MemberFailedError: it ended although nobody asked it to; the message carries what it said last.
+            MemberFailedError: the process exited unexpectedly; the message contains its last output.
         """
         command = [sys.executable, "-m", "triokafka.cli.demo.member", "--name", self.name, *self._arguments]
         process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -1,6 +1,6 @@
-"""One member of the demo's consumer group, in a process of its own, so that it can die without saying goodbye.
+"""One member of the demo's consumer group, in its own process, so that it can be killed without leaving the group.
 
-It tells the parent what happens, a JSON object a line on standard output: ``assigned`` with generation and partitions,
+It reports events to the parent as JSON lines on standard output: ``assigned`` with generation and partitions,
 ``batch`` with partition, offsets and row numbers, ``commit failed`` with the reason. It handles at most ``--pace``
 records a second, as a service that works on each record would.
 """
@@ -59,7 +59,7 @@ async def _consume(arguments: argparse.Namespace) -> None:
                 try:
                     await consumer.commit()
                 except triokafka.errors.KafkaError as error:
-                    # The group has moved on; whoever owns the partitions now reads these records again.
+                    # The group has rebalanced; the partitions' new owners read these records again.
                     _tell(event="commit failed", reason=str(error))
 
 

@@ -1,4 +1,4 @@
-"""What a demo run found: the counts, the comparisons, the table and the picture."""
+"""The results of a demo run: counts, comparisons, table and picture."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rebalance:
 
 @dataclass(slots=True)
 class Findings:
-    """Everything that the table, the plain line and the exit status are made from."""
+    """The data of the table, the plain line and the exit status."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -53,7 +53,7 @@ class Findings:
         return sum(totals.flights for totals in self.spark.values())
 
     def differences(self) -> list[str]:
-        """Every comparison that does not hold, as a sentence; empty when the run is good."""
+        """Return a sentence for each failed comparison; empty if the run succeeded."""
         found = []
         if self.acknowledged != self.sent:
             found.append(f"{self.sent} records were sent and {self.acknowledged} acknowledged")
@@ -67,18 +67,18 @@ class Findings:
                 found.append(f"partition {partition}: committed {self.committed.get(partition)}, the log ends at {end}")
         for what, answer in (("Spark", self.spark), ("Spark by micro-batch", self.spark_streaming)):
             found += [
-                f"carrier {carrier}: {what} says {answer.get(carrier)}, the file {self.csv.get(carrier)}"
+                f"carrier {carrier}: {what} returned {answer.get(carrier)}, the file has {self.csv.get(carrier)}"
                 for carrier in sorted(self.csv.keys() | answer.keys())
                 if self.csv.get(carrier) != answer.get(carrier)
             ]
         return found
 
     def plain_line(self) -> str:
-        """The counts in one line for scripts."""
+        """Return the counts in one line for scripts."""
         return f"sent={self.sent} acknowledged={self.acknowledged} received={self.received} spark={self.spark_count}"
 
     def rows(self) -> list[tuple[str, str, bool | None]]:
-        """The table: what, its value, and whether it holds; None where nothing is compared."""
+        """Return the table's rows: title, value, and whether the comparison holds (None without a comparison)."""
         agree = sum(1 for carrier in self.csv if self.csv[carrier] == self.spark.get(carrier))
         streamed = sum(1 for carrier in self.csv if self.csv[carrier] == self.spark_streaming.get(carrier))
         even = sum(1 for partition, end in self.end_offsets.items() if self.committed.get(partition) == end)
@@ -110,7 +110,7 @@ class Findings:
 
 
 def save_picture(findings: Findings, path: str) -> None:
-    """Draw records per partition and member over time, with the rebalances marked, as a PNG at ``path``."""
+    """Draw records per partition and member over time, with marks for rebalances, as a PNG at ``path``."""
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     import matplotlib
 

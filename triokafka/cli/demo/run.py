@@ -23,16 +23,16 @@ from triokafka.errors import KafkaError, KafkaTimeoutError
 TOPIC = "flights"
 PARTITIONS = 6
 GROUP = "flight-watchers"
-_STEP_TIMEOUT = 120  # seconds that the group may take to see everything
+_STEP_TIMEOUT = 120  # seconds for the group to handle every flight
 
 
 class BrokerFailedError(KafkaError):
-    """The demo's broker process did not come up, or ended."""
+    """The demo's broker process did not start, or exited."""
 
 
 @asynccontextmanager
 async def broker_process(data_directory: str) -> AsyncIterator[str]:
-    """Run ``triokafka broker`` in a process of its own on a free loopback port; gives HOST:PORT."""
+    """Run ``triokafka broker`` in a new process on a free loopback port; yields HOST:PORT."""
     command = [sys.executable, "-m", "triokafka", "broker", "--listen", "127.0.0.1:0", "--data-dir", data_directory]
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -44,7 +44,7 @@ async def broker_process(data_directory: str) -> AsyncIterator[str]:
                 if b"\n" in line:
                     break
         if not line.startswith(b"ready "):
-            raise BrokerFailedError("the broker did not come up within 30 seconds")
+            raise BrokerFailedError("the broker did not start within 30 seconds")
         yield line.split()[1].decode()
     finally:
         if process.returncode is None:
@@ -56,7 +56,7 @@ async def broker_process(data_directory: str) -> AsyncIterator[str]:
 
 
 class Demo:
-    """One run. ``drop_one`` loses the record of one flight on purpose, to show that the comparisons find it."""
+    """One demo run. ``drop_one`` drops one flight's record on purpose, to show that the comparisons find it."""
 
     def __init__(self, *, drop_one: bool, console: Console) -> None:
         self.findings = Findings()
@@ -65,7 +65,7 @@ class Demo:
         self._flights: list[Flight] = []
 
     async def run(self, data_directory: str) -> Findings:
-        """Do all steps and return what was found. Every process that it starts has ended when it returns."""
+        """Run all steps and return the results. All processes that it starts have ended when it returns."""
         async with broker_process(data_directory) as bootstrap:
             self._say(f"broker on {bootstrap}, data in {data_directory}")
             await self._create_topic(bootstrap)
@@ -93,7 +93,7 @@ class Demo:
 
     async def _create_topic(self, bootstrap: str) -> None:
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
-            # The flights are from 2013; without this, retention would take them at once.
+            # The flights are from 2013; the default retention would delete them immediately.
             await admin.create_topics([triokafka.NewTopic(TOPIC, PARTITIONS, 1, configs={"retention.ms": "-1"})])
 
     async def _produce(self, bootstrap: str) -> None:
@@ -121,7 +121,7 @@ class Demo:
                 await delivery
                 self.findings.acknowledged += 1
         self.findings.produce_seconds = trio.current_time() - started
-        # A dropped record counts as sent and acknowledged: it is lost as a broken system would lose it.
+        # A dropped record counts as sent and acknowledged, like a record that a broken system loses.
         self.findings.sent = len(self._flights)
         self.findings.acknowledged += 1 if self._drop_one else 0
 
@@ -143,7 +143,7 @@ class Demo:
 
             def on_assigned(rebalance: Rebalance) -> None:
                 if sum(len(share) for share in rebalance.assignment.values()) < PARTITIONS:
-                    return  # the others have not told their share yet
+                    return  # other members have not reported their assignment yet
                 shares = "  ".join(f"{name}: {parts}" for name, parts in sorted(rebalance.assignment.items()))
                 progress.console.print(f"  generation {rebalance.generation}  {shares}", highlight=False)
 
@@ -154,7 +154,7 @@ class Demo:
                         await changed.wait()
                 if scope.cancelled_caught:
                     raise KafkaTimeoutError(
-                        f"the group handled {log.distinct} of {expected} flights and then nothing for too long"
+                        f"the group handled {log.distinct} of {expected} flights and then made no progress"
                     )
                 progress.update(task, completed=log.distinct)
 
@@ -183,7 +183,7 @@ class Demo:
         self.findings.faults.append((trio.current_time() - log.started, what))
 
     async def _until_committed(self, bootstrap: str) -> None:
-        """Give the members time to commit what they handled last; the comparison afterwards is what counts."""
+        """Wait for the members' last commits; the comparison afterwards checks them."""
         with trio.move_on_after(30):
             while True:
                 await self._compare_offsets(bootstrap)

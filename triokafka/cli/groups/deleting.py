@@ -1,4 +1,4 @@
-"""``triokafka groups delete`` and ``delete-offsets``: groups, or some of what they have committed, are forgotten."""
+"""``triokafka groups delete`` and ``delete-offsets``: delete groups, or some of their committed offsets."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 )
 @group_options
 @admin_options
-@click.option("--dry-run", is_flag=True, help="Print the groups that could be deleted.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask, also with --all-groups.")
+@click.option("--dry-run", is_flag=True, help="Print the groups that would be deleted.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation, even with --all-groups.")
 def delete(
     chosen: Chosen,
     connection: AdminConnection,
@@ -40,7 +40,7 @@ def delete(
 ) -> int:
     """Delete GROUPS without members, with all their committed offsets.
 
-    Each is deleted or not by itself; the exit status is 1 when one was not.
+    A group that cannot be deleted does not stop the others; the exit status is then 1.
     """
 
     async def work(admin: AdminClient) -> int:
@@ -51,7 +51,7 @@ def delete(
             return max(status, await _could_delete(admin, names))
         if chosen.names is None and names and not yes:
             click.echo(f"{counted(len(names), 'group')}: {', '.join(names)}", err=True)
-            confirm("Delete those without members, with their offsets?")
+            confirm("Delete the groups without members, and their offsets?")
         for name in names:
             try:
                 await admin.delete_groups([name])
@@ -75,7 +75,7 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
             click.echo(f"Would delete group {name}.")
         else:
             members = counted(len(group.members), "member")
-            complain(f"group {name!r} is {group.state} and has {members}: it cannot be deleted.")
+            complain(f"group {name!r} is {group.state} and has {members}. Stop its members before deleting it.")
             status = 1
     return status
 
@@ -91,7 +91,7 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
 @admin_options
 @click.option(
     "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]", shell_complete=topic_names,
-    help="A topic, or some partitions of it.",
+    help="A topic, or some of its partitions.",
 )  # fmt: skip
 @output_options
 def delete_offsets(
@@ -100,7 +100,7 @@ def delete_offsets(
     topics: tuple[str, ...],
     output: str,
 ) -> int:
-    """Forget the committed offsets of GROUP in topics that no member of it subscribes to."""
+    """Delete the committed offsets of GROUP in topics that none of its members subscribes to."""
     scopes = [parse_scope(text) for text in topics]
 
     async def work(admin: AdminClient) -> int:
@@ -121,7 +121,7 @@ def delete_offsets(
 
 
 async def _forget(admin: AdminClient, group: str, scopes: list[Scope]) -> list[tuple[str, int | None, str | None]]:
-    """Topic, partition (None for a topic that does not exist) and what went wrong."""
+    """Yield topic, partition (None for a topic that does not exist) and error."""
     from triokafka.errors import GroupIdNotFoundError, KafkaError
 
     described = await admin.describe_topics([scope.topic for scope in scopes if scope.partitions is None])
@@ -135,10 +135,10 @@ async def _forget(admin: AdminClient, group: str, scopes: list[Scope]) -> list[t
         partitions |= dict.fromkeys(TopicPartition(topic, number) for number in every)
     for partition in sorted(partitions):
         try:
-            # One by one: of a call for several one would learn only which sentences there are, not whose.
+            # One by one: the error of a call for several topics does not tell which topic failed.
             await admin.delete_group_offsets(group, [partition])
         except KafkaError as error:
-            # A group of which only offsets were left goes with the last of them; of the others there were none.
+            # A group that has only offsets is deleted with the last of them; the other partitions had none.
             went = isinstance(error, GroupIdNotFoundError) and any(problem is None for *_, problem in rows)
             rows.append((*partition, None if went else describe(error)))
         else:

@@ -1,4 +1,4 @@
-"""``triokafka groups describe``, ``members`` and ``offsets``: how far groups are, who is in them, where they stand."""
+"""``triokafka groups describe``, ``members`` and ``offsets``: lag, members, state and committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _UNKNOWN: Final = "unknown"
 )
 @group_options
 @admin_options
-@click.option("--offsets", "shows_offsets", is_flag=True, help="Their offsets and lag: the default.")
+@click.option("--offsets", "shows_offsets", is_flag=True, help="Show offsets and lag (default).")
 @click.option("--members", "shows_members", is_flag=True, help="Their members.")
-@click.option("--state", "shows_state", is_flag=True, help="Their state, coordinator and assignment strategy.")
-@click.option("--verbose", is_flag=True, help="Leader epochs; with --members assignments; with --state epochs.")
+@click.option("--state", "shows_state", is_flag=True, help="Show state, coordinator and assignment strategy.")
+@click.option("--verbose", is_flag=True, help="Add leader epochs; with --members, assignments; with --state, epochs.")
 @output_options
 def describe(
     chosen: Chosen,
@@ -47,10 +47,10 @@ def describe(
     verbose: bool,
     output: str,
 ) -> int:
-    """Print how far GROUPS are: their committed offsets, the ends of the logs, the lag, and who reads what.
+    """Print committed offsets, log end offsets, lag and members of GROUPS by partition.
 
-    A hyphen stands for what there is not, as where nothing is committed; unknown for the end of a log that cannot be
-    asked for, as while a partition has no leader.
+    A hyphen means no value, such as no committed offset; "unknown" means that the log end offset could not be fetched,
+    for example because the partition has no leader.
     """
     if shows_offsets + shows_members + shows_state > 1:
         raise click.UsageError("--offsets, --members and --state exclude each other.")
@@ -78,7 +78,7 @@ def members(
     verbose: bool,
     output: str,
 ) -> int:
-    """Print who is in GROUPS: the same as describe --members."""
+    """Print the members of GROUPS: the same as describe --members."""
     return _members(connection, chosen, verbose, output)
 
 
@@ -101,7 +101,7 @@ def offsets(
     topics: tuple[str, ...],
     output: str,
 ) -> int:
-    """Print the committed offsets of GROUPS as they are, without asking anybody else."""
+    """Print the committed offsets of GROUPS without fetching log end offsets."""
 
     async def work(admin: AdminClient) -> int:
         names, status = await chosen.resolve(admin)
@@ -125,14 +125,14 @@ def offsets(
             titles = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "METADATA")
             print_table([Column(title, title == "METADATA") for title in titles], rows)
         elif found.groups:
-            note("nothing is committed.")
+            note("no committed offsets.")
         return status
 
     return connection.run(work)
 
 
 async def _described(admin: AdminClient, chosen: Chosen) -> tuple[Found, int]:
-    """The groups, and the exit code so far: those that cannot be described are told of."""
+    """Return the described groups and the exit status so far; print an error for each of the others."""
     names, status = await chosen.resolve(admin)
     found = await describe_all(admin, names)
     for error in found.errors.values():
@@ -141,7 +141,7 @@ async def _described(admin: AdminClient, chosen: Chosen) -> tuple[Found, int]:
     return found, status
 
 
-# How far they are
+# Offsets and lag
 
 
 def _positions(connection: AdminConnection, chosen: Chosen, verbose: bool, output: str) -> int:
@@ -161,7 +161,7 @@ def _positions(connection: AdminConnection, chosen: Chosen, verbose: bool, outpu
         _remark(shown.values())
         without = [name for name in shown if not by_group[name]]
         if without:
-            note(f"there is no partition and no committed offset of {named('group', without)}.")
+            note(f"{named('group', without)}: no assigned partitions and no committed offsets.")
         for number, name in enumerate(name for name in shown if by_group[name]):
             if number:
                 click.echo()
@@ -213,10 +213,10 @@ def _tell_of_unknown_ends(errors: Mapping[TopicPartition, Exception]) -> None:
     for partition, error in errors.items():
         by_reason.setdefault(type(error).__name__, []).append(str(partition))
     for reason, partitions in by_reason.items():
-        note(f"the end of the log is unknown for {named('partition', partitions)}: {reason}.")
+        note(f"{named('partition', partitions)}: log end offset unknown: {reason}.")
 
 
-# Who is in them
+# Members
 
 
 def _members(connection: AdminConnection, chosen: Chosen, verbose: bool, output: str) -> int:
@@ -247,7 +247,7 @@ def _in_order(group: GroupDescription) -> list[MemberDescription]:
 
 def _member_table(group: GroupDescription, verbose: bool) -> tuple[list[Column], list[list[object]]]:
     has_static = any(member.group_instance_id is not None for member in group.members)
-    # Only a group with members that still speak the classic protocol needs the column (KIP-1099).
+    # Only a group with members that still use the classic protocol needs the column (KIP-1099).
     is_mixed = any(member.upgraded is False for member in group.members)
     columns = [Column("GROUP"), Column("CONSUMER-ID", may_be_cut=True)]
     columns += [Column("GROUP-INSTANCE-ID")] if has_static else []
@@ -297,7 +297,7 @@ def _member_json(member: MemberDescription) -> dict[str, Any]:
     }
 
 
-# Their state
+# State
 
 
 def _states(connection: AdminConnection, chosen: Chosen, verbose: bool, output: str) -> int:

@@ -1,4 +1,4 @@
-"""``triokafka groups list``: which groups there are."""
+"""``triokafka groups list``: list groups."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
 @click.option(
     "--type", "kind", is_flag=False, flag_value="", metavar="[TYPE,…]", help="Show types; or only groups of these."
 )
-@click.option(
-    "--all-protocols", is_flag=True, help="Include groups of other kinds than consumers, and their protocols."
-)
+@click.option("--all-protocols", is_flag=True, help="Include groups that are not consumer groups, and show protocols.")
 @output_options
 def list_groups(
     connection: AdminConnection,
@@ -43,10 +41,10 @@ def list_groups(
     all_protocols: bool,
     output: str,
 ) -> int:
-    """Print the ids of all groups that consumers are members of, or have committed offsets in.
+    """Print the ids of all consumer groups, including groups with committed offsets and no members.
 
-    Every broker is asked for the groups that it coordinates. One that fails is told, and the others' are printed; the
-    exit status is 1 then.
+    The command asks every broker for the groups it coordinates. If a broker fails, it reports the broker, prints the
+    groups of the others and exits with status 1.
     """
     states = _wanted("--state", state, _STATES)
     types = _wanted("--type", kind, _TYPES)
@@ -87,7 +85,7 @@ def list_groups(
 
 
 def _wanted(option: str, text: str | None, known: tuple[str, ...]) -> list[str]:
-    """Names separated by commas, in the spelling that brokers know."""
+    """Parse names separated by commas into the brokers' spelling."""
     names = {name.lower(): name for name in known}
     found = []
     for part in (text or "").split(","):

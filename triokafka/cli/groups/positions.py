@@ -1,6 +1,6 @@
-"""Where groups are: their committed offsets beside the ends of the logs, by partition and member.
+"""Committed offsets, log end offsets and lag of groups, by partition and member.
 
-It asks as an admin client does and never joins a group, so that looking at one does not disturb it.
+It uses the admin client and never joins a group, so it never triggers a rebalance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED: Final = 5
 
 
 class Position(NamedTuple):
-    """A partition of a group. ``committed`` is None without a commit, ``log_end_offset`` while it cannot be had."""
+    """A group's partition. ``committed`` is None without a commit, ``log_end_offset`` if it could not be fetched."""
 
     partition: TopicPartition
     committed: OffsetAndMetadata | None
@@ -29,21 +29,21 @@ class Position(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Records between the committed offset and the end of the log; None when one of them is not known."""
+        """Records between the committed offset and the log end offset; None if one of them is unknown."""
         if self.committed is None or self.log_end_offset is None:
             return None
         return self.log_end_offset - self.committed.offset
 
 
 class Found(NamedTuple):
-    """What was asked for, by group, and why the rest is missing."""
+    """Results by group, and the errors of the groups without a result."""
 
     groups: dict[str, GroupDescription]
     errors: dict[str, Exception]
 
 
 async def describe_all(admin: AdminClient, names: Iterable[str]) -> Found:
-    """Describe groups of consumers; others, and those that do not exist, are errors."""
+    """Describe consumer groups; other groups and missing groups are errors."""
     from triokafka.errors import GroupIdNotFoundError, KafkaError
 
     asked = list(names)
@@ -53,19 +53,19 @@ async def describe_all(admin: AdminClient, names: Iterable[str]) -> Found:
     for name in asked:
         error = described.errors.get(name)
         if isinstance(error, GroupIdNotFoundError) or (error is None and described[name].state == _DEAD):
-            errors[name] = GroupIdNotFoundError(f"there is no consumer group {name!r}")
+            errors[name] = GroupIdNotFoundError(f"consumer group {name!r} does not exist")
         elif error is not None:
             errors[name] = error
         elif described[name].protocol_type not in ("consumer", ""):
             protocol = described[name].protocol_type
-            errors[name] = KafkaError(f"group {name!r} is not one of consumers but of {protocol!r}")
+            errors[name] = KafkaError(f"group {name!r} is not a consumer group; its protocol type is {protocol!r}")
         else:
             groups[name] = described[name]
     return Found(groups, errors)
 
 
 def remarks(groups: Iterable[GroupDescription]) -> list[str]:
-    """What one has to know to read what is shown of groups: at most two sentences, whatever their number."""
+    """Return notes on empty and rebalancing groups: at most two sentences for any number of groups."""
     shown = list(groups)
     empty = [group.group_id for group in shown if group.state == _EMPTY]
     moving = [f"{group.group_id} ({group.state})" for group in shown if group.state in _REBALANCING]
@@ -74,12 +74,12 @@ def remarks(groups: Iterable[GroupDescription]) -> list[str]:
         found.append(f"{named('group', empty)} {'has' if len(empty) == 1 else 'have'} no members now.")
     if moving:
         verb = "is" if len(moving) == 1 else "are"
-        found.append(f"{named('group', moving)} {verb} rebalancing: who has what is about to change.")
+        found.append(f"{named('group', moving)} {verb} rebalancing: assignments are about to change.")
     return found
 
 
 def named(noun: str, names: list[str]) -> str:
-    """``group a``, ``groups a, b``, or the first few and how many more."""
+    """Return ``group a``, ``groups a, b``, or the first names and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{noun if len(names) == 1 else f'{noun}s'} {', '.join(names[:_NAMED])}{more}"
 
@@ -87,10 +87,10 @@ def named(noun: str, names: list[str]) -> str:
 async def positions_of(
     admin: AdminClient, groups: Mapping[str, GroupDescription], patience_ms: float
 ) -> tuple[dict[str, list[Position]], dict[str, Exception], dict[TopicPartition, Exception]]:
-    """The positions of groups; the groups whose offsets could not be had; the partitions without a known end.
+    """Return positions, the groups whose offsets could not be fetched, and the partitions without an end offset.
 
-    Partitions of members come first, those of the member with most of them before the others'; then those that have a
-    committed offset and no member. ``patience_ms`` is how long to wait for leaders.
+    Assigned partitions come first, ordered by the number of partitions of their member, descending; then those with a
+    committed offset and no member. ``patience_ms`` limits the wait for leaders.
     """
     committed = await admin.list_offsets_of_groups(groups)
     known = {name: committed[name] for name in groups if name not in committed.errors}

@@ -1,4 +1,4 @@
-"""What a reset of offsets is to do, as text and as numbers: partitions, times, plans in files, limits. Pure."""
+"""Plans of offset resets: parsing of partitions, times and plan files, and limits of offsets. Pure."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ Plan = dict[str, dict[TopicPartition, int]]
 
 
 class Scope(NamedTuple):
-    """Part of what is reset: some partitions of a topic, or all of them (None)."""
+    """A topic to reset: some of its partitions, or all of them (None)."""
 
     topic: str
     partitions: tuple[int, ...] | None
 
 
 def parse_scope(text: str) -> Scope:
-    """``orders``, or ``orders:0,2``."""
+    """Parse ``orders`` or ``orders:0,2``."""
     topic, separator, numbers = text.partition(":")
     if not separator:
         return Scope(topic, None)
     parts = [whole_number(part, INT32) for part in numbers.split(",")]
     if not topic or None in parts:
-        raise click.UsageError(f"--topic takes a topic, or one with partitions as in orders:0,2, not {text!r}.")
+        raise click.UsageError(f"--topic takes a topic, or a topic with partitions such as orders:0,2, not {text!r}.")
     return Scope(topic, tuple(dict.fromkeys(part for part in parts if part is not None)))
 
 
 def parse_datetime(text: str) -> int:
-    """``2026-11-21T10:00:00.000`` as milliseconds since 1970; without a zone it is UTC, as Kafka's tool takes it."""
+    """Parse ``2026-11-21T10:00:00.000`` to milliseconds since 1970; without a zone it is UTC, as in Kafka's tool."""
     try:
         if "T" not in text:
             raise ValueError
@@ -58,12 +58,12 @@ def parse_datetime(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """``P1DT2H30M`` (ISO 8601) as milliseconds."""
+    """Parse ``P1DT2H30M`` (ISO 8601) to milliseconds."""
     found = _DURATION.fullmatch(text.strip())
     parts = {name: value for name, value in found.groupdict().items() if value} if found else {}
     sign = parts.pop("sign", "")
     if not parts or text.strip()[-1] in "Tt":
-        raise click.UsageError(f"--by-duration takes PnDTnHnMnS, as in PT12H or P7D, not {text!r}.")
+        raise click.UsageError(f"--by-duration takes PnDTnHnMnS, such as PT12H or P7D, not {text!r}.")
     try:
         length = timedelta(**{name: float(value.replace(",", ".")) for name, value in parts.items()})
     except OverflowError:
@@ -72,7 +72,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_plan(text: str, source: str, groups: list[str] | None) -> Plan:
-    """Lines of topic, partition and offset (for one group), or with the group before them."""
+    """Parse lines of topic, partition and offset (for one group), or of group, topic, partition and offset."""
     plan: Plan = {}
     for line, row in _rows(text, source):
         if not any(cell.strip() for cell in row):
@@ -82,21 +82,21 @@ def parse_plan(text: str, source: str, groups: list[str] | None) -> Plan:
         if len(cells) == _WITHOUT_GROUP and groups is not None and len(groups) == 1:
             cells = [groups[0], *cells]
         elif len(cells) == _WITHOUT_GROUP:
-            raise click.UsageError(f"{where}: a plan for several groups names them: group,topic,partition,offset.")
+            raise click.UsageError(f"{where}: a plan for several groups needs lines of group,topic,partition,offset.")
         if len(cells) != _WITH_GROUP:
-            raise click.UsageError(f"{where}: a line is topic,partition,offset or group,topic,partition,offset.")
+            raise click.UsageError(f"{where}: expected topic,partition,offset or group,topic,partition,offset.")
         group, topic = cells[:2]
         partition, offset = whole_number(cells[2], INT32), whole_number(cells[3], INT64)
         if partition is None or offset is None:
-            raise click.UsageError(f"{where}: partition and offset are numbers from 0 up.")
+            raise click.UsageError(f"{where}: partition and offset must be numbers from 0 up.")
         plan.setdefault(group, {})[TopicPartition(topic, partition)] = offset
     if not plan:
-        raise click.UsageError(f"{source} is empty: it has no offsets.")
+        raise click.UsageError(f"{source} has no offsets.")
     return plan
 
 
 def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
-    """Lines of CSV with their numbers from 1; each may end as on any system."""
+    """Yield lines of CSV with their numbers from 1; any system's line ending is accepted."""
     rows = csv.reader(io.StringIO(text, newline=None))
     while True:
         try:
@@ -109,7 +109,7 @@ def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def plan_text(plan: Mapping[str, Mapping[TopicPartition, int]], *, with_groups: bool) -> str:
-    """The lines that `parse_plan` reads."""
+    """Format a plan as lines that `parse_plan` reads."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for group, offsets in plan.items():
@@ -121,24 +121,24 @@ def plan_text(plan: Mapping[str, Mapping[TopicPartition, int]], *, with_groups: 
 def within_limits(
     wanted: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Offsets moved to where the logs begin or end if they lie outside, and a sentence about each of those."""
+    """Return offsets limited to the logs' ranges, and a sentence about each limited offset."""
     taken: dict[TopicPartition, int] = {}
     sentences: list[str] = []
     for partition, offset in wanted.items():
         taken[partition] = min(max(offset, starts[partition]), ends[partition])
         if taken[partition] != offset:
-            side = "behind the end of" if offset > taken[partition] else "before the beginning of"
-            sentences.append(f"{offset} is {side} {partition}: it is set to {taken[partition]}.")
+            side = "after the end of" if offset > taken[partition] else "before the beginning of"
+            sentences.append(f"{offset} is {side} {partition}: using {taken[partition]}.")
     return taken, sentences
 
 
 def chosen_way(options: Mapping[str, object]) -> str:
-    """The one way to reset that was asked for; none or several are wrong use."""
+    """Return the one target option that was given; none or several are a usage error."""
     given = [name for name, value in options.items() if value is not None and value is not False]
     if len(given) != 1:
         names = ", ".join(_flags(options))
         raise click.UsageError(
-            f"Say where to, with one of {names}." if not given else f"{' and '.join(_flags(given))} exclude each other."
+            f"No target: give one of {names}." if not given else f"{' and '.join(_flags(given))} exclude each other."
         )
     return given[0]
 

@@ -1,4 +1,4 @@
-"""``triokafka groups reset-offsets``: where groups go on reading when they come back."""
+"""``triokafka groups reset-offsets``: set the offsets from which groups continue."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _INACTIVE: Final = ("Empty", "Dead")
 
 
 class _NotResetError(Exception):
-    """Why a group cannot be reset as asked; nothing was changed."""
+    """A group cannot be reset; nothing was changed."""
 
 
 class _Way(NamedTuple):
-    """Where to: one of the flags, with its value; times are milliseconds since 1970."""
+    """The target: one of the flags, with its value; times are milliseconds since 1970."""
 
     name: str
     value: int = 0
@@ -61,16 +61,16 @@ class _Way(NamedTuple):
     "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]", shell_complete=topic_names,
     help="A topic, or some of its partitions.",
 )  # fmt: skip
-@click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets for.")
-@click.option("--to-earliest", is_flag=True, help="To the start of the logs.")
-@click.option("--to-latest", is_flag=True, help="To the end of the logs.")
-@click.option("--to-current", is_flag=True, help="To the committed offset, or to the end of the log without one.")
-@click.option("--to-offset", type=int, metavar="OFFSET", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="Shift by N records from the committed offset; -N goes back.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record younger than this.")
-@click.option("--to-datetime", metavar="TIME", help="To the first record since: YYYY-MM-DDThh:mm:ss.sss, in UTC.")
-@click.option("--from-file", metavar="FILE", help="To the offsets in a file that --export wrote.")
-@click.option("--dry-run", is_flag=True, help="Only print the new offsets: the default.")
+@click.option("--all-topics", is_flag=True, help="All partitions with committed offsets of the group.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the log start offset.")
+@click.option("--to-latest", is_flag=True, help="Reset to the log end offset.")
+@click.option("--to-current", is_flag=True, help="Reset to the committed offset, or to the log end offset without one.")
+@click.option("--to-offset", type=int, metavar="OFFSET", help="Reset to this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Shift the committed offset by N records; -N goes back.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to the first record younger than this.")
+@click.option("--to-datetime", metavar="TIME", help="Reset to the first record since YYYY-MM-DDThh:mm:ss.sss (UTC).")
+@click.option("--from-file", metavar="FILE", help="Reset to the offsets in a file that --export wrote.")
+@click.option("--dry-run", is_flag=True, help="Only print the new offsets (default).")
 @click.option("--execute", is_flag=True, help="Change the offsets.")
 @click.option("--export", is_flag=True, help="Print CSV for --from-file.")
 @output_options
@@ -85,20 +85,20 @@ def reset_offsets(
     output: str,
     **ways: Any,
 ) -> int:
-    """Move the committed offsets of GROUPS, which must have no members now.
+    """Reset the committed offsets of GROUPS, which must have no active members.
 
-    Without --execute nothing is changed. Offsets outside a log are moved to where it begins or ends, and that is
-    told. A group that does not exist is made, so that its first members begin there.
+    Without --execute it changes nothing. An offset outside the log becomes the log start or end offset, with a note on
+    standard error. A missing group is created, and its first members start from these offsets.
     """
     name = chosen_way(ways)
     if execute and dry_run:
         raise click.UsageError("--execute and --dry-run exclude each other.")
     if export and output == "json":
-        raise click.UsageError("--export is CSV: leave --json out.")
+        raise click.UsageError("--export prints CSV and excludes --json.")
     if name == "from_file" and (topics or all_topics):
-        raise click.UsageError("--from-file says which partitions: leave --topic and --all-topics out.")
+        raise click.UsageError("--from-file names the partitions and excludes --topic and --all-topics.")
     if name != "from_file" and bool(topics) is all_topics:
-        raise click.UsageError("Say which partitions: --topic or --all-topics.")
+        raise click.UsageError("No partitions: give --topic or --all-topics.")
     scopes = [parse_scope(text) for text in topics]
     way = _way(name, ways[name], chosen)
 
@@ -110,7 +110,7 @@ def reset_offsets(
             failed += await _commit(admin, plan)
         _print(plan, output, export=export, with_groups=len(chosen.names or ()) != 1)
         if not execute and not dry_run and plan:
-            note("nothing is changed without --execute.")
+            note("nothing was changed. Add --execute to change the offsets.")
         return 1 if failed else status
 
     return connection.run(work)
@@ -123,7 +123,7 @@ def _way(name: str, value: Any, chosen: Chosen) -> _Way:
         case "to_offset" | "shift_by":
             return _Way(name, value)
         case "to_datetime":
-            return _Way("to_time", max(0, parse_datetime(value)))  # below 0, brokers take it for something else
+            return _Way("to_time", max(0, parse_datetime(value)))  # brokers give negative timestamps a special meaning
         case "by_duration":
             return _Way("to_time", max(0, RealWorld().wall_ms() - parse_duration(value)))
         case "from_file":
@@ -133,7 +133,7 @@ def _way(name: str, value: Any, chosen: Chosen) -> _Way:
 
 
 async def _commit(admin: AdminClient, plan: Plan) -> int:
-    """Set the offsets, group by group; a group that fails is told and taken from the plan. Returns how many did."""
+    """Commit the offsets by group; report a failed group and remove it from the plan. Return the number of failures."""
     from triokafka.errors import KafkaError
 
     failed = 0
@@ -161,7 +161,7 @@ def _print(plan: Plan, output: str, *, export: bool, with_groups: bool) -> None:
 
 
 class _Reset:
-    """Works the new offsets out. ``scopes`` is None for all partitions that a group has committed offsets for."""
+    """Computes the new offsets. ``scopes`` is None for all partitions with committed offsets of the group."""
 
     def __init__(self, admin: AdminClient, way: _Way, scopes: list[Scope] | None) -> None:
         self._admin = admin
@@ -169,7 +169,7 @@ class _Reset:
         self._scopes = scopes
 
     async def plan_all(self, names: Iterable[str]) -> tuple[Plan, int]:
-        """The new offsets, and how many groups cannot be reset; those are told, and left out."""
+        """Return the new offsets, and the number of groups that cannot be reset; these are reported and omitted."""
         from triokafka.errors import GroupIdNotFoundError, KafkaError
 
         asked = list(names)
@@ -184,7 +184,7 @@ class _Reset:
                     raise error
                 if error is None and described[name].state not in _INACTIVE:
                     raise _NotResetError(
-                        f"group {name!r} is {described[name].state}: offsets are reset only while it has no members."
+                        f"group {name!r} is {described[name].state}. Stop its members before resetting offsets."
                     )
                 plan[name] = await self._plan_one(name, partitions)
             except (KafkaError, _NotResetError) as problem:
@@ -205,7 +205,7 @@ class _Reset:
         way = self._way
         if way.plan is not None:
             if name not in way.plan:
-                raise _NotResetError(f"the file says nothing about group {name!r}.")
+                raise _NotResetError(f"the file has no offsets of group {name!r}.")
             return await self._limited(way.plan[name])
         needs_committed = partitions is None or way.name in ("to_current", "shift_by")
         committed = await self._admin.list_group_offsets(name) if needs_committed else {}
@@ -216,9 +216,7 @@ class _Reset:
             case "shift_by":
                 missing = [str(tp) for tp in scope if tp not in committed]
                 if missing:
-                    raise _NotResetError(
-                        f"group {name!r} has no committed offset in {', '.join(missing)}: there is nothing to shift."
-                    )
+                    raise _NotResetError(f"group {name!r} has no committed offset to shift in {', '.join(missing)}.")
                 return await self._limited({tp: committed[tp].offset + way.value for tp in scope})
             case "to_current":
                 without = [tp for tp in scope if tp not in committed]
@@ -234,7 +232,7 @@ class _Reset:
         late = [tp for tp in scope if found[tp] < 0]
         if late:
             found |= await self._look_up(late, "latest")
-            note(f"no record is as late in {', '.join(map(str, late))}: the end of the log is taken.")
+            note(f"no record is that recent in {', '.join(map(str, late))}: using the log end offset.")
         return found
 
     async def _limited(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -1,4 +1,4 @@
-"""Rows as a table that fits the terminal."""
+"""Tables that fit the terminal."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _NARROWEST: Final = 8
 
 
 class Column(NamedTuple):
-    """A title; a column that may be cut is, where the terminal is too narrow for all of it."""
+    """A column: its title, and whether its cells may be cut on a narrow terminal."""
 
     title: str
     may_be_cut: bool = False
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their titles; None is a hyphen. Only what goes to a terminal is ever cut."""
+    """Print rows under their titles; None is a hyphen. Cells are cut only on a terminal."""
     terminal = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in table(columns, rows, terminal):
         click.echo(line)
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], width: int | None = None) -> list[str]:
-    """The lines of a table that fits ``width`` characters.
+    """Return the lines of a table that fits ``width`` characters.
 
-    Columns are cut as far as they may be; then titles are broken; and at last each row is a block of lines.
+    First it cuts columns that may be cut, then breaks titles, and finally prints each row as a block of lines.
     """
     cells = [[NOTHING if value is None else str(value) for value in row] for row in rows]
     titles = [[column.title] for column in columns]
@@ -53,8 +53,7 @@ def _widths(titles: list[list[str]], cells: list[list[str]]) -> list[int]:
 def _narrow(
     columns: Sequence[Column], titles: list[list[str]], widths: list[int], width: int, gap: int, least: int
 ) -> bool:
-    """Take what is too much from the widest columns that may be cut, and leave each enough to be recognized by; whether
-    that was enough."""
+    """Shrink the widest columns that may be cut, down to a recognizable minimum. Return whether the table fits."""
     leasts = [max(least, *map(len, title)) for title in titles]
     cuttable = [number for number, column in enumerate(columns) if column.may_be_cut]
     while sum(widths) + gap * (len(widths) - 1) > width:
@@ -66,7 +65,7 @@ def _narrow(
 
 
 def _broken(title: str) -> list[str]:
-    """``LOG-END-OFFSET`` in two lines."""
+    """Break a title such as ``LOG-END-OFFSET`` into two lines."""
     begin, hyphen, end = title.rpartition("-")
     return [begin + hyphen, end] if hyphen else [title]
 

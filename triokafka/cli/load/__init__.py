@@ -1,5 +1,5 @@
-"""The load and the measurements of ``triokafka perf``, which the repository's benchmarks use as well.
+"""The load and the measurements of ``triokafka perf``, shared with the repository's benchmarks.
 
-`load_run` sends and `read_run` reads; `payloads`, `open_loop` and `quantiles` are the load and its statistics, `meter`
-measures this process, and `brokers` starts broker processes, of which `sink` only acknowledges. Imports no click.
+`load_run` sends and `read_run` reads; `payloads`, `open_loop` and `quantiles` provide load and statistics, `meter`
+measures this process, and `brokers` starts broker processes; `sink` is a broker that only acknowledges.
 """

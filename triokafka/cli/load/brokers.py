@@ -1,4 +1,4 @@
-"""Broker processes that a measurement starts for itself."""
+"""Broker processes that a measurement starts."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from triokafka.errors import KafkaError
 _STOP_SECONDS: Final = 10
 
 SINK: Final = ("-m", "triokafka.cli.load.sink")
-"""Arguments of Python for a broker that only acknowledges (`sink`)."""
+"""Python's arguments for a broker that only acknowledges (`sink`)."""
 
 # Without the delay, the memory of a deleted topic is free immediately.
 IN_MEMORY: Final = (
     *("-m", "triokafka", "broker", "--in-memory", "--listen", "127.0.0.1:0"),
     *("--set", "log.segment.delete.delay.ms=0", "--set", "group.initial.rebalance.delay.ms=0"),
 )
-"""Arguments of Python for ``triokafka broker --in-memory``."""
+"""Python's arguments for ``triokafka broker --in-memory``."""
 
 
 class MeasurementError(KafkaError):
-    """A measurement failed, or its result cannot be true."""
+    """A measurement failed, or its result is implausible."""
 
 
 @contextmanager
 def ready_process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run a Python process that prints ``ready HOST:PORT`` and ends on SIGTERM or at the end of its standard input.
+    """Run a Python process that prints ``ready HOST:PORT`` and exits on SIGTERM or at the end of its standard input.
 
     Yields the process and HOST:PORT. Raises `MeasurementError` if the process prints anything else first.
     """

@@ -1,4 +1,4 @@
-"""Results of measurements as JSON."""
+"""Measurement results as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def json_text(document: Any) -> str:
-    """A document as JSON, which has no NaN: null stands for what was not measured."""
+    """Format a document as JSON. NaN (not measured) becomes null, because JSON has no NaN."""
     return json.dumps(_without_nan(document), indent=1)
 
 

@@ -1,7 +1,7 @@
-"""One run of load with triokafka's own producer: send, tell how it goes, and sum up.
+"""One load run with triokafka's producer: send records, report progress, and summarize.
 
-Latency is sampled, because a callback for every record would slow down what is measured. Without a rate it counts from
-the call of send; with one, from when the schedule meant the record to be sent (`open_loop`).
+Latency is sampled, because a callback per record would slow down the measurement. Without a rate it counts from the
+call of send; with a rate, from the record's scheduled time (`open_loop`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from triokafka.errors import KafkaError
 
 Api = Literal["send", "send-many", "bound"]
 SendSome = Callable[[range, float], Awaitable[None]]
-"""Sends the records of these numbers; the latency of the first counts from that time."""
+"""Sends the records with these numbers; the latency of the first counts from that time."""
 
 _SAMPLES: Final = 20_000
 _SAMPLED_RATE: Final = 20_000
@@ -35,20 +35,20 @@ _DRAWN_EVERY: Final = 0.2  # seconds
 
 
 class Load(NamedTuple):
-    """What is to be sent, and how."""
+    """Parameters of a load run."""
 
     topic: str
     values: Sequence[bytes]
     records: int
     api: Api = "send"
     rate: float | None = None
-    """Records a second; as fast as possible without."""
+    """Records a second; None for as fast as possible."""
     partition: int | None = None
     progress_seconds: float = 5.0
 
 
 class Summary(NamedTuple):
-    """How a run went."""
+    """Results of a run."""
 
     sent: int
     acknowledged: int
@@ -64,7 +64,7 @@ class Summary(NamedTuple):
 
 
 class LoadRun:
-    """One run; `perform` once."""
+    """One load run; call `perform` once."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class LoadRun:
         self._before: Mapping[str, float] = {}
 
     async def perform(self) -> Summary:
-        """Send everything, until SIGINT; what was sent by then is waited for within the producer's close timeout.
+        """Send everything or until SIGINT; then wait for acknowledgements up to the producer's close timeout.
 
         Raises:
-            KafkaError, OSError: before the first record was sent; later failures are in the summary.
+            KafkaError, OSError: a failure before the first record was sent; the summary contains later failures.
         """
         with trio.open_signal_receiver(signal.SIGINT) as interrupts:
             try:
@@ -184,7 +184,7 @@ class LoadRun:
         return settled
 
     def _settled(self, producer: triokafka.Producer) -> tuple[int, int]:
-        """Acknowledged and failed records so far."""
+        """Return the numbers of acknowledged and failed records so far."""
         now = producer.metrics()
         acknowledged, failed = (
             int(now[name] - self._before[name]) for name in ("record_send_total", "record_error_total")
@@ -192,7 +192,7 @@ class LoadRun:
         return acknowledged, failed
 
     async def _tell_progress(self, producer: triokafka.Producer) -> None:
-        """A line every few seconds, also when no broker answers."""
+        """Print a line every few seconds, even if no broker responds."""
         load = self._load
         since, told, sampled = time.perf_counter(), 0, 0
         while True:
@@ -204,7 +204,7 @@ class LoadRun:
                 speed = (acknowledged - told) / (now - since)
                 line += f"; {speed:,.0f} records/s, {speed * self._average_size() / _MEGABYTE:,.1f} MB/s"
             else:
-                line += f"; none for {now - since:.0f} s, {self._sent - acknowledged - failed:,} are waiting"
+                line += f"; none for {now - since:.0f} s, {self._sent - acknowledged - failed:,} pending"
             window = self._samples[sampled:]
             if window:
                 line += (
@@ -228,7 +228,7 @@ class LoadRun:
         acknowledged, failed = self._settled(self._producer)
         speed = acknowledged / self._seconds if self._seconds else 0.0
         return Summary(
-            sent=max(self._sent, acknowledged + failed),  # within a stretch nobody counts
+            sent=max(self._sent, acknowledged + failed),  # no counting inside a chunk
             acknowledged=acknowledged,
             failed=failed,
             first_error=self._first_error,

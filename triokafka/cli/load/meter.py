@@ -11,24 +11,24 @@ _KIB_PER_MIB: Final = 1024
 
 
 class Meter:
-    """Takes time and processor time (of all threads) between `start` and `stop`."""
+    """Measures time and processor time (of all threads) between `start` and `stop`."""
 
     def __init__(self) -> None:
         self.start()
 
     def start(self) -> None:
-        """Begin; a first record was acknowledged, so that everything is warm."""
+        """Start measuring; call it after the first acknowledgement, so that connections and caches are warm."""
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def stop(self) -> tuple[float, float]:
-        """Seconds, and processor seconds, since `start`."""
+        """Return seconds and processor seconds since `start`."""
         return time.perf_counter() - self._wall, time.process_time() - self._cpu
 
 
 def peak_mib(pid: int | None = None) -> float:
-    """Most resident memory so far, of this process or of another one.
+    """Return the peak resident memory of this process or of another one.
 
-    Not ``ru_maxrss``: on Linux that begins with what the parent had when it started this process.
+    It does not use ``ru_maxrss``, which on Linux includes the parent's memory at the fork.
     """
     try:
         status = Path("/proc", "self" if pid is None else str(pid), "status").read_text()

@@ -1,11 +1,11 @@
-"""A schedule that does not wait for the one who is measured.
+"""An open-loop schedule, which does not wait for the measured client.
 
-Record ``i`` is meant to be sent at ``start + i / rate``, whatever became of the records before it, and its latency
-counts from then: a client that stalls is late for all that was due meanwhile, and cannot leave those out of its
-statistics (coordinated omission).
+Record ``i`` is scheduled at ``start + i / rate``, independent of earlier records, and its latency counts from that
+time. A client that stalls is late for every record due meanwhile, so the stall appears in its statistics (no
+coordinated omission).
 
-The kernel's timer wakes the sender, because waiting with a timeout is coarser than the latencies in question: an event
-loop rounds it up to a millisecond.
+A kernel timer wakes the sender, because an event loop rounds timeouts up to a millisecond, which is more than the
+measured latencies.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _SHORTEST_SLEEP: Final = 0.000_05
 
 
 class Schedule:
-    """Says which of ``records`` records are due, at ``rate`` a second from ``start`` on (seconds of ``clock``)."""
+    """Computes which of ``records`` records are due, at ``rate`` a second from ``start`` (seconds of ``clock``)."""
 
     def __init__(
         self, rate: float, records: int, *, start: float, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         if rate <= 0:
-            raise ValueError(f"a rate is records a second, more than 0, not {rate}")
+            raise ValueError(f"the rate must be more than 0 records a second, not {rate}")
         self.rate = rate
         self.records = records
         self.start = start
         self.given = 0
-        """How many `due` has said so far."""
+        """How many records `due` has returned so far."""
         self._clock = clock
 
     def intended(self, number: int) -> float:
-        """When record ``number``, counted from 0, is meant to be sent."""
+        """Return the scheduled time of record ``number``, counted from 0."""
         return self.start + number / self.rate
 
     @property
@@ -49,10 +49,10 @@ class Schedule:
         return self.given >= self.records
 
     def due(self) -> range:
-        """The numbers of the records whose time has come since the last call."""
+        """Return the numbers of the records that became due since the last call."""
         now = self._clock()
         first = self.given
-        # The clock's and the division's rounding must not make a record due early.
+        # Rounding of the clock or of the division must not make a record due early.
         until = 0 if now < self.start else min(self.records, int((now - self.start) * self.rate) + 1)
         while until > first and self.intended(until - 1) > now:
             until -= 1
@@ -60,20 +60,20 @@ class Schedule:
         return range(first, self.given)
 
     def seconds_left(self) -> float:
-        """Until the next record is due; 0 when it is."""
+        """Return the seconds until the next record is due; 0 if it already is."""
         return max(0.0, self.intended(self.given) - self._clock())
 
 
 class Ticker:
     """Wakes its owner when the next record of a schedule is due. Use it as ``with Ticker(schedule)``.
 
-    On Linux a timer of the kernel; elsewhere a sleep, which on an event loop may be a millisecond late.
+    On Linux it uses a kernel timer; elsewhere a sleep, which an event loop may end a millisecond late.
     """
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self.fd = _timer(schedule) if schedule.rate <= 1e6 else None
-        """Readable when a record has become due since the last `drain`; None where there is no such timer."""
+        """File descriptor that is readable if a record became due since `drain`; None without a kernel timer."""
 
     def __enter__(self) -> Ticker:
         return self
@@ -83,7 +83,7 @@ class Ticker:
             os.close(self.fd)
 
     def drain(self) -> None:
-        """Forget the ticks so far."""
+        """Discard the ticks so far."""
         if self.fd is not None:
             try:
                 os.read(self.fd, 8)
@@ -100,7 +100,7 @@ class Ticker:
         self.drain()
 
     async def wait(self) -> None:
-        """Let other tasks of Trio run until the next record is due; always a checkpoint."""
+        """Wait until the next record is due; always a Trio checkpoint."""
         if self.fd is None:
             await trio.sleep(self._schedule.seconds_left())
             return
@@ -120,7 +120,7 @@ class _Timer(ctypes.Structure):
 
 
 def _timer(schedule: Schedule) -> int | None:
-    """A timerfd that ticks with the schedule. ``os.timerfd_create`` came with Python 3.13."""
+    """Create a timerfd that ticks with the schedule. ``os.timerfd_create`` exists since Python 3.13."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "timerfd_create"):
         return None

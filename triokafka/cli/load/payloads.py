@@ -1,6 +1,6 @@
-"""What is sent: JSON texts that look like events, or the lines of a file.
+"""Payloads of the load: JSON texts that look like events, or the lines of a file.
 
-A tool that repeats one payload flatters compression; here up to a thousand different ones take turns.
+Repeating one payload would flatter compression, so up to a thousand different ones are sent in rotation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_BYTES: Final = 4 << 20
 
 @cache
 def json_values(size: int) -> list[bytes]:
-    """JSON texts cut to ``size`` bytes, 1,000 of them or 4 MiB; the same in every process and on every machine."""
+    """Return 1,000 JSON texts, or 4 MiB, cut to ``size`` bytes; the same in every process and on every machine."""
     chance = random.Random(7)
     return [_json_text(chance, size) for _ in range(max(1, min(_MOST, _MOST_BYTES // size)))]
 
@@ -38,14 +38,14 @@ def _json_text(chance: random.Random, size: int) -> bytes:
 
 
 def file_values(path: str) -> list[bytes]:
-    """The lines of a file that are not empty, without their ends. Raises `OSError`, or `ValueError` for no line."""
+    """Return a file's non-empty lines without line endings. Raises `OSError`, or `ValueError` for no lines."""
     lines = [line for line in Path(path).read_bytes().splitlines() if line]
     if not lines:
-        raise ValueError(f"{path} has no line that is not empty")
+        raise ValueError(f"{path} has only empty lines")
     return lines
 
 
 def bytes_of(values: Sequence[bytes], records: int) -> int:
-    """The bytes of so many records that take the values in turns."""
+    """Return the total bytes of ``records`` records that use the values in rotation."""
     rounds, rest = divmod(records, len(values))
     return rounds * sum(map(len, values)) + sum(map(len, values[:rest]))

@@ -1,4 +1,4 @@
-"""Quantiles of latencies, and the median that comparisons use."""
+"""Quantiles of latencies, and the median for comparisons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class LatencySummary(NamedTuple):
-    """Milliseconds; NaN when nothing was measured."""
+    """Latencies in milliseconds; NaN if nothing was measured."""
 
     measured: int
     average: float
@@ -20,14 +20,14 @@ class LatencySummary(NamedTuple):
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least ``share`` of the ascending values do not exceed (nearest rank); NaN of none."""
+    """Return the nearest-rank quantile: ``share`` of the ascending values do not exceed it. NaN without values."""
     if not ordered:
         return math.nan
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def summarize(seconds: Sequence[float]) -> LatencySummary:
-    """Latencies given in seconds, in any order, as milliseconds."""
+    """Summarize latencies, given in seconds in any order, in milliseconds."""
     ordered = sorted(seconds)
     if not ordered:
         none = math.nan

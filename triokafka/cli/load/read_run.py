@@ -1,7 +1,7 @@
-"""One run of reading with triokafka's own consumer: join, go to the beginning, count, tell how it goes, and sum up.
+"""One read run with triokafka's consumer: join, seek, count records, report progress, and summarize.
 
-The clock runs from the first assignment to the last record: neither joining the group nor waiting in vain at the end
-counts. Bytes are those of keys and values.
+The measured time is from the first assignment to the last record. It excludes joining the group and the idle wait at
+the end. Bytes are those of keys and values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartit
 
 Api = Literal["poll", "arrow"]
 Take = Callable[[triokafka.Consumer, int, float], Awaitable[tuple[int, int]]]
-"""Reads at most so many records within milliseconds; how many came, and their bytes."""
+"""Reads up to a number of records within a time in milliseconds; returns their number and their bytes."""
 
 JOIN_MS: Final = 10_000
 _AT_ONCE: Final = 10_000
@@ -29,19 +29,19 @@ _MEGABYTE: Final = 1_000_000
 
 
 class Reading(NamedTuple):
-    """What is to be read, and how."""
+    """Parameters of a read run."""
 
     topic: str
     records: int
     api: Api = "poll"
     from_latest: bool = False
     idle_ms: float = 10_000
-    """How long to wait for a next record before giving up."""
+    """How long to wait for the next record before giving up."""
     interval_ms: float = 5_000
 
 
 class Window(NamedTuple):
-    """What was read between two reports, or all together; ``ended_at_ms`` is wall-clock time."""
+    """Counts between two reports, and in total; ``ended_at_ms`` is wall-clock time."""
 
     ended_at_ms: int
     seconds: float
@@ -52,7 +52,7 @@ class Window(NamedTuple):
 
 
 class ReadSummary(NamedTuple):
-    """How a run went. Times of day are wall-clock milliseconds."""
+    """Results of a run. Times of day are wall-clock milliseconds."""
 
     started_at_ms: int
     ended_at_ms: int
@@ -69,9 +69,10 @@ class ReadSummary(NamedTuple):
 
 
 class ReadRun:
-    """One run; `perform` once. ``report`` is called with what was read in every interval, also when it was nothing.
+    """One read run; call `perform` once.
 
-    ``advance`` is called with how many more records were read.
+    It calls ``report`` with the counts of every interval, even an empty one, and ``advance`` with the number of records
+    read since the last call.
     """
 
     def __init__(
@@ -92,10 +93,10 @@ class ReadRun:
         self._started_at_ms = self._ended_at_ms = 0
 
     async def perform(self) -> ReadSummary:
-        """Read until all records are there, none has come for too long, or SIGINT.
+        """Read until all records have arrived, none has arrived for too long, or SIGINT.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: the topic does not exist.
             KafkaTimeoutError: the group gave this consumer no partition within ten seconds.
             KafkaError: reading failed.
         """
@@ -111,7 +112,7 @@ class ReadRun:
                         nursery.start_soon(self._tell_progress)
                         await self._read_all(consumer)
                     except KafkaError as error:
-                        failure = error  # raised as itself, not in a group
+                        failure = error  # unwrapped, not in an exception group
                 nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
@@ -123,9 +124,9 @@ class ReadRun:
             reading.cancel()
 
     async def _join(self, consumer: triokafka.Consumer) -> None:
-        """Wait for the first assignment, and go to where reading begins."""
+        """Wait for the first assignment, and seek to the start position."""
         if await consumer.partitions_for_topic(self._reading.topic) is None:
-            raise UnknownTopicOrPartitionError(f"there is no topic {self._reading.topic!r}")
+            raise UnknownTopicOrPartitionError(f"topic {self._reading.topic!r} does not exist")
         since = time.perf_counter()
         consumer.subscribe([self._reading.topic])
         with trio.move_on_after(JOIN_MS / 1000):
@@ -133,8 +134,8 @@ class ReadRun:
                 await consumer.poll(timeout_ms=100, max_records=1)
         if not consumer.assignment():
             raise KafkaTimeoutError(
-                f"no partition of {self._reading.topic!r} was assigned within {JOIN_MS} ms: are there other members in"
-                " the group?"
+                f"no partition of {self._reading.topic!r} was assigned within {JOIN_MS} ms; does the group have other"
+                " members?"
             )
         if self._reading.from_latest:
             consumer.seek_to_end()
@@ -194,7 +195,7 @@ async def _take_records(consumer: triokafka.Consumer, left: int, timeout_ms: flo
 
 
 def _arrow_taker() -> Take:
-    import pyarrow.compute as pc  # now, so that the run does not wait for it
+    import pyarrow.compute as pc  # here, so that the run does not wait for it
 
     async def take(consumer: triokafka.Consumer, left: int, timeout_ms: float) -> tuple[int, int]:
         batch = await consumer.poll_arrow(

@@ -1,4 +1,4 @@
-"""Running a stand-in broker as a process: listen, serve every connection, answer its parent, end with it."""
+"""Run a stand-in broker as a process: listen, serve connections, answer its parent, exit with it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ HOST: Final = "127.0.0.1"
 
 
 class StandIn(Protocol):
-    """A broker that answers each connection by itself; ``port`` is set before the first."""
+    """A broker that serves each connection separately; ``port`` is set before the first connection."""
 
     port: int
 
     async def serve(self, stream: Stream) -> None:
-        """Answer one connection until it ends."""
+        """Serve one connection until it closes."""
 
 
 async def run(broker: StandIn, report: Callable[[str], str] | None = None) -> None:
     """Print ``ready HOST:PORT``, and serve until standard input is closed.
 
-    ``report`` gives the answer, one line, to each line on standard input.
+    ``report`` returns a one-line answer to each line on standard input.
     """
     listener = await RealWorld().listen(HOST, 0)
     broker.port = listener.address[1]

@@ -1,12 +1,12 @@
-"""A broker that only acknowledges: it checks what it gets and keeps nothing, to show what a producer can do.
+"""A broker that checks and acknowledges records and stores nothing, for measuring producers alone.
 
-Run as ``python -m triokafka.cli.load.sink``; prints ``ready HOST:PORT``. Every topic that is asked for exists,
-with one partition, led by this one broker.
+Run as ``python -m triokafka.cli.load.sink``; prints ``ready HOST:PORT``. Every requested topic exists,
+with one partition led by this broker.
 
-It acknowledges nothing that a broker would refuse: every batch must be whole, of format 2, with a matching checksum, as
-many records as its header's offsets say, and with idempotence the expected sequence number. Every 32nd batch of a
-topic is also decoded to its last record; with ``--check`` every one is, and a checksum taken over all values. What it
-saw of a topic it tells as JSON when the name comes on standard input: its parent compares that with what was sent.
+It rejects what a real broker would reject: every batch must be complete, have format 2, a matching checksum, a record
+count that matches the header's offsets, and with idempotence the expected sequence number. It also decodes every 32nd
+batch of a topic; with ``--check`` every batch, with a checksum over all values. For a topic name on standard input it
+prints its counts as JSON, which the parent compares with the records it sent.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from triokafka.structs import Buffer
 from triokafka.world import Stream
 
 _VERSIONS: Final = {0: (0, 12), 1: (0, 12), 3: (0, 12), 10: (0, 4), 18: (0, 4), 22: (0, 4)}
-"""librdkafka takes a broker without Fetch and the old versions of Produce for one of long ago: it sends messages of
-format 0, uncompressed. Fetch and FindCoordinator (10) are named for its sake; no producer sends them."""
+"""librdkafka treats a broker without Fetch and the old versions of Produce as a very old one: it sends messages of
+format 0, uncompressed. Fetch and FindCoordinator (10) are listed only for librdkafka; no producer sends them."""
 _FIRST_BUFFER: Final = 8 << 20
 _LARGEST_REQUEST: Final = 128 << 20
 _DECODE_EVERY: Final = 32
@@ -58,26 +58,26 @@ _DECODE_EVERY: Final = 32
 
 @dataclass
 class Seen:
-    """What came for one topic."""
+    """Counts of one topic."""
 
     records: int = 0
     batches: int = 0
     bytes: int = 0
-    """Of batches, compressed as they came."""
+    """Bytes of batches, as received (compressed)."""
     codecs: dict[str, int] = field(default_factory=dict)
-    """Records by codec of their batch."""
+    """Records by the codec of their batch."""
     decoded: int = 0
     """Batches that were decoded to their last record."""
     refused: int = 0
     """Batches that were not acknowledged."""
     reason: str = ""
-    """Why the first of those was refused."""
+    """Why the first of those was rejected."""
     values_crc: int = 0
-    """CRC-32C over all values in their order; with ``--check`` only."""
+    """CRC-32C over all values in order; only with ``--check``."""
 
 
 class Sink:
-    """The broker's state: what it has seen, and the next sequence number of each producer and partition."""
+    """The broker's state: counts per topic, and the next sequence number of each producer and partition."""
 
     def __init__(self, *, check_everything: bool = False) -> None:
         self.port = 0
@@ -88,11 +88,11 @@ class Sink:
         self._next_producer_id = 1
 
     def report(self, question: str) -> str:
-        """What was seen of a topic, as JSON."""
+        """Return the counts of a topic as JSON."""
         return json.dumps(asdict(self.seen.get(question, Seen())))
 
     async def serve(self, stream: Stream) -> None:
-        """Answer one connection until it ends."""
+        """Serve one connection until it closes."""
         buffer = bytearray(_FIRST_BUFFER)
         view = memoryview(buffer)
         start = end = 0
@@ -124,7 +124,7 @@ class Sink:
                 await stream.send(*encode_response(response, version=version, correlation_id=header.correlation_id))
 
     def answer(self, request: object) -> Response | None:
-        """The response to one request, None for none."""
+        """Return the response to one request, None for no response."""
         if isinstance(request, ProduceRequest):
             response = self.produce(request)
             return response if request.acks else None
@@ -150,7 +150,7 @@ class Sink:
         raise ValueError(f"the sink does not know {type(request).__name__}")
 
     def produce(self, request: ProduceRequest) -> ProduceResponse:
-        """Check every batch, count its records, and forget it."""
+        """Check every batch, count its records, and discard it."""
         topics = []
         for topic in request.topic_data:
             partitions = [
@@ -172,7 +172,7 @@ class Sink:
                 position = batch.end
                 end += batch.record_count
             if position != len(view) or end == base:
-                raise CorruptRecordError(f"{len(view) - position} of {len(view)} bytes are no whole batch")
+                raise CorruptRecordError(f"{len(view) - position} of {len(view)} bytes are an incomplete batch")
         except BrokerResponseError as error:
             seen.refused += 1
             seen.reason = seen.reason or str(error)
@@ -183,7 +183,7 @@ class Sink:
         return PartitionProduceResponse(index=partition, base_offset=base)
 
     def _check(self, seen: Seen, view: memoryview, batch: BatchInfo, topic: str, partition: int) -> None:
-        """Raise what a broker answers to a batch that it does not take."""
+        """Raise the error of a broker that rejects the batch."""
         if batch.magic != 2:
             raise UnsupportedForMessageFormatError(f"format {batch.magic}")
         if batch.record_count != batch.last_offset_delta + 1:
@@ -195,7 +195,7 @@ class Sink:
                 raise OutOfOrderSequenceNumberError(f"sequence {batch.base_sequence}, but {expected} is next")
             self._next_sequences[key] = expected + batch.record_count
         if self._check_everything or seen.batches % _DECODE_EVERY == 0:
-            found = decode_records(view[batch.position : batch.end], check_crc=False)  # refuses a wrong count
+            found = decode_records(view[batch.position : batch.end], check_crc=False)  # raises for a wrong count
             seen.decoded += 1
             if self._check_everything:
                 for record in found:

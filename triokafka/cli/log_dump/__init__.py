@@ -1,1 +1,1 @@
-"""What ``triokafka log dump`` prints, one module per kind of file. Reads only; never repairs anything."""
+"""The output of ``triokafka log dump``, one module per file type. Read-only; it never repairs a file."""

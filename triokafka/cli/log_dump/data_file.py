@@ -1,4 +1,4 @@
-"""The ``.log`` file of a segment, and ``.checkpoint`` snapshots of the metadata: batches and their records."""
+"""Print batches and records of ``.log`` files and of ``.checkpoint`` snapshots of the metadata."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from triokafka.records.rewritable_batch import RewritableBatch
 from triokafka.world import File, Storage
 
 METADATA_SNAPSHOT: Final = re.compile(r"([0-9]+)-([0-9]+)\.checkpoint")
-"""What a snapshot of the metadata is called: where it ends, and the epoch."""
+"""File name of a metadata snapshot: end offset and epoch."""
 
-_GAPS: Final = "Offsets that do not follow each other"
-_BACK: Final = "Offsets that go back"
+_GAPS: Final = "Gaps between offsets"
+_BACK: Final = "Offsets that decrease"
 _DAMAGE: Final = "Damage"
-_TAIL: Final = "Bytes behind the last whole batch"
+_TAIL: Final = "Bytes after the last complete batch"
 
-_HEAD: Final = 17  # up to the format's number, which all formats have at its end
+_HEAD: Final = 17  # up to the magic byte, which has the same position in all formats
 _MAGIC_AT: Final = 16
 _NEWEST_MAGIC: Final = 2
-_SPAN: Final = 2**31  # a segment has no more offsets
+_SPAN: Final = 2**31  # the maximum of a segment
 _PIECE: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class DataOptions:
-    """What to print of records: nothing, their metadata (``records``), or with ``content`` key and value as well."""
+    """Printed parts of records: none, the metadata (``records``), or also key and value (``content``)."""
 
     records: bool
     content: bool
@@ -44,7 +44,7 @@ class DataOptions:
 
 
 def dump_data_file(storage: Storage, path: str, options: DataOptions, report: Report) -> None:
-    """Print a file of batches, and check their checksums and that offsets follow each other.
+    """Print a file of batches, and check checksums and the order of offsets.
 
     Raises:
         OSError: the file cannot be read.
@@ -77,12 +77,14 @@ def _tail(report: Report, path: str, stopped: Stopped, whole: bool) -> None:
     if stopped.normal:
         report.remark(path, _TAIL, stopped.why)
     else:
-        report.problem(path, _DAMAGE, f"{stopped.why}; what is behind it was not looked at")
+        report.problem(path, _DAMAGE, f"{stopped.why}; the rest of the file was not checked")
 
 
 class Stopped(NamedTuple):
-    """Why reading ends before the end of the file. ``normal``: a broker that runs may leave it so, with a batch that is
-    not all there yet, or with the zeros of a file that was made larger in advance."""
+    """Why reading stops before the end of the file.
+
+    ``normal`` is true for states of a running broker: an incomplete batch, or the zeros of a preallocated file.
+    """
 
     why: str
     normal: bool
@@ -91,9 +93,9 @@ class Stopped(NamedTuple):
 def read_batches(
     file: File, size: int, first: int, max_message_size: int, stopped: Callable[[Stopped], None]
 ) -> Iterator[tuple[BatchInfo, memoryview]]:
-    """The batches of a file up to ``size``, each by itself; its header says where in the file it is.
+    """Yield the batches of a file up to ``size`` one by one, with their positions in the file.
 
-    ``first`` is the offset with which the file begins. ``stopped`` is told why reading ends before ``size``.
+    ``first`` is the file's base offset. ``stopped`` receives the reason why reading stops before ``size``.
     """
     position, expected = 0, first
     while position < size:
@@ -101,14 +103,14 @@ def read_batches(
         length = int.from_bytes(head[8:12], "big", signed=True)
         if len(head) < LOG_OVERHEAD or length <= 0 or position + LOG_OVERHEAD + length > size:
             begun = _could_be_a_beginning(head, range(expected, first + _SPAN), max_message_size)
-            why = f"at byte {position}: {size - position} bytes, which are no whole batch"
+            why = f"at byte {position}: {size - position} bytes of an incomplete batch"
             behind = find_valid_batches(file, position + 1, size, expected)
-            if behind.batches:  # a destroyed length, then
-                why += f"; behind it are {behind.batches} valid batches up to offset {behind.end_offset - 1}"
+            if behind.batches:  # the length field is damaged
+                why += f"; {behind.batches} valid batches follow, up to offset {behind.end_offset - 1}"
             stopped(Stopped(why, not behind.batches and (begun or _is_zero(file, position, size))))
             return
         if LOG_OVERHEAD + length > max_message_size:
-            why = f"a batch of {LOG_OVERHEAD + length} bytes is above --max-message-size"
+            why = f"a batch of {LOG_OVERHEAD + length} bytes exceeds --max-message-size"
             stopped(Stopped(f"at byte {position}: {why}", False))
             return
         data = memoryview(file.read_at(position, LOG_OVERHEAD + length))
@@ -117,8 +119,8 @@ def read_batches(
         except CorruptRecordError as error:
             stopped(Stopped(f"at byte {position}: {error}", False))
             return
-        if info is None:  # the file has become shorter meanwhile
-            stopped(Stopped(f"at byte {position}: {size - position} bytes, which are no whole batch", True))
+        if info is None:  # the file was truncated meanwhile
+            stopped(Stopped(f"at byte {position}: {size - position} bytes of an incomplete batch", True))
             return
         yield info._replace(position=position), data
         position += info.size
@@ -126,7 +128,7 @@ def read_batches(
 
 
 def _could_be_a_beginning(head: bytes, offsets: range, max_message_size: int) -> bool:
-    """Whether a batch of this log may begin so: with an offset that may come next, a length, and a known format."""
+    """Whether these bytes may begin a batch of this log: a possible next offset, a plausible length, a known magic."""
     offset, length = head[:8], head[8:LOG_OVERHEAD]
     return (
         _number(offset, 8, b"\0") < offsets.stop
@@ -138,7 +140,7 @@ def _could_be_a_beginning(head: bytes, offsets: range, max_message_size: int) ->
 
 
 def _number(cut: bytes, size: int, rest: bytes) -> int:
-    """The number that these bytes begin, if the rest of them are such."""
+    """Return the big-endian number that begins with ``cut``, padded with ``rest`` to ``size`` bytes."""
     return int.from_bytes(cut.ljust(size, rest), "big")
 
 
@@ -154,7 +156,7 @@ def _is_zero(file: File, position: int, size: int) -> bool:
 def _dump_batch(
     path: str, info: BatchInfo, data: memoryview, previous: int, options: DataOptions, report: Report
 ) -> int:
-    """Print one batch; returns its last offset."""
+    """Print one batch; return its last offset."""
     valid = True
     try:
         check_batch_crc(data, info._replace(position=0))
@@ -174,7 +176,7 @@ def _dump_batch(
             report.line(_record_line(info, record, options))
         return max(last, previous)
     if info.magic < 2 and info.codec:
-        return last  # where a compressed message begins is not known from outside
+        return last  # the base offset of a compressed message set is unknown without decompression
     return _follow(path, previous, info.base_offset, last, report)
 
 

@@ -1,4 +1,4 @@
-"""How keys and values are shown: as text or numbers, or as the records that Kafka keeps in its own topics."""
+"""Decoders of keys and values: as text or numbers, or as records of Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID
 from triokafka.errors import ProtocolError, UnsupportedVersionError
 from triokafka.protocol.message import Message, Struct
 from triokafka.protocol.stored import (
-    cluster_metadata,  # noqa: F401 - declares the records that are decoded here
+    cluster_metadata,  # noqa: F401 - declares the records decoded here
     consumer_group,
 )
 from triokafka.protocol.stored.control_records import (
@@ -29,7 +29,7 @@ from triokafka.protocol.stored.versioned import VersionedMessage, stored_version
 from triokafka.structs import format_uuid
 
 Shown = tuple[str | None, str | None]
-"""Key and value as they are printed; None where there is none."""
+"""Printable key and value; None if absent."""
 
 _MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
 _CONTROL: Final[dict[int, tuple[str, type[Message]]]] = {
@@ -60,10 +60,10 @@ _OFFSETS_KINDS: Final[dict[int, tuple[type[VersionedMessage], type[VersionedMess
 
 
 def text_decoder(name: str) -> Callable[[bytes], str]:
-    """The decoder of that name: string, hex, integer or long, or the name of a Java class that does the same.
+    """Return the decoder of that name: string, hex, integer or long, or the equivalent Java class name.
 
     Raises:
-        ValueError: there is no such decoder.
+        ValueError: the name is unknown.
     """
     kind = name.rpartition(".")[2].removesuffix("Decoder").removesuffix("Deserializer").lower()
     decoders: dict[str, Callable[[bytes], str]] = {
@@ -74,12 +74,12 @@ def text_decoder(name: str) -> Callable[[bytes], str]:
         "long": lambda data: str(int.from_bytes(data, "big", signed=True)) if len(data) == 8 else data.hex(),
     }
     if kind not in decoders:
-        raise ValueError(f"there is no decoder {name!r}: use string, hex, integer or long")
+        raise ValueError(f"unknown decoder {name!r}; use string, hex, integer or long")
     return decoders[kind]
 
 
 def with_texts(key_decoder: Callable[[bytes], str], value_decoder: Callable[[bytes], str]) -> _Decoder:
-    """Key and value, each by a decoder of its own."""
+    """Decodes key and value with separate decoders."""
 
     def decode(key: bytes | None, value: bytes | None) -> Shown:
         return None if key is None else key_decoder(key), None if value is None else value_decoder(value)
@@ -88,27 +88,27 @@ def with_texts(key_decoder: Callable[[bytes], str], value_decoder: Callable[[byt
 
 
 def offsets_record(key: bytes | None, value: bytes | None) -> Shown:
-    """A record of ``__consumer_offsets``."""
+    """Decode a record of ``__consumer_offsets``."""
     if key is None:
-        return None, _unreadable(value, "it has no key")
+        return None, _unreadable(value, "no key")
     try:
         kind = stored_version(key, "OffsetCommitKey")
     except ProtocolError as error:
         return _unreadable(key, str(error)), _unreadable(value, str(error))
     classes = _OFFSETS_KINDS.get(kind)
     if classes is None:
-        reason = f"records of type {kind} are not known"
+        reason = f"unknown record type {kind}"
         return _unreadable(key, reason), _unreadable(value, reason)
     return _shown("type", classes[0], key), _shown("version", classes[1], value)
 
 
 def transaction_record(key: bytes | None, value: bytes | None) -> Shown:
-    """A record of ``__transaction_state``."""
+    """Decode a record of ``__transaction_state``."""
     return _shown("type", TransactionLogKey, key), _shown("version", TransactionLogValue, value)
 
 
 def metadata_record(key: bytes | None, value: bytes | None) -> Shown:
-    """A record of ``__cluster_metadata`` or of one of its snapshots."""
+    """Decode a record of ``__cluster_metadata`` or of one of its snapshots."""
     shown_key = None if key is None else key.hex()
     if value is None:
         return shown_key, None
@@ -122,7 +122,7 @@ def metadata_record(key: bytes | None, value: bytes | None) -> Shown:
 
 
 def control_record(key: bytes | None, value: bytes | None) -> str:
-    """What a record of a control batch says."""
+    """Decode a record of a control batch."""
     if key is None or len(key) < 4:
         return f"controlType: UNKNOWN key: {None if key is None else key.hex()}"
     kind = int.from_bytes(key[2:4], "big")
@@ -140,7 +140,7 @@ def control_record(key: bytes | None, value: bytes | None) -> str:
 
 
 def as_json(struct: Struct, version: int) -> dict[str, Any]:
-    """The fields of a stored message in one version, by Kafka's names; of those with a tag only what was written."""
+    """Return a stored message's fields in one version, by Kafka's names; tagged fields only if present."""
     return {
         _camel(field.name): _plain(value, version)
         for field in type(struct).__fields__

@@ -1,4 +1,4 @@
-"""Which file is printed how: by its name."""
+"""Select the printer of a file by its name."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _OFFSET_CHECKPOINTS: Final = (
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-_NAMED: Final = "files of a log are called like 00000000000000000042.log, by their first offset"
+_NAMED: Final = "log files are named by their first offset, such as 00000000000000000042.log"
 
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to print: see the command's help."""
+    """Selected output: see the command's help."""
 
     data: DataOptions
     sanity_only: bool = False
@@ -51,10 +51,10 @@ class DumpOptions:
 
 
 def dump_files(storage: Storage, paths: Iterable[str], options: DumpOptions, report: Report) -> None:
-    """Print files, and the files in directories. One that cannot be read is reported, and the others are printed."""
+    """Print files, and the files in directories. Report an unreadable file and print the others."""
     for path in paths:
         if not storage.exists(path):
-            report.problem(path, "Cannot be read", "there is no such file or directory")
+            report.problem(path, "Cannot be read", "no such file or directory")
             continue
         if not storage.is_dir(path):
             _dump(storage, path, options, report)
@@ -67,13 +67,13 @@ def dump_files(storage: Storage, paths: Iterable[str], options: DumpOptions, rep
         inside = [f"{path.rstrip('/')}/{name}" for name in names]
         logs = [file for file in inside if not storage.is_dir(file) and _printer_of(file, options) is not None]
         if not logs:
-            report.problem(path, "Nothing to print", "there is no file of a log in this directory")
+            report.problem(path, "Nothing to print", "the directory has no log files")
         for file in logs:
             _dump(storage, file, options, report)
 
 
 def data_bytes(storage: Storage, paths: Iterable[str], max_bytes: int) -> int:
-    """How many bytes of batches `dump_files` will look at, as far as that can be known before."""
+    """Return how many bytes of batches `dump_files` will read, as far as known in advance."""
     total = 0
     for path in paths:
         try:
@@ -84,18 +84,18 @@ def data_bytes(storage: Storage, paths: Iterable[str], max_bytes: int) -> int:
                     total += min(file.size(), max_bytes)
                     file.close()
         except OSError:
-            continue  # told when it is to be printed
+            continue  # reported when it is printed
     return total
 
 
 def _dump(storage: Storage, path: str, options: DumpOptions, report: Report) -> None:
     printer = _printer_of(path, options)
     if printer is None:
-        why = "its name is that of no file of a log"
+        why = "not the name of a log file"
         if _ends_like_a_log(path):
-            report.problem(path, "Cannot be read", f"{why}, although it ends so: {_NAMED}")
+            report.problem(path, "Cannot be read", f"{why} despite the extension: {_NAMED}")
         else:
-            report.remark(path, "Not looked at", why)
+            report.remark(path, "Skipped", why)
         return
     report.line(f"Dumping {path}")
     try:
@@ -107,7 +107,7 @@ def _dump(storage: Storage, path: str, options: DumpOptions, report: Report) -> 
 
 
 def _name_of(path: str) -> str:
-    """The file's name, without what it has while it is on its way in or out of the log."""
+    """Return the file's name without the suffixes of files that the broker adds or deletes."""
     name = path.rpartition("/")[2]
     for suffix in ON_THE_WAY:
         name = name.removesuffix(suffix)
@@ -147,4 +147,4 @@ _PRINTERS: Final[Mapping[str, Callable[[DumpOptions], Callable[..., None]]]] = {
     "snapshot": lambda _options: dump_snapshot,
     _METADATA_SNAPSHOT_KIND: lambda options: partial(dump_data_file, options=options.data),
 }
-"""How the files of a log are printed, by how their names end."""
+"""The printers of log files, by the suffix of the file's name."""

@@ -1,4 +1,4 @@
-"""The indexes of a segment: their entries, and whether they agree with the ``.log`` file."""
+"""Print the indexes of a segment, and verify them against the ``.log`` file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from triokafka.records.batch import LOG_OVERHEAD, BatchInfo, parse_batch
 from triokafka.world import File, Storage
 
 ON_THE_WAY: Final = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)
-"""What the names of a segment's files end with while it comes or goes."""
+"""Suffixes of a segment's files while the broker adds or deletes it."""
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
-_MISMATCH: Final = "Entries that do not agree with the log"
+_MISMATCH: Final = "Entries that contradict the log"
 _ORDER: Final = "Entries out of order"
-_SIZE: Final = "A size that no index has"
+_SIZE: Final = "Invalid index size"
 
 
 def dump_offset_index(storage: Storage, path: str, report: Report, *, sanity_only: bool, verify_only: bool) -> None:
@@ -45,7 +45,7 @@ def dump_offset_index(storage: Storage, path: str, report: Report, *, sanity_onl
                 continue
             found = _batch_at(log, position)
             if found is None:
-                report.problem(path, _MISMATCH, f"offset {offset}: there is no batch at byte {position}")
+                report.problem(path, _MISMATCH, f"offset {offset}: no batch at byte {position}")
             elif found.last_offset != offset:
                 report.problem(
                     path, _MISMATCH, f"index offset: {offset}, log offset: {found.last_offset} (byte {position})"
@@ -73,7 +73,7 @@ def dump_time_index(storage: Storage, path: str, report: Report, *, sanity_only:
             if not verify_only:
                 report.line(f"timestamp: {timestamp} offset: {offset}")
             if timestamp <= previous[0] or offset <= previous[1]:
-                report.problem(path, _ORDER, f"({timestamp}, {offset}) follows {previous}: both must grow")
+                report.problem(path, _ORDER, f"({timestamp}, {offset}) follows {previous}: both must increase")
             previous = (timestamp, offset)
             while current is not None and current.last_offset < offset:
                 current = next(batches, None)
@@ -125,7 +125,7 @@ def _whole_entries(data: bytes, entry: int, path: str, report: Report) -> bytes:
 
 
 def _until_zeros(data: bytes, entry: struct.Struct) -> Iterator[tuple[int, int]]:
-    """The entries before the zeros of a file that was made larger in advance."""
+    """Return the entries before the zeros of a preallocated file."""
     for number, values in enumerate(entry.iter_unpack(data)):
         if number and not any(values):
             return
@@ -140,9 +140,9 @@ def _open_log(storage: Storage, path: str, report: Report) -> File | None:
     try:
         return storage.open(log_path, read_only=True)
     except FileNotFoundError:
-        report.problem(path, _MISMATCH, f"there is no {log_path} to compare with")
+        report.problem(path, _MISMATCH, f"cannot compare: {log_path} is missing")
     except OSError as error:
-        report.problem(path, _MISMATCH, f"{log_path} cannot be compared with: {error.strerror or error}")
+        report.problem(path, _MISMATCH, f"cannot compare: {log_path}: {error.strerror or error}")
     return None
 
 

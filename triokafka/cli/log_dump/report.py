@@ -1,4 +1,4 @@
-"""Where the findings of a dump go: content to standard output at once, trouble to standard error at the end."""
+"""Output of a dump: content to standard output immediately, findings to standard error at the end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import click
 
 from triokafka.cli.progress import Advance
 
-_SHOWN: Final = 100  # of one kind and file: a compacted log has a gap at every other record
+_SHOWN: Final = 100  # per kind and file: a compacted log may have a gap at every other record
 
 
 class Report:
-    """Prints, and remembers what was wrong. ``failed``: something was; ``output_failed``: nobody takes the content.
+    """Prints content and collects findings. ``failed``: there is damage; ``output_failed``: standard output is closed.
 
-    ``advance`` is called with how many bytes of batches were looked at.
+    It calls ``advance`` with the number of bytes of batches read.
     """
 
     def __init__(self, advance: Advance = lambda more: None) -> None:
@@ -27,7 +27,7 @@ class Report:
         self._counts: dict[tuple[str, str], int] = defaultdict(int)
 
     def line(self, text: str) -> None:
-        """Content of a file."""
+        """Print content of a file."""
         try:
             click.echo(text)
         except OSError:
@@ -35,23 +35,23 @@ class Report:
             raise
 
     def remark(self, path: str, kind: str, text: str) -> None:
-        """Something that may be as it should, for the end."""
+        """Collect a finding that may be normal."""
         self._counts[path, kind] += 1
         if len(self._findings[path, kind]) < _SHOWN:
             self._findings[path, kind].append(text)
 
     def problem(self, path: str, kind: str, text: str) -> None:
-        """Something that is wrong, for the end."""
+        """Collect damage."""
         self.failed = True
         self._wrong.add(path)
         self.remark(path, kind, text)
 
     def has_problem(self, path: str) -> bool:
-        """Whether something is wrong with that file."""
+        """Whether the file is damaged."""
         return path in self._wrong
 
     def finish(self) -> None:
-        """Print what was collected."""
+        """Print the collected findings."""
         for (path, kind), findings in self._findings.items():
             click.echo(f"{kind} in {path}:", err=True)
             for text in findings:

@@ -1,4 +1,4 @@
-"""Producer snapshots and the small text files of a log and of a data directory."""
+"""Print producer snapshots, and the small text files of a log and of a data directory."""
 
 from __future__ import annotations
 

@@ -49,9 +49,9 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
 @click.option(
     "--topic",
     shell_complete=topic_names,
-    help=f"Where from.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]",
+    help=f"Topic to read.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]",
 )
-@bootstrap_option(timeout_names=("--broker-timeout",), without="A broker; without it one is started and filled.")
+@bootstrap_option(timeout_names=("--broker-timeout",), without="A broker.  [default: start and fill one]")
 @click.option(
     "--num-records",
     "--messages",
@@ -63,34 +63,34 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
 )
 @click.option(
     "--record-size", "size", type=SIZE, metavar="BYTES",
-    help="Size of a value in a broker that the command starts.  [default: 100]",
+    help="Size of a value in a started broker.  [default: 100]",
 )  # fmt: skip
 @click.option(
     "--group",
     metavar="ID",
     shell_complete=group_names,
-    help="The group to read as.  [default: perf-consumer-… with a random number]",
+    help="Consumer group.  [default: perf-consumer-… with a random number]",
 )
-@click.option("--from-latest", is_flag=True, help="Start at the next record instead of the oldest.")
+@click.option("--from-latest", is_flag=True, help="Start at the end of the log instead of the oldest record.")
 @click.option("--timeout", "idle_ms", type=Number(min=1), default=10_000, show_default=True, metavar="MS",
-              help="End after so long without a record.")  # fmt: skip
+              help="End after this long without a record.")  # fmt: skip
 @click.option("--fetch-size", type=Whole(min=1), metavar="BYTES", default=_FETCH, show_default=True,
-              help="Maximum of bytes per partition in a fetch.")  # fmt: skip
+              help="Maximum bytes per partition in a fetch.")  # fmt: skip
 @click.option("--socket-buffer-size", type=Whole(min=1), metavar="BYTES", help="Receive buffer of the connections.")
-@click.option("--api", type=click.Choice(["poll", "arrow"]), default="poll", show_default=True, help="Call that reads.")
+@click.option(
+    "--api", type=click.Choice(["poll", "arrow"]), default="poll", show_default=True, help="Consumer call to measure."
+)
 @click.option("--reporting-interval", "interval_ms", type=Number(min=1), default=5_000, show_default=True,
               metavar="MS", help="Interval of progress reports.")  # fmt: skip
 @click.option("--show-detailed-stats", "detailed", is_flag=True,
               help="Print one line of comma-separated values per interval, and no summary.")  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary in the columns of Kafka's tool.")
-@click.option("--hide-header", is_flag=True, help="Without the names of the columns.")
-@click.option(
-    "--date-format", default=_DATE_FORMAT, metavar="FORMAT", help="Format of times in columns, as for strftime."
-)
+@click.option("--hide-header", is_flag=True, help="Omit the names of the columns.")
+@click.option("--date-format", default=_DATE_FORMAT, metavar="FORMAT", help="strftime format of times in columns.")
 @click.option("--consumer-config", "--consumer.config", "--command-config", "config_file", metavar="FILE",
-              help="A properties file with options of the consumer.")  # fmt: skip
-@click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Any other option of the consumer.")
-@click.option("--json", "wants_json", is_flag=True, help="The result as JSON.")
+              help="Properties file with options of the consumer.")  # fmt: skip
+@click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Set any other option of the consumer.")
+@click.option("--json", "wants_json", is_flag=True, help="Print the result as JSON.")
 def consume(
     topic: str | None,
     bootstrap: str | None,
@@ -111,28 +111,28 @@ def consume(
     properties: tuple[str, ...],
     wants_json: bool,
 ) -> int:
-    """Read records as a member of a group, and say how fast that was and what it cost.
+    """Read records as a member of a group, and report speed, processor time and memory.
 
-    It begins with the oldest record, when the group has given it partitions: joining does not count, nor does waiting
-    in vain at the end. Without --bootstrap-server it starts a broker that keeps everything in memory and fills it
-    first. Nothing is committed. Ctrl-C ends the run with the summary so far.
+    It starts at the oldest record after the first assignment; the measured time excludes joining the group and the idle
+    wait at the end. Without --bootstrap-server it starts an in-memory broker and fills it first. It commits no offsets.
+    Ctrl-C ends the run with the summary so far.
     """
     import trio
 
     from triokafka.cli.load.read_run import Reading, ReadRun
 
     if bootstrap is not None and topic is None:
-        raise click.UsageError("With --bootstrap-server, say what to read: --topic NAME.")
+        raise click.UsageError("--bootstrap-server needs --topic NAME.")
     if bootstrap is not None and size is not None:
-        raise click.UsageError("--record-size is for runs without --bootstrap-server.")
+        raise click.UsageError("--record-size and --bootstrap-server exclude each other.")
     if bootstrap is None and from_latest:
         raise click.UsageError(
-            "--from-latest needs --bootstrap-server: no other program writes to a broker that the command starts."
+            "--from-latest needs --bootstrap-server: no other program writes to a broker started by this command."
         )
     if sum((detailed, as_csv, wants_json)) > 1:
         raise click.UsageError("--show-detailed-stats, --csv and --json exclude each other.")
     if api == "arrow" and find_spec("pyarrow") is None:
-        raise click.UsageError("--api arrow needs another package: pip install 'triokafka[arrow]'.")
+        raise click.UsageError("--api arrow needs pyarrow: pip install 'triokafka[arrow]'.")
     options = _options(bootstrap, group, fetch_size, socket_buffer_size, config_file, properties)
     reading = Reading(topic or _OWN_TOPIC, records, api, from_latest, idle_ms, interval_ms)
 
@@ -161,7 +161,7 @@ def consume(
         _print(summary)
     if not summary.complete and not summary.interrupted:
         click.echo(
-            f"triokafka: only {summary.records:,} of {counted(records, 'record')} came: none for {idle_ms:.0f} ms.",
+            f"triokafka: only {summary.records:,} of {counted(records, 'record')} arrived: none for {idle_ms:.0f} ms.",
             err=True,
         )
         return 1
@@ -176,7 +176,7 @@ def _options(
     config_file: str | None,
     properties: tuple[str, ...],
 ) -> dict[str, Any]:
-    """The consumer's options, checked; a file's, over them those of -X, over them the command's own."""
+    """Return validated consumer options: the command's own override -X, which overrides the file."""
     from triokafka.client.config import ConsumerOptions
     from triokafka.world.system import RealWorld
 
@@ -208,14 +208,14 @@ def _broker(bootstrap: str | None, topic: str, records: int, size: int) -> Itera
     if bootstrap is not None:
         yield bootstrap
         return
-    click.echo("No --bootstrap-server: reading from a broker process of its own, which is filled first.", err=True)
+    click.echo("No --bootstrap-server: starting and filling a local broker process.", err=True)
     with ready_process(*IN_MEMORY) as (_, own):
-        # In a process of its own, so that what it takes is not counted.
+        # In its own process, so that its processor time is not counted.
         fill = ["perf", "produce", "--bootstrap-server", own, "--topic", topic, "--api", "send-many"]
         command = [sys.executable, "-m", "triokafka", *fill, "--num-records", str(records), "--record-size", str(size)]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
-            raise click.ClickException(f"The broker could not be filled: {done.stderr.strip()}")
+            raise click.ClickException(f"Filling the broker failed: {done.stderr.strip()}")
         yield own
 
 
@@ -257,7 +257,7 @@ def _summary_line(summary: ReadSummary, date_format: str) -> str:
 
 def _time(ms: int, date_format: str) -> str:
     text = datetime.fromtimestamp(ms / 1000).strftime(date_format)
-    # Milliseconds are what Kafka's tool prints, and all that there is.
+    # Kafka's tool prints milliseconds; the times have no finer resolution.
     return text[:-3] if date_format.endswith("%f") else text
 
 

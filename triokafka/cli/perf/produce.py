@@ -1,4 +1,4 @@
-"""``triokafka perf``: how fast records are sent, by this client alone or in comparison with others, and read."""
+"""``triokafka perf produce``: how fast this client sends records, alone or in comparison with other clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CLOSE_MS: Final = 5_000
 
 
 class Settings(NamedTuple):
-    """What was asked for, apart from where to."""
+    """Options of a run, except the destination."""
 
     topic: str
     records: int
@@ -60,13 +60,13 @@ class Settings(NamedTuple):
 @click.option(
     "--topic",
     shell_complete=topic_names,
-    help=f"Where to.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]",
+    help=f"Topic to send to.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]",
 )
-@bootstrap_option(without="A broker; without it one is started.")
+@bootstrap_option(without="A broker.  [default: start one]")
 @click.option(
     "--against",
     type=click.Choice(["sink", "memory"]),
-    help="What to start without --bootstrap-server: a broker that only acknowledges, or one that keeps the records in "
+    help="Broker to start without --bootstrap-server: sink only acknowledges, memory keeps the records in "
     "memory.  [default: sink]",
 )
 @click.option(
@@ -86,7 +86,7 @@ class Settings(NamedTuple):
     "rate",
     type=Number(min=-1),
     metavar="RATE",
-    help="Records per second; -1, the default: as many as possible.",
+    help="Records per second; -1 (default): as fast as possible.",
 )
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
@@ -104,13 +104,15 @@ class Settings(NamedTuple):
     help="Maximum size of a batch.",
 )
 @click.option(
-    "--partition", type=Whole(min=0), help="Partition to send to; with --api bound and --compare 0 by default."
+    "--partition", type=Whole(min=0), help="Partition to send to.  [default with --api bound or --compare: 0]"
 )
-@click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="Call that sends.")
-@click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Any other option of the producer.")
-@click.option("--compare", is_flag=True, help="Measure the other installed clients too, in turn; needs a checkout.")
+@click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="Producer call to measure.")
+@click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Set any other option of the producer.")
+@click.option(
+    "--compare", is_flag=True, help="Also measure the other installed clients, in rotation; needs a checkout."
+)
 @click.option("--rounds", type=Whole(min=1), default=3, show_default=True, help="With --compare.")
-@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def produce(
     topic: str | None,
     bootstrap: str | None,
@@ -130,20 +132,20 @@ def produce(
     rounds: int,
     as_json: bool,
 ) -> int:
-    """Send records, and say how fast that was, how long acknowledgements took, and what it cost.
+    """Send records, and report speed, acknowledgement latency, processor time and memory.
 
-    Without --bootstrap-server it starts a broker that checks and acknowledges what it gets but keeps nothing: what is
-    measured is the client. With --throughput, latency counts from when a record was meant to be sent. Ctrl-C ends the
-    run with the summary so far.
+    Without --bootstrap-server it starts a broker that checks and acknowledges records but stores none, so that it
+    measures the client. With --throughput, latency counts from the record's scheduled time. Ctrl-C ends the run with
+    the summary so far.
     """
     if bootstrap is not None and against is not None:
-        raise click.UsageError("--against is for runs without --bootstrap-server.")
+        raise click.UsageError("--against and --bootstrap-server exclude each other.")
     if bootstrap is not None and topic is None:
-        raise click.UsageError("With --bootstrap-server, say where to send: --topic NAME.")
+        raise click.UsageError("--bootstrap-server needs --topic NAME.")
     if payload_file is not None and size is not None:
         raise click.UsageError("--record-size and --payload-file exclude each other.")
     if rate is not None and rate != -1 and not 0 < rate <= 1_000_000:
-        raise click.UsageError("--throughput is a number of records a second from above 0 to 1,000,000, or -1.")
+        raise click.UsageError("--throughput takes records per second, above 0 and at most 1,000,000, or -1.")
     if compare and properties:
         raise click.UsageError("--compare and -X exclude each other: --compare gives all clients the same settings.")
     settings = Settings(
@@ -165,8 +167,8 @@ def produce(
     values = _values(settings)
     against = against or "sink"
     if bootstrap is None:
-        does = "only acknowledges" if against == "sink" else "keeps everything in memory"
-        starts = f"No --bootstrap-server: sending to a broker process of its own that {does}."
+        does = "only acknowledges" if against == "sink" else "keeps all records in memory"
+        starts = f"No --bootstrap-server: starting a local broker process that {does}."
     if compare:
         compare_clients = _comparison_in_checkout()
         if bootstrap is None:
@@ -181,7 +183,7 @@ def produce(
 
 
 def _options(bootstrap: str, settings: Settings) -> dict[str, Any]:
-    """The producer's options, checked. Raises `click.UsageError`."""
+    """Return validated producer options. Raises `click.UsageError`."""
     from triokafka.client.config import ProducerOptions
 
     options = {
@@ -193,7 +195,7 @@ def _options(bootstrap: str, settings: Settings) -> dict[str, Any]:
     }
     twice = [name for name in settings.more if name in options]
     if twice:
-        raise click.UsageError(f"-X {twice[0]} is an option of this command: see --help.")
+        raise click.UsageError(f"-X {twice[0]} duplicates an option of this command: see --help.")
     ctx = click.get_current_context()
     defaults = {**given_profile(ctx).options, "max_block_ms": timeout_ms(ctx), "close_timeout_ms": _CLOSE_MS}
     checked = {**defaults, **options, **settings.more}
@@ -213,15 +215,15 @@ def _values(settings: Settings) -> Sequence[bytes]:
 
 
 def _comparison_in_checkout() -> Callable[[str | None, str, Settings, int], None]:
-    """Return `benchmarks.clients.compare_command.compare`. Raises `click.UsageError` where there is no checkout.
+    """Return `benchmarks.clients.compare_command.compare`. Raises `click.UsageError` without a checkout.
 
     The drivers of other clients are in the repository, not in the wheel.
     """
     checkout = Path(__file__).parents[3]
     if not (checkout / "benchmarks" / "clients" / "compare_command.py").is_file():
         raise click.UsageError(
-            "--compare needs a checkout of triokafka's repository, which has the drivers of the other clients:"
-            " clone it, and run pip install -e . there."
+            "--compare needs a checkout of triokafka's repository, which contains the drivers of the other clients:"
+            " clone it, and run pip install -e . in it."
         )
     if str(checkout) not in sys.path:
         sys.path.insert(0, str(checkout))
@@ -273,7 +275,7 @@ def _print(summary: Summary, settings: Settings) -> None:
         f" {summary.records_per_second:,.0f} records/s, {summary.megabytes_per_second:,.1f} MB/s"
     )
     if late.measured:
-        since = "the intended time" if settings.rate else "the call"
+        since = "the scheduled time" if settings.rate else "the call"
         quantiles = f"p50 {late.p50:.2f}, p95 {late.p95:.2f}, p99 {late.p99:.2f}, p99.9 {late.p999:.2f}"
         click.echo(
             f"latency from {since}, {counted(late.measured, 'record')} sampled: average {late.average:.2f} ms,"

@@ -1,7 +1,6 @@
-"""``triokafka topics``: list, create, describe, grow and delete topics.
+"""``triokafka topics``: list, create, describe, alter and delete topics.
 
-One module per kind of command: `listing`, `describing`, `changing`, `deleting`. Which topics are meant is found out in
-`chosen`.
+One module per kind of command: `listing`, `describing`, `changing`, `deleting`. `chosen` resolves the selected topics.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from triokafka.cli.topics.listing import list_topics
 
 @click.group("topics", cls=CommandGroup)
 def command() -> None:
-    """List, create, describe, grow and delete topics.
+    """List, create, describe, alter and delete topics.
 
-    Where a command takes topics, a name may be a regular expression, and several may be separated by commas.
+    TOPICS is one or more names or regular expressions, separated by commas.
     """
 
 

@@ -1,4 +1,4 @@
-"""``triokafka topics create`` and ``alter``: new topics, and more partitions for those that are there."""
+"""``triokafka topics create`` and ``alter``: create topics, and add partitions to existing topics."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LARGE_MESSAGE: Final = 1_048_588
 )
 @click.argument("topic")
 @admin_options
-@click.option("--partitions", type=COUNT, help="How many; the broker's default when left out.")
+@click.option("--partitions", type=COUNT, help="Number of partitions.  [default: the broker's]")
 @click.option(
     "--replication-factor",
     type=Whole(min=1, max=2**15 - 1),
-    help="How many replicas; the broker's default when left out.",
+    help="Number of replicas.  [default: the broker's]",
 )
 @click.option(
     "--replica-assignment",
@@ -41,8 +41,8 @@ _LARGE_MESSAGE: Final = 1_048_588
     help="The brokers of each partition, the preferred leader first: 0:1,1:2 for two partitions.",
 )
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A configuration of the topic.")
-@click.option("--if-not-exists", is_flag=True, help="Succeed without a change when the topic is there.")
-@click.option("--dry-run", is_flag=True, help="Have the broker check everything, and create nothing.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
+@click.option("--dry-run", is_flag=True, help="Validate on the broker without creating anything.")
 def create(
     topic: str,
     connection: AdminConnection,
@@ -58,7 +58,7 @@ def create(
     from triokafka.errors import TopicAlreadyExistsError
 
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
-        raise click.UsageError("--replica-assignment excludes --partitions and --replication-factor.")
+        raise click.UsageError("--replica-assignment and --partitions or --replication-factor exclude each other.")
     assignments = None if replica_assignment is None else dict(enumerate(_assignment(replica_assignment)))
     values = pairs("--config", configs)
     _warn(topic, values)
@@ -70,10 +70,10 @@ def create(
         except TopicAlreadyExistsError:
             if not if_not_exists:
                 raise
-            click.echo(f"Topic {topic} exists already.")
+            click.echo(f"Topic {topic} already exists.")
             return
         if dry_run:
-            click.echo(f"Topic {topic} could be created, with {_plural(made.num_partitions, 'partition')}.")
+            click.echo(f"Topic {topic} could be created with {_plural(made.num_partitions, 'partition')}.")
         else:
             click.echo(f"Created topic {topic}.")
 
@@ -94,8 +94,8 @@ def create(
     metavar="B:B,B:B,…",
     help="The brokers of all partitions; entries of existing partitions are ignored.",
 )
-@click.option("--if-exists", is_flag=True, help="Succeed when nothing matches.")
-@click.option("--dry-run", is_flag=True, help="Have the broker check everything, and change nothing.")
+@click.option("--if-exists", is_flag=True, help="Succeed if nothing matches.")
+@click.option("--dry-run", is_flag=True, help="Validate on the broker without changing anything.")
 @click.option("--config", "configs", multiple=True, hidden=True)
 @click.option("--delete-config", "deleted", multiple=True, hidden=True)
 def alter(
@@ -108,11 +108,11 @@ def alter(
     configs: tuple[str, ...],
     deleted: tuple[str, ...],
 ) -> int:
-    """Give topics more partitions. There can never be fewer."""
+    """Add partitions to topics. Their number can only increase."""
     from triokafka.client.admin import NewPartitions
 
     if configs or deleted:
-        raise click.UsageError("A topic's configuration is changed by: triokafka configs alter --topic NAME.")
+        raise click.UsageError("To change a topic's configuration, run: triokafka configs alter --topic NAME.")
     assignment = None if replica_assignment is None else _assignment(replica_assignment)
     if assignment is not None and len(assignment) != partitions:
         raise click.UsageError(f"--replica-assignment must name the brokers of all {partitions} partitions.")
@@ -132,7 +132,7 @@ def alter(
             new = None if assignment is None else assignment[now:]
             wanted[name] = NewPartitions(partitions, assignments=new)
         if found:
-            click.echo("Note: a key may belong to another partition once there are more of them.", err=True)
+            click.echo("Note: with more partitions, a key may map to another partition than before.", err=True)
         await admin.create_partitions(wanted, validate_only=dry_run)
         for name in found:
             verb = "could have" if dry_run else "has"
@@ -142,15 +142,15 @@ def alter(
 
 
 def _assignment(text: str) -> list[list[int]]:
-    """``0:1,1:2``: partitions separated by commas, their brokers by colons."""
+    """Parse ``0:1,1:2``: partitions separated by commas, their brokers by colons."""
     try:
         found = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
     except ValueError:
-        raise click.UsageError(f"--replica-assignment takes broker ids as in 0:1,1:2, not {text!r}.") from None
+        raise click.UsageError(f"--replica-assignment takes broker ids such as 0:1,1:2, not {text!r}.") from None
     if any(not 0 <= broker < 2**31 for brokers in found for broker in brokers):
-        raise click.UsageError(f"--replica-assignment: ids of brokers go from 0 to {2**31 - 1:,}.")
+        raise click.UsageError(f"--replica-assignment: broker ids range from 0 to {2**31 - 1:,}.")
     if any(len(set(brokers)) < len(brokers) for brokers in found):
-        raise click.UsageError("--replica-assignment: a partition has the same broker twice.")
+        raise click.UsageError("--replica-assignment: a partition names the same broker twice.")
     if len({len(brokers) for brokers in found}) > 1:
         raise click.UsageError("--replica-assignment: all partitions must have the same number of replicas.")
     return found
@@ -158,10 +158,10 @@ def _assignment(text: str) -> list[list[int]]:
 
 def _warn(topic: str, configs: Mapping[str, str]) -> None:
     if "." in topic or "_" in topic:
-        click.echo("Note: metrics show '.' and '_' alike; use only one of them in the names of topics.", err=True)
+        click.echo("Note: metric names do not distinguish '.' and '_'; use only one of them in topic names.", err=True)
     size = configs.get("max.message.bytes", "")
     if size.isdigit() and int(size) > _LARGE_MESSAGE:
-        click.echo(f"Note: with max.message.bytes={size}, check what producers and consumers are set to.", err=True)
+        click.echo(f"Note: max.message.bytes={size} may exceed the limits of producers and consumers.", err=True)
 
 
 def _plural(count: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""The choice of topics in the commands about topics."""
+"""The selection of topics in topic commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def listings(admin: AdminClient, pattern: str | None, *, exclude_internal: bool = False) -> list[TopicListing]:
-    """Return topics sorted by name: all, or those that a part of the pattern names or matches as a whole."""
+    """Return topics sorted by name: all, or those that equal or fully match a part of the pattern."""
     found = sorted(await admin.list_topics(include_internal=not exclude_internal), key=lambda one: one.name)
     if pattern is None:
         return found
@@ -33,7 +33,7 @@ async def listings(admin: AdminClient, pattern: str | None, *, exclude_internal:
 
 
 class ChosenTopics(NamedTuple):
-    """Topics by TOPICS (names and patterns) or ``--topic-id``; all topics where neither is given."""
+    """Topics selected by TOPICS (names and patterns) or ``--topic-id``; all topics without either."""
 
     topics: str | None
     topic_id: str | None
@@ -47,7 +47,7 @@ class ChosenTopics(NamedTuple):
     async def resolve(
         self, admin: AdminClient, *, if_exists: bool, exclude_internal: bool = False
     ) -> list[TopicListing]:
-        """Return the topics. Raises `UnknownTopicOrPartitionError` for none, unless ``if_exists`` or all are chosen."""
+        """Return the topics. Raises `UnknownTopicOrPartitionError` for none, except for ``if_exists`` or all topics."""
         found = await listings(admin, self.topics, exclude_internal=exclude_internal)
         if self.wanted_id is not None:
             found = [listing for listing in found if listing.topic_id == self.wanted_id]
@@ -63,11 +63,11 @@ def _parse_id(text: str) -> UUID:
     try:
         return parse_uuid(text) if len(text) == 22 else UUID(text)
     except ValueError:
-        raise click.UsageError(f"--topic-id: {text!r} is not a topic's id.") from None
+        raise click.UsageError(f"--topic-id: {text!r} is not a topic id.") from None
 
 
 def nothing(pattern: str) -> Exception:
     """Return the error for a name or pattern that matches no topic."""
     from triokafka.errors import UnknownTopicOrPartitionError
 
-    return UnknownTopicOrPartitionError(f"no topic is or matches {pattern!r}")
+    return UnknownTopicOrPartitionError(f"no topic matches {pattern!r}")

@@ -1,4 +1,4 @@
-"""``triokafka topics delete``: topics go, with all their records."""
+"""``triokafka topics delete``: delete topics and all their records."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 )
 @click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
 @admin_options
-@click.option("--topic-id", metavar="ID", help="The topic with this id, instead of TOPICS.")
-@click.option("--if-exists", is_flag=True, help="Succeed when nothing matches.")
+@click.option("--topic-id", metavar="ID", help="Topic id, instead of TOPICS.")
+@click.option("--if-exists", is_flag=True, help="Succeed if nothing matches.")
 @click.option("--dry-run", is_flag=True, help="Print the topics that would be deleted.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask, also when TOPICS is a pattern.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation, even for a pattern.")
 def delete(
     topics: str | None,
     connection: AdminConnection,
@@ -36,9 +36,9 @@ def delete(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Delete topics and all their records. A pattern that is no topic's name needs --yes, or an answer."""
+    """Delete topics and all their records. A pattern needs --yes or a confirmation."""
     if (topics is None) == (topic_id is None):
-        raise click.UsageError("Say which: TOPICS or --topic-id.")
+        raise click.UsageError("No topics: give TOPICS or --topic-id.")
     chosen = ChosenTopics.of(topics, topic_id)
 
     async def work(admin: AdminClient) -> None:

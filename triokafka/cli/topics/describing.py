@@ -1,4 +1,4 @@
-"""``triokafka topics describe``: where the partitions of topics are, and what is amiss with them."""
+"""``triokafka topics describe``: print partitions, replicas, configurations and replication problems of topics."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _REPORTS: Final = {
 )
 @click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
 @admin_options
-@click.option("--topic-id", metavar="ID", help="The topic with this id, instead of TOPICS.")
-@click.option("--exclude-internal", is_flag=True, help="Leave out internal topics.")
+@click.option("--topic-id", metavar="ID", help="Topic id, instead of TOPICS.")
+@click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 @click.option(
     "--under-replicated-partitions", "under_replicated", is_flag=True, help="Only partitions with replicas out of sync."
 )
@@ -46,12 +46,12 @@ _REPORTS: Final = {
     "--under-min-isr-partitions", "under_min_isr", is_flag=True, help="Only partitions with too few in-sync replicas."
 )
 @click.option(
-    "--at-min-isr-partitions", "at_min_isr", is_flag=True, help="Only partitions with just enough in-sync replicas."
+    "--at-min-isr-partitions", "at_min_isr", is_flag=True, help="Only partitions at the minimum of in-sync replicas."
 )
 @click.option(
     "--topics-with-overrides", "with_overrides", is_flag=True, help="Only topics with their own configuration."
 )
-@click.option("--if-exists", is_flag=True, help="Succeed when nothing matches.")
+@click.option("--if-exists", is_flag=True, help="Succeed if nothing matches.")
 @output_options
 def describe(
     topics: str | None,
@@ -125,7 +125,7 @@ def _selected(
 
 
 def _print(topic: TopicDescription, configs: Mapping[str, ConfigEntry], report: str | None) -> None:
-    """As Kafka's own tool prints it: fields separated by tabs."""
+    """Print in the format of Kafka's tool: fields separated by tabs."""
     overrides = _overrides(configs)
     if report is None or (report == "with_overrides" and overrides):
         replicas = len(topic.partitions[0].replicas) if topic.partitions else 0

@@ -1,4 +1,4 @@
-"""``triokafka topics list``: which topics there are."""
+"""``triokafka topics list``: list topics."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 )
 @click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
 @admin_options
-@click.option("--exclude-internal", is_flag=True, help="Leave out internal topics.")
+@click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 @output_options
 def list_topics(topics: str | None, connection: AdminConnection, exclude_internal: bool, output: str) -> int:
-    """Print the names of topics: all, or those that TOPICS matches."""
+    """Print the names of all topics, or of those that match TOPICS."""
 
     async def work(admin: AdminClient) -> None:
         found = await listings(admin, topics, exclude_internal=exclude_internal)

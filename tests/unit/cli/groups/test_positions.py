@@ -87,7 +87,7 @@ async def test_groups_that_are_dead_or_not_of_consumers_are_errors_and_the_other
         assert list(found.groups) == ["simple"]
         assert isinstance(found.errors["gone"], GroupIdNotFoundError)
         assert isinstance(found.errors["lost"], GroupIdNotFoundError)
-        assert "not one of consumers but of 'connect'" in str(found.errors["connect"])
+        assert "not a consumer group; its protocol type is 'connect'" in str(found.errors["connect"])
 
 
 @simulated
@@ -124,7 +124,7 @@ def group_in(state: str, name: str = "g") -> GroupDescription:
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"])
 def test_group_on_the_move_is_told(state: str) -> None:
-    assert remarks([group_in(state)]) == [f"group g ({state}) is rebalancing: who has what is about to change."]
+    assert remarks([group_in(state)]) == [f"group g ({state}) is rebalancing: assignments are about to change."]
 
 
 def test_empty_groups_are_told_in_one_sentence_however_many_they_are() -> None:

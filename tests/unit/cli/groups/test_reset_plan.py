@@ -97,16 +97,16 @@ def test_lines_of_a_plan_end_as_on_any_system(end: str) -> None:
 @pytest.mark.parametrize(
     ("text", "groups", "words"),
     [
-        ("orders,0,5", ["g", "h"], "f, line 1: a plan for several groups names them"),
-        ("orders,0,5", None, "names them"),
-        ("g,orders,0,5\norders,0", ["g"], "f, line 2: a line is topic,partition,offset"),
-        ("orders,zero,5", ["g"], "are numbers"),
-        ("orders,0,-5", ["g"], "are numbers"),
-        ("orders,2147483648,5", ["g"], "are numbers"),
-        ("orders,0,9223372036854775808", ["g"], "are numbers"),
-        pytest.param(f"orders,0,{'1' * 5_000}", ["g"], "f, line 1: partition and offset are numbers", id="no int()"),
+        ("orders,0,5", ["g", "h"], "f, line 1: a plan for several groups needs lines of"),
+        ("orders,0,5", None, "needs lines of"),
+        ("g,orders,0,5\norders,0", ["g"], "f, line 2: expected topic,partition,offset"),
+        ("orders,zero,5", ["g"], "must be numbers"),
+        ("orders,0,-5", ["g"], "must be numbers"),
+        ("orders,2147483648,5", ["g"], "must be numbers"),
+        ("orders,0,9223372036854775808", ["g"], "must be numbers"),
+        pytest.param(f"orders,0,{'1' * 5_000}", ["g"], "f, line 1: partition and offset must be numbers", id="no int()"),
         pytest.param(f"orders,0,1\norders,{'1' * 200_000},5", ["g"], "f, line 2: invalid CSV", id="csv's limit"),
-        ("\n", ["g"], "f is empty"),
+        ("\n", ["g"], "f has no offsets"),
     ],
 )
 def test_line_that_is_no_plan_is_told_with_its_number(text: str, groups: list[str] | None, words: str) -> None:
@@ -138,7 +138,7 @@ def test_offsets_outside_a_log_are_moved_into_it_and_told() -> None:
     assert taken == {ZERO: 5, ONE: 10, two: 10}
     assert sentences == [
         "3 is before the beginning of orders-0: it is set to 5.",
-        "99 is behind the end of orders-1: it is set to 10.",
+        "99 is after the end of orders-1: using 10.",
     ]
 
 
