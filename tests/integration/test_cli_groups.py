@@ -252,14 +252,14 @@ class TestLooking:
     def test_wrong_use_is_one_sentence(self, tool: Tool) -> None:
         for flags, words in (
             (["describe"], "No groups: give their names, or --all-groups."),
-            (["describe", "g", "--all-groups"], "Say which"),
-            (["describe", ""], "not empty"),
+            (["describe", "g", "--all-groups"], "No groups"),
+            (["describe", ""], "group id is empty"),
             (["describe", "g", "--members", "--state"], "exclude each other"),
             (["describe", "g", "--timeout", "0"], "--timeout"),
             (["descibe", "g"], "Did you mean 'describe'"),
-            (["members"], "Say which"),
-            (["offsets"], "Say which"),
-            (["delete"], "Say which"),
+            (["members"], "No groups"),
+            (["offsets"], "No groups"),
+            (["delete"], "No groups"),
             (["delete-offsets", "g"], "--topic"),
             (["delete-offsets", "g", "--topic", "t:x"], "--topic takes a topic"),
             (["list", "--no-such-flag"], "--no-such-flag"),
@@ -309,7 +309,7 @@ class TestResetting:
         assert done.err == "Note: 1000 is after the end of clamp-0: using 10.\n"
         assert offsets(tool, "clamp-g") == {("clamp", 0): 10}
         done = tool(*reset, "--shift-by", "-500")
-        assert "-490 is before the beginning of clamp-0: it is set to 0." in done.err
+        assert "-490 is before the beginning of clamp-0: using 0." in done.err
         assert "-5 is before" in tool(*reset, "--to-offset", "-5").err
 
     def test_nothing_changes_without_execute(self, tool: Tool) -> None:
@@ -350,7 +350,7 @@ class TestResetting:
         assert (offsets(tool, "file-g")["file", 0], offsets(tool, "file-h")["file", 0]) == (10, 4)
         tool.ok(*RESET, "file-h", "--from-file", str(one), "--execute")
         assert offsets(tool, "file-h")["file", 0] == 10
-        assert "says nothing about group 'file-i'" in tool.fails(*RESET, "file-i", "--from-file", str(two))
+        assert "has no offsets of group 'file-i'" in tool.fails(*RESET, "file-i", "--from-file", str(two))
         one.write_text("file,0\n")
         assert "one.csv, line 1" in tool.fails(*RESET, "file-g", "--from-file", str(one), status=2)
 
@@ -361,7 +361,7 @@ class TestResetting:
             assert done.status == 1
             assert [row["GROUP"] for row in table(done.out)] == ["busy-free"]
             assert done.err.splitlines() == [
-                f"triokafka: group '{name}' is Stable: offsets are reset only while it has no members."
+                f"triokafka: group '{name}' is Stable. Stop its members before resetting offsets."
                 for name in ("busy-g", "busy-new")
             ]
 
@@ -379,14 +379,14 @@ class TestResetting:
             (["--topic", "bad", "--by-duration", "1h"], "--by-duration takes"),
             (["--topic", "bad:x", "--to-earliest"], "--topic takes"),
             (["--from-file", "/no/such/file"], "cannot be read"),
-            (["--from-file", "/no/such/file", "--all-topics"], "leave --topic and --all-topics out"),
-            (["--topic", "bad", "--to-earliest", "--export", "--json"], "leave --json out"),
+            (["--from-file", "/no/such/file", "--all-topics"], "excludes --topic and --all-topics"),
+            (["--topic", "bad", "--to-earliest", "--export", "--json"], "excludes --json"),
         ):
             assert words in tool.fails(*reset, *flags, status=2), flags
         execute = (*reset, "--execute")
         assert "does not have this topic" in tool.fails(*execute, "--topic", "nowhere", "--to-earliest")
         assert "no such partition" in tool.fails(*execute, "--topic", "bad:0,9", "--to-earliest")
-        assert "no committed offset in bad-0" in tool.fails(*execute, "--topic", "bad", "--shift-by", "1")
+        assert "no committed offset to shift in bad-0" in tool.fails(*execute, "--topic", "bad", "--shift-by", "1")
         assert "bad-g" not in tool.ok("groups", "list").splitlines()
 
 
@@ -403,14 +403,14 @@ class TestDeleting:
                 "triokafka: group 'del-live': the group still has members. Stop its consumers first.",
                 "triokafka: group 'nobody': no such group. Check the group id.",
             ]
-            assert "is Stable and has 1 member:" in tool.fails("groups", "delete", "del-live", "--dry-run")
+            assert "is Stable and has 1 member. Stop" in tool.fails("groups", "delete", "del-live", "--dry-run")
         assert not {"del-a", "del-b"} & set(tool.ok("groups", "list").splitlines())
 
     def test_deleting_all_groups_wants_to_be_sure(self, tool: Tool) -> None:
         filled(tool, "sure")
         consumed(tool, "sure", "sure-g", 1)
         done = tool("groups", "delete", "--all-groups")
-        assert done.status == 2 and "say --yes" in done.err and "sure-g" in done.err
+        assert done.status == 2 and "Give --yes" in done.err and "sure-g" in done.err
         assert "sure-g" in tool.ok("groups", "list").splitlines()
         assert "Would delete group sure-g." in tool("groups", "delete", "--all-groups", "--dry-run").out
         assert "Deleted group sure-g." in tool("groups", "delete", "--all-groups", "--yes").out.splitlines()

@@ -89,10 +89,10 @@ def test_a_broker_without_a_place_for_its_data_asks_for_one() -> None:
 def test_an_empty_place_for_the_data_is_none(tmp_path: Path) -> None:
     """As of a variable of the shell that is not set: the data must not go where nobody looks for it."""
     listen = ("--listen", "127.0.0.1:0")
-    says(triokafka("broker", *listen, "--data-dir", ""), 2, "Say where")
+    says(triokafka("broker", *listen, "--data-dir", ""), 2, "No place for the data")
     config = tmp_path / "server.properties"
     config.write_text("log.dirs=\n")
-    says(triokafka("broker", *listen, "--config", str(config)), 2, "Say where")
+    says(triokafka("broker", *listen, "--config", str(config)), 2, "No place for the data")
 
 
 @pytest.mark.parametrize("option", ["--listen", "--control"])
@@ -178,7 +178,7 @@ def test_listen_stands_for_all_listeners_of_a_file(tmp_path: Path) -> None:
 
 def test_what_other_machines_are_told_is_noted_where_it_is_of_no_use_to_them() -> None:
     _, said = begins("--listen", "0.0.0.0:0")
-    assert "told to connect to 0.0.0.0" in said and "--set advertised.listeners=PLAINTEXT://HOST:" in said
+    assert "the broker advertises 0.0.0.0" in said and "--set advertised.listeners=PLAINTEXT://HOST:" in said
     ready, said = begins("--listen", "0.0.0.0:0", "--set", "advertised.listeners=PLAINTEXT://broker.example:9092")
     assert (ready, said) == ("ready broker.example:9092\n", "")
 

@@ -70,9 +70,7 @@ def test_several_brokers_need_ports_that_there_are() -> None:
         said = [f"{name}={value}" for name, value in settings.items()]
         return properties_of(Options(listeners, [], True, settings=said, nodes=nodes))
 
-    with pytest.raises(
-        WrongUse, match=r"--nodes 5: .* on ports 65533 to 65537, but the highest port is 65535"
-    ):
+    with pytest.raises(WrongUse, match=r"--nodes 5: .* on ports 65533 to 65537, but the highest port is 65535"):
         properties(5, "127.0.0.1:65533")
     with pytest.raises(WrongUse, match="ports 65535 to 65536"):
         properties(2, listeners="A://h:1,B://h:65535")

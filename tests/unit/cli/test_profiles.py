@@ -106,12 +106,12 @@ def test_timeout_of_the_command_line_wins_over_properties() -> None:
         ("", ["--profile", "x"], "Known profiles: none."),
         ("[local", ["--profile", "local"], "{path} cannot be read: "),
         (b"\xff", ["--profile", "local"], "{path} cannot be read: "),
-        ("[local]\n", ["--profile", "local"], "{path}: [local] needs its brokers"),
-        ("[local]\nbootstrap_servers = 3\n", ["--profile", "local"], "[local] needs its brokers"),
-        ("[local]\nclientid = 'x'\n", ["--profile", "local"], "there is no option 'clientid'. Did you mean client_id?"),
-        ("bootstrap_servers = 'x:1'\n", ["--profile", "local"], "bootstrap_servers belongs to a profile"),
-        ("default = 'x'\n", [], "default: there is no profile 'x'"),
-        ("default = 1\n", [], "default is the name of a profile"),
+        ("[local]\n", ["--profile", "local"], "{path}: [local] has no brokers"),
+        ("[local]\nbootstrap_servers = 3\n", ["--profile", "local"], "[local] has no brokers"),
+        ("[local]\nclientid = 'x'\n", ["--profile", "local"], "unknown option 'clientid'. Did you mean client_id?"),
+        ("bootstrap_servers = 'x:1'\n", ["--profile", "local"], "bootstrap_servers is outside a profile"),
+        ("default = 'x'\n", [], "default: profile 'x' is not in"),
+        ("default = 1\n", [], "default takes the name of a profile"),
     ],
 )
 def test_bad_file_is_refused_with_its_name(home: Path, text: str | bytes, arguments: list[str], words: str) -> None:

@@ -104,7 +104,9 @@ def test_lines_of_a_plan_end_as_on_any_system(end: str) -> None:
         ("orders,0,-5", ["g"], "must be numbers"),
         ("orders,2147483648,5", ["g"], "must be numbers"),
         ("orders,0,9223372036854775808", ["g"], "must be numbers"),
-        pytest.param(f"orders,0,{'1' * 5_000}", ["g"], "f, line 1: partition and offset must be numbers", id="no int()"),
+        pytest.param(
+            f"orders,0,{'1' * 5_000}", ["g"], "f, line 1: partition and offset must be numbers", id="no int()"
+        ),
         pytest.param(f"orders,0,1\norders,{'1' * 200_000},5", ["g"], "f, line 2: invalid CSV", id="csv's limit"),
         ("\n", ["g"], "f has no offsets"),
     ],
@@ -137,7 +139,7 @@ def test_offsets_outside_a_log_are_moved_into_it_and_told() -> None:
     )
     assert taken == {ZERO: 5, ONE: 10, two: 10}
     assert sentences == [
-        "3 is before the beginning of orders-0: it is set to 5.",
+        "3 is before the beginning of orders-0: using 5.",
         "99 is after the end of orders-1: using 10.",
     ]
 

@@ -32,7 +32,7 @@ def test_lines_of_a_file_are_values(tmp_path: Path) -> None:
 def test_a_file_without_lines_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "payload"
     file.write_bytes(b"\n\n")
-    with pytest.raises(ValueError, match="no line"):
+    with pytest.raises(ValueError, match="only empty lines"):
         file_values(str(file))
 
 
