@@ -144,7 +144,7 @@ class TestTopics:
     def test_wrong_creation_says_why_and_creates_nothing(self, tool: Tool) -> None:
         tool.ok("topics", "create", "tp-twice")
         assert "already exists" in tool.fails("topics", "create", "tp-twice")
-        assert tool.ok("topics", "create", "tp-twice", "--if-not-exists") == "Topic tp-twice exists already.\n"
+        assert tool.ok("topics", "create", "tp-twice", "--if-not-exists") == "Topic tp-twice already exists.\n"
         assert "a character other than" in tool.fails("topics", "create", "no/such")
         assert "replicate the partition 2 time(s)" in tool.fails(
             "topics", "create", "tp-rf", "--replication-factor", "2"
@@ -335,7 +335,7 @@ class TestConfigs:
         shown = tool.ok("configs", "describe", "--entity-type", "users", "--entity-type", "clients")
         assert shown == "Quota configs for default client-id, user 'alice' are producer_byte_rate=1000000.0\n"
         assert tool.ok("configs", "describe", "--user", "alice") == ""
-        assert "is a number" in tool.fails(
+        assert "takes a number" in tool.fails(
             "configs", "alter", "--ip", "10.0.0.1", "--add-config", "connection_creation_rate=many", status=2
         )
         tool.ok("configs", "alter", "--user", "alice", "--client-defaults", "--delete-config", "producer_byte_rate")

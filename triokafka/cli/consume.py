@@ -73,8 +73,8 @@ _NEW_TOPIC_SECONDS: Final = 0.3
     "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A formatter property: print.key=true, …"
 )
 @click.option("--formatter-config", metavar="FILE", help="Properties file for the formatter.")
-@click.option("--key-deserializer", metavar="MODULE:NAME", help="Deserializer of printed keys: MODULE:CLASS.")
-@click.option("--value-deserializer", metavar="MODULE:NAME", help="Deserializer of printed values: MODULE:CLASS.")
+@click.option("--key-deserializer", metavar="MODULE:NAME", help="Deserializer of printed keys.")
+@click.option("--value-deserializer", metavar="MODULE:NAME", help="Deserializer of printed values.")
 @click.option("--skip-message-on-error", is_flag=True, help="Skip records that cannot be printed.")
 @click.option("--enable-systest-events", is_flag=True, help="Print shutdown_complete at the end.")
 @click.option(
@@ -271,7 +271,7 @@ class _Run:
         if known is not None:
             return known
         if self._options["allow_auto_create_topics"] is True:
-            self._missing = topic  # auto.create.topics.enable brokers create it on the first read
+            self._missing = topic  # with auto.create.topics.enable, the first read creates it
             return None
         if self._start.waits:
             click.echo(f"waiting for topic {topic}, which does not exist yet …", err=True)
