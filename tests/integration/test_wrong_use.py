@@ -108,7 +108,7 @@ def test_a_control_address_that_is_taken_is_told_without_a_number() -> None:
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = triokafka("broker", "--in-memory", "--listen", "127.0.0.1:0", "--control", address)
-    says(done, 1, f"--control: cannot listen on {address}: Address already in use; choose another")
+    says(done, 1, f"--control: cannot listen on {address}: Address already in use. Choose another")
 
 
 def test_a_name_that_nobody_knows_is_told_without_a_number() -> None:

@@ -1,4 +1,4 @@
-"""What tests need: brokers in this process, faults, and the simulated world.
+"""Test tools: brokers in this process, fault injection, and simulation.
 
 `running_broker` is a real broker on a free loopback port, in memory, in milliseconds, and `running_cluster` several of
 them; any client in any language can use them, and the test can have them fail. `triokafka.testing.blocking` has both
@@ -37,7 +37,7 @@ __all__ = [
     "simulation",
 ]
 
-# The pytest plugin is in this package and comes with every run of pytest: nothing else is to be imported for that.
+# pytest imports this package in every run for its plugin, so nothing else may be imported here.
 _HOMES: Final = {
     "BlockingBroker": "blocking",
     "BlockingCluster": "blocking",

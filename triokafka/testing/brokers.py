@@ -50,7 +50,7 @@ async def running_cluster(
 ) -> AsyncIterator[RunningCluster]:
     """Run ``nodes`` brokers in this process for the length of the block, with the ids 1, 2, …: one cluster.
 
-    Every broker listens on a port of its own. New topics have a replica on up to three brokers, and each partition has
+    Every broker has its own port. New topics have replicas on up to three brokers, and each partition has
     one leader, which the test can move; when a broker stops, others lead what they have replicas of. All replicas of a
     partition are one log, so that every replica is in sync, always. Arguments and errors are those of `running_broker`.
     """
@@ -65,7 +65,7 @@ async def running_cluster(
             "log_dirs": (_DATA,),
             "default_replication_factor": replicas,
             "offsets_topic_replication_factor": replicas,
-            # Leaders are where the test has put them.
+            # Leaders stay where the test has moved them.
             "auto_leader_rebalance_enable": False,
             **_known(options),
         }
@@ -114,7 +114,7 @@ def _world(world: World | None) -> FaultyWorld:
 
 @asynccontextmanager
 async def _running() -> AsyncIterator[trio.Nursery]:
-    """A nursery that is cancelled at the end, and does not wrap the only exception."""
+    """Open a nursery that is cancelled at the end and does not wrap a single exception."""
     try:
         async with trio.open_nursery() as nursery:
             yield nursery

@@ -1,7 +1,7 @@
-"""Several brokers of a test that are one cluster.
+"""A cluster of several brokers for a test.
 
-They share a `LocalCluster` in this process: one metadata image, and one log of each partition. That takes the place of
-replication, which will come behind the same calls.
+The brokers share a `LocalCluster` in this process: one metadata image, and one log of each partition. It replaces
+replication, which will use the same calls.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class RunningCluster:
         first = config.node_id
         self._nursery = nursery
         self._local = LocalCluster(config, world)
-        # The brokers need it until the last of them has signed off, also when everything is cancelled.
+        # The brokers need it until the last one has shut down, even if everything is cancelled.
         self._scope = trio.CancelScope(shield=True)
         self._ended = trio.Event()
         self.brokers: list[RunningBroker] = []
         for number in range(nodes):
-            # Each has a freeze of its own; clock and disk they have in common.
+            # Each broker has its own freeze; they share clock and disk.
             own = world if not number else world.beside()
             mine = replace(config, node_id=first + number, listeners=_following(config, number))
             node = RunningBroker(mine, own, nursery, self._local, self.faults)
@@ -61,10 +61,10 @@ class RunningCluster:
         return self._local.controller.image
 
     def broker(self, node_id: int) -> RunningBroker:
-        """The broker with that id.
+        """Return the broker with that id.
 
         Raises:
-            BrokerNotAvailableError: there is none.
+            BrokerNotAvailableError: the cluster has no such broker.
         """
         for broker in self.brokers:
             if broker.node_id == node_id:
@@ -95,7 +95,7 @@ class RunningCluster:
             await self._local.close()
 
     async def wait_failed(self) -> Exception:
-        """Wait until a part of a broker fails; returns why."""
+        """Wait until a part of a broker fails; return the reason."""
         send, receive = trio.open_memory_channel[Exception](len(self.brokers))
 
         async def watch(broker: RunningBroker) -> None:
@@ -118,8 +118,8 @@ class RunningCluster:
     async def stop(self, node_id: int, *, clean: bool = True, move: bool = False) -> None:
         """Stop a broker; see `RunningBroker.stop`.
 
-        Others then lead the partitions that they have replicas of. Those that only this broker has are without a leader
-        until it is back; with ``move`` they are handed over before.
+        Other brokers then lead the partitions of which they have replicas. A partition without another replica has no
+        leader until the broker restarts; with ``move`` it moves to another broker first.
         """
         broker = self.broker(node_id)
         if move and broker.is_running:
@@ -135,24 +135,24 @@ class RunningCluster:
         await self.broker(node_id).start()
 
     async def restart(self, node_id: int, *, clean: bool = True, move: bool = False) -> None:
-        """`stop` and `start_broker`."""
+        """Stop and start a broker: `stop`, then `start_broker`."""
         await self.stop(node_id, clean=clean, move=move)
         await self.start_broker(node_id)
 
     # Leaders
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of the broker that leads a partition; -1 when none does, or there is no such partition."""
+        """Return the id of a partition's leader; -1 without a leader or without such a partition."""
         state = self.image.partition(topic, partition)
         return -1 if state is None else state.leader
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
-        """How often the partition's leader has changed; -1 when there is no such partition."""
+        """Return the partition's leader epoch; -1 without such a partition."""
         state = self.image.partition(topic, partition)
         return -1 if state is None else state.leader_epoch
 
     def coordinator(self, group: str) -> int:
-        """The id of the broker that coordinates a group; -1 when none does yet."""
+        """Return the id of a group's coordinator; -1 if there is none yet."""
         from triokafka.topic_names import GROUP_METADATA_TOPIC
 
         return self.leader(GROUP_METADATA_TOPIC, self._running.group_coordinator.runtime.partition_for(group))
@@ -163,11 +163,11 @@ class RunningCluster:
 
     @property
     def _running(self) -> RunningBroker:
-        """The first broker that runs."""
+        """Return the first running broker."""
         for broker in self.brokers:
             if broker.is_running:
                 return broker
-        raise IllegalStateError("every broker of the cluster is stopped")
+        raise IllegalStateError("every broker of the cluster is stopped. Start one with start_broker()")
 
     # Faults of all brokers
 
@@ -179,7 +179,7 @@ class RunningCluster:
     close_on = delegated("_fault_calls", FaultCalls.close_on)
 
     def cut_connections(self) -> int:
-        """Close every connection to every broker; returns how many there were."""
+        """Close every connection to every broker; return their number."""
         return sum(broker.cut_connections() for broker in self.brokers if broker.is_running)
 
     def fill_disk(self, *, free_bytes: int = 0) -> None:
@@ -207,7 +207,7 @@ class RunningCluster:
         return self._running if node_id == -1 else self.broker(node_id)
 
     def reset(self) -> None:
-        """Switch off all faults, those of the cluster and of each broker."""
+        """Switch off all faults of the cluster and of each broker."""
         self.faults.disarm_all()
         for broker in self.brokers:
             broker.reset()
@@ -218,7 +218,7 @@ class RunningCluster:
 
 
 def _following(config: BrokerConfig, number: int) -> tuple[str, ...]:
-    """The listeners of the ``number``-th broker: on the ports after those of the first, where they are given."""
+    """Return the listeners of the ``number``-th broker; explicit ports are counted up from the first broker's."""
     listeners = []
     for listener in config.listeners:
         address, _, port = listener.rpartition(":")

@@ -1,6 +1,6 @@
-"""What the control endpoint can do beyond faults of requests: the calls of `RunningBroker` and `RunningCluster`.
+"""Paths of the control endpoint for the calls of `RunningBroker` and `RunningCluster`, except request faults.
 
-Each is a ``POST`` of ``application/json`` to the path named here, with an object of parameters, and answers with one:
+Each call is a ``POST`` of ``application/json`` with an object of parameters, and the response is an object:
 
 ======================  ===========================================  ===================================================
 path                    parameters                                   answer
@@ -21,7 +21,7 @@ path                    parameters                                   answer
 ``/reset``
 ======================  ===========================================  ===================================================
 
-``broker`` is an id, and may be left out where there is one broker only. Parameters mean what they mean in Python, and
+``broker`` is an id, optional for a single broker. Parameters have the same meaning as in Python, and
 have the same defaults. ``GET /brokers`` lists the brokers.
 """
 
@@ -56,7 +56,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def control_actions(target: Target) -> dict[str, Action]:
-    """The paths and what they do."""
+    """The paths and their handlers."""
     calls = _Calls(target)
     one = {"broker": None}
     leaving = {**one, "clean": True, "move": False}
@@ -82,7 +82,7 @@ def control_actions(target: Target) -> dict[str, Action]:
 
 
 def control_metrics(target: Target) -> Metrics:
-    """The metrics of the broker, or of the first that runs."""
+    """Return the metrics of the broker, or of the first running one."""
 
     def metrics() -> Iterable[Sample]:
         running = [broker for broker in _brokers(target) if broker.is_running]

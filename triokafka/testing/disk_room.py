@@ -1,4 +1,4 @@
-"""A limit on the growth of files, as of a disk that fills up."""
+"""A limit on the growth of files, which simulates a full disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from triokafka.world import File, FileSlice
 
 
 class DiskRoom:
-    """The bytes by which the files of a disk may still grow: ``free_bytes``, None without a limit."""
+    """Remaining space of a disk: ``free_bytes``, None without a limit."""
 
     def __init__(self) -> None:
         self.free_bytes: int | None = None
 
     def take(self, growth: int, path: str) -> None:
-        """Use up room for a file. Raises `OSError` (ENOSPC) where there is too little."""
+        """Allocate space for a file. Raises `OSError` (ENOSPC) if there is too little."""
         if self.free_bytes is None:
             return
         if growth > self.free_bytes:
@@ -25,7 +25,7 @@ class DiskRoom:
 
 
 class LimitedFile(File):
-    """A file that takes room on a disk when it grows."""
+    """A file whose growth is counted against the disk's space."""
 
     def __init__(self, room: DiskRoom, file: File, path: str) -> None:
         self._room = room

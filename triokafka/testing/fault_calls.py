@@ -1,4 +1,4 @@
-"""Calls with which a test has requests fail, or answers delayed, lost or cut off.
+"""Calls that make requests fail, or delay, lose or truncate responses.
 
 Each call arms one fault (see `triokafka.broker_stub.faults.faults`) and returns it. It applies to the first ``times``
 matching requests after ``skip`` others, each with probability ``chance``; with ``times=-1`` until
@@ -36,13 +36,13 @@ class FaultCalls:
         skip: int = 0,
         chance: float = 1.0,
     ) -> Fault:
-        """Answer the next ``times`` matching requests or items with ``error``, without carrying them out.
+        """Answer the next ``times`` matching requests or items with ``error`` without executing them.
 
-        With ``topic``, ``partition`` or ``group`` only those items of a request fail; the others are carried out.
+        With ``topic``, ``partition`` or ``group`` only those items of a request fail; the broker executes the others.
 
         Args:
             error: Kafka's name (``"NOT_LEADER_OR_FOLLOWER"``), its code, or a class of `triokafka.errors`.
-            after_append: for Produce: append the records and answer with the error all the same.
+            after_append: for Produce: append the records, and still answer with the error.
 
         Raises:
             UnknownNameError: the API or the error does not exist.
@@ -64,7 +64,7 @@ class FaultCalls:
     def drop_replies(
         self, api: Api = None, *, times: int = 1, client_id: str | None = None, skip: int = 0, chance: float = 1.0
     ) -> RequestFault:
-        """Carry out the next requests and never answer them; their connections stay open."""
+        """Execute the next requests and never answer them; their connections stay open."""
         return self._arm(api, RequestFault(lose_answer=True), times, client_id, skip, chance)
 
     def delay_replies(
@@ -77,7 +77,7 @@ class FaultCalls:
         skip: int = 0,
         chance: float = 1.0,
     ) -> RequestFault:
-        """Carry out the next requests immediately and answer them ``delay_ms`` milliseconds later."""
+        """Execute the next requests immediately and answer them ``delay_ms`` milliseconds later."""
         return self._arm(api, RequestFault(answer_delay_ms=delay_ms), times, client_id, skip, chance)
 
     def delay_requests(
@@ -90,7 +90,7 @@ class FaultCalls:
         skip: int = 0,
         chance: float = 1.0,
     ) -> RequestFault:
-        """Carry out the next requests only after ``delay_ms`` milliseconds."""
+        """Execute the next requests after ``delay_ms`` milliseconds."""
         return self._arm(api, RequestFault(delay_ms=delay_ms), times, client_id, skip, chance)
 
     def throttle(
@@ -118,7 +118,7 @@ class FaultCalls:
     ) -> RequestFault:
         """Close the connection of the next requests.
 
-        ``at`` is ``"before"`` they are carried out, ``"after"`` that and without an answer, or ``"within"`` the answer,
+        ``at`` is ``"before"`` execution, ``"after"`` execution and without a response, or ``"within"`` the response,
         half of which is sent.
         """
         return self._arm(api, RequestFault(close=at), times, client_id, skip, chance)

@@ -1,4 +1,4 @@
-"""A connection that can stand still, lose everything, or slow down to a drip."""
+"""A connection that can freeze, lose all data, or slow down to a drip."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triokafka.testing.gate import Gate
 from triokafka.world import FileSlice, Stream
 
 _DRIP_SECONDS: Final = 0.5
-"""A dripping connection transfers as many bytes at a time as its rate allows in this time."""
+"""Seconds between the transfers of a dripping connection."""
 
 
 class FaultyStream(Stream):
@@ -35,11 +35,11 @@ class FaultyStream(Stream):
     # Faults
 
     def lose(self) -> None:
-        """Lose everything in both directions from now on; neither end notices."""
+        """Lose all data in both directions from now on; neither end notices."""
         self._lost = True
 
     def slow_down(self, bytes_per_second: float) -> None:
-        """Transfer at most so many bytes a second in each direction from now on."""
+        """Limit the transfer in each direction to this many bytes a second from now on."""
         self._bytes_per_second = bytes_per_second
 
     async def _thawed(self) -> None:

@@ -78,7 +78,7 @@ class FaultyWorld(World):
         return not self._flowing.is_open
 
     def freeze(self) -> None:
-        """Stop accepting, receiving and sending, as a process that got SIGSTOP."""
+        """Stop accepting, receiving and sending, as a process does after SIGSTOP."""
         self._flowing.shut()
 
     def thaw(self) -> None:
@@ -86,7 +86,7 @@ class FaultyWorld(World):
         self._flowing.open()
 
     def half_open(self) -> None:
-        """Have the present connections lose everything, in both directions and for good.
+        """Make current connections lose all data in both directions permanently.
 
         Neither end notices: there is no reset, writing succeeds, and no end arrives. New connections work.
         """
@@ -94,7 +94,7 @@ class FaultyWorld(World):
             stream.lose()
 
     def black_hole(self) -> None:
-        """Swallow everything until `heal`: present connections are `half_open` for good, and new ones get no answer.
+        """Drop all data until `heal`: current connections stay `half_open` permanently, and new ones get no response.
 
         A connection that is made meanwhile works after `heal`.
         """
@@ -102,11 +102,11 @@ class FaultyWorld(World):
         self._reachable.shut()
 
     def heal(self) -> None:
-        """End `black_hole`. The connections that it took stay lost."""
+        """End `black_hole`. The connections that it broke stay broken."""
         self._reachable.open()
 
     def drip(self, bytes_per_second: float) -> None:
-        """Slow the present connections down for good, in both directions. New connections have full speed.
+        """Slow current connections down permanently, in both directions. New connections have full speed.
 
         Raises:
             ValueError: the rate is not above 0.

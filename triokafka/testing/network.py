@@ -6,7 +6,7 @@ part has arrived. Between nodes that are partitioned nothing arrives until the p
 is no task behind a connection: the receiver computes when the next segment is due, and waits for it.
 
 Connections can also die in silence: a half-open connection, or one in a black hole, loses whatever is sent on it, its
-end included, and neither end hears of it. A dripping connection brings a few bytes at a time.
+end included, and neither end notices. A dripping connection transfers a few bytes at a time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from triokafka.world import Listener, Stream
 _WINDOW_BYTES = 1 << 20
 _SEGMENT_BYTES = 64 << 10
 _FIRST_PORT = 40_000
-_DRIP_SECONDS = 0.5  # a dripping connection brings so much at a time
+_DRIP_SECONDS = 0.5  # bytes per transfer of a dripping connection
 
 
 @dataclass
 class Conditions:
-    """How the network behaves; assign to a field at any time, it holds for segments sent from then on.
+    """Behaviour of the network. A field can be assigned at any time and applies to segments sent afterwards.
 
     Args:
         min_delay, max_delay: bounds of a segment's one-way delay, in seconds.
@@ -49,7 +49,7 @@ class Conditions:
 class Network:
     """All hosts, listeners and connections of one simulation.
 
-    ``record`` is told everything that happens, in order; it makes the trace.
+    ``record`` receives all events in order, for the trace.
     """
 
     def __init__(self, random: random.Random, record: Callable[..., None]) -> None:
@@ -74,17 +74,17 @@ class Network:
             self._blocked.add((other, one))
 
     def heal(self) -> None:
-        """End all partitions and black holes; what a partition held back arrives, what a black hole took is lost."""
+        """End all partitions and black holes. Data delayed by a partition arrives; data in a black hole is lost."""
         self.record("heal")
         self._blocked.clear()
         self._black_holes.clear()
         self.notify()
 
     def half_open(self, one: str, other: str, *, one_way: bool = False) -> int:
-        """Let the connections between two nodes that exist now lose everything sent on them, for good.
+        """Make the current connections between two nodes lose all data permanently.
 
         No end notices: there is no reset, and writing succeeds. With ``one_way`` only what ``one`` sends is lost. New
-        connections work. Returns how many connections there are.
+        connections work. Returns the number of affected connections.
         """
         self.record("half-open", one, other, one_way)
         connections = self._between(one, other)
@@ -93,15 +93,15 @@ class Network:
         return len(connections)
 
     def black_hole(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """Swallow everything from ``one`` to ``other`` (and back, unless ``one_way``) until `heal`.
+        """Drop all data from ``one`` to ``other`` (and back, unless ``one_way``) until `heal`.
 
-        Connections that exist now stay `half_open` for good; new ones are not established before `heal`.
+        Current connections stay `half_open` permanently; new ones are not established before `heal`.
         """
         self.half_open(one, other, one_way=one_way)
         self._black_holes.add((one, other))
 
     def drip(self, one: str, other: str, bytes_per_second: float, *, one_way: bool = False) -> int:
-        """Slow the connections between two nodes that exist now down, for good; with ``one_way`` from ``one`` only.
+        """Slow the current connections between two nodes down permanently; with ``one_way`` only from ``one``.
 
         Returns how many connections there are.
         """
@@ -126,7 +126,7 @@ class Network:
                 connection.reset("cut")
 
     def drop_node(self, name: str) -> None:
-        """The node's process is gone: its listeners close, its connections are reset."""
+        """Close the listeners and reset the connections of a node whose process has ended."""
         for address, listener in list(self._listeners.items()):
             if listener.node == name:
                 listener.close()
@@ -134,7 +134,7 @@ class Network:
         self.cut(name)
 
     def is_blocked(self, source: str, target: str) -> bool:
-        """Whether nothing gets through from ``source`` to ``target`` now."""
+        """Whether ``source`` currently cannot reach ``target``."""
         return (source, target) in self._blocked
 
     # -- used by worlds
@@ -195,7 +195,7 @@ class Network:
         await self._changed.wait()
 
     def notify(self) -> None:
-        """Wake everybody who waits for a change of the network as a whole."""
+        """Wake all waiters for a change of the whole network."""
         self._changed.set()
         self._changed = trio.Event()
 
@@ -231,7 +231,7 @@ class _Pipe:
         self.put(data)
 
     def lose(self) -> None:
-        """Lose what is on its way, and whatever is sent from now on."""
+        """Lose all data in flight, and all data sent from now on."""
         self.loses = True
         self.segments.clear()
         self.unread = 0
@@ -326,7 +326,7 @@ class Connection:
                 pipe.bytes_per_second = bytes_per_second
 
     def reset(self, why: str) -> None:
-        """End the connection for both ends; what is on its way is lost."""
+        """End the connection for both ends; data in flight is lost."""
         self.network.record(why, self.number)
         for pipe in self._pipes:
             pipe.reset = True
@@ -417,7 +417,7 @@ class MemoryListener(Listener):
         self._send, self._receive = trio.open_memory_channel[Stream](1024)
 
     def offer(self, stream: Stream) -> None:
-        """A connection has come in; refused when the backlog is full."""
+        """Accept an incoming connection; refuse it if the backlog is full."""
         try:
             self._send.send_nowait(stream)
         except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):

@@ -111,13 +111,13 @@ def _imported_packages(module: ModuleType) -> set[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """The test is over, and its faults with it: its clients end with a broker that is well."""
+    """Switch off the test's faults at its end, so that its clients close against a working broker."""
     for broker in _brokers:
         _heal(broker)
 
 
 def _heal(broker: BlockingBroker) -> None:
-    broker.reset()  # first: it cannot start on a disk that is full
+    broker.reset()  # first: the broker cannot start on a full disk
     if not broker.is_running:
         broker.start()
 
@@ -125,7 +125,7 @@ def _heal(broker: BlockingBroker) -> None:
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
     scope = str(config.getini("kafka_broker_scope"))
     if scope not in _SCOPES:
-        raise pytest.UsageError(f"kafka_broker_scope = {scope}: it is one of {', '.join(_SCOPES)}")
+        raise pytest.UsageError(f"kafka_broker_scope = {scope}: must be one of {', '.join(_SCOPES)}")
     return scope
 
 
@@ -137,7 +137,7 @@ def kafka_broker_options() -> Mapping[str, Any]:
 
 @pytest.fixture(scope=_scope)
 def kafka_broker(kafka_broker_options: Mapping[str, Any]) -> Iterator[BlockingBroker]:
-    """A running broker: ``kafka_broker.bootstrap_servers`` is its address, and its methods make it fail.
+    """A running broker: ``kafka_broker.bootstrap_servers`` is its address, and its methods inject faults.
 
     It is shared by the whole session, or as the option ``kafka_broker_scope`` says; after each test its faults are
     switched off, and it runs again if it was stopped.

@@ -1,4 +1,4 @@
-"""A Trio run in a thread of its own, into which other threads call."""
+"""A Trio run in its own thread, with calls from other threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Portal(Generic[T]):
         self._nursery: trio.Nursery | None = None
         self._leave = trio.Event()
         self._is_leaving = False
-        # A daemon, so that a program that never leaves the block can end all the same.
+        # A daemon, so that a program that never leaves the block can still exit.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> T:

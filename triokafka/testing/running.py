@@ -1,4 +1,4 @@
-"""A broker that runs for a test, and what the test can do to it.
+"""A broker that runs for a test, and the calls that control it and inject faults.
 
 `RunningBroker` outlives the `Broker` inside it, so that a test can stop, kill and start it again: it keeps its port,
 its disk, its clock and its faults. All of it belongs to the Trio run that it was started in;
@@ -80,20 +80,20 @@ class RunningBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect, HOST:PORT; the same before and after a restart."""
+        """The broker's address, HOST:PORT; the same before and after a restart."""
         return self._bootstrap_servers
 
     @property
     def is_running(self) -> bool:
-        """Whether it is up; one that has stopped serving by itself is not (``failure`` says why)."""
+        """Whether the broker runs; false after a failure (see ``failure``)."""
         return self._node is not None and self._node.failure is None
 
     @property
     def broker(self) -> Broker:
-        """The broker that runs now, with all that it consists of; another one after each restart.
+        """The running `Broker` object; a different one after each restart.
 
         Raises:
-            IllegalStateError: it is stopped.
+            IllegalStateError: the broker is stopped.
         """
         return self._running_node().broker
 
@@ -104,7 +104,7 @@ class RunningBroker:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the broker stopped serving by itself; None while it has not."""
+        """The failure that stopped the broker; None without one."""
         return self._failure if self._node is None else self._node.failure
 
     @property
@@ -163,7 +163,7 @@ class RunningBroker:
             await self._gone.wait()  # also when it is ending already, being cancelled
 
     async def restart(self, *, clean: bool = True) -> None:
-        """`stop` and `start`."""
+        """Stop and start the broker: `stop`, then `start`."""
         await self.stop(clean=clean)
         await self.start()
 
@@ -209,11 +209,11 @@ class RunningBroker:
             self._gone.set()
 
     async def _be_missed(self, cluster: LocalCluster) -> None:
-        """Have others lead what it led, without their waiting until its session is over."""
+        """Move leadership to other brokers without waiting for the end of this broker's session."""
         try:
             await cluster.controller.fence_broker(self.node_id)
         except KafkaError as error:
-            logger.warning("broker %d is not fenced before its session is over: %s", self.node_id, error)
+            logger.warning("Broker %d: fencing before the end of its session failed: %s", self.node_id, error)
 
     def _keep_ports(self, broker: Broker) -> None:
         """Take the ports that it got for its own from now on."""
@@ -250,7 +250,7 @@ class RunningBroker:
         self._release_ports()
 
     async def wait_failed(self) -> Exception:
-        """Wait until a part of the broker fails, so that it stops serving; returns why."""
+        """Wait until a part of the broker fails and stops it; return the reason."""
         while self._failure is None:
             await self._failed.wait()
         return self._failure
@@ -273,13 +273,13 @@ class RunningBroker:
     # Faults of the broker as a whole
 
     def cut_connections(self) -> int:
-        """Close every connection at once; new ones are welcome. Returns how many there were."""
+        """Close every connection immediately; accept new ones. Return the number of closed connections."""
         return self.sockets.cut()
 
     def freeze(self) -> None:
-        """Stand still as a process that was sent SIGSTOP: connections stay open, new ones wait, nothing is answered.
+        """Freeze as a process does after SIGSTOP: connections stay open, new ones wait, requests get no response.
 
-        The clocks go on, so that sessions that end meanwhile have ended. `thaw` ends it, and so does `stop`.
+        The clocks keep running, so sessions may expire meanwhile. `thaw` and `stop` end the freeze.
         """
         self.world.freeze()
 
@@ -297,14 +297,14 @@ class RunningBroker:
             self.thaw()
 
     def half_open(self) -> None:
-        """Have the present connections lose everything, in both directions and for good.
+        """Make current connections lose all data in both directions permanently.
 
         Neither end notices, as when a machine loses power or a NAT forgets a connection. New connections work.
         """
         self.world.half_open()
 
     def black_hole(self) -> None:
-        """Take the present connections as `half_open` does, and leave new ones without an answer until `heal`."""
+        """Break current connections as `half_open` does, and leave new ones without a response until `heal`."""
         self.world.black_hole()
 
     def heal(self) -> None:
@@ -312,7 +312,7 @@ class RunningBroker:
         self.world.heal()
 
     def drip(self, bytes_per_second: float) -> None:
-        """Slow the present connections down for good, in both directions. New connections have full speed.
+        """Slow current connections down permanently, in both directions. New connections have full speed.
 
         Raises:
             ValueError: the rate is not above 0.
@@ -320,17 +320,17 @@ class RunningBroker:
         self.world.drip(bytes_per_second)
 
     def fill_disk(self, *, free_bytes: int = 0) -> None:
-        """Let the data directories take only ``free_bytes`` more: appends then fail with KAFKA_STORAGE_ERROR."""
+        """Limit the data directories to ``free_bytes`` more; later appends fail with KAFKA_STORAGE_ERROR."""
         if free_bytes < 0:
             raise ValueError(f"a disk has 0 free bytes or more, not {free_bytes}")
         self.world.disk_room = free_bytes
 
     def free_disk(self) -> None:
-        """End `fill_disk`: there is room again, and appends work as before."""
+        """End `fill_disk`; appends work again."""
         self.world.disk_room = None
 
     def advance_clock(self, ms: int) -> None:
-        """Put the broker's clocks forward by ``ms`` milliseconds, and do what has become due.
+        """Advance the broker's clocks by ``ms`` milliseconds, and run all due work.
 
         Sessions of group members end, requests that wait for records or replicas are answered, idle connections are
         closed, records and positions are retained for as long as configured. Only the broker's clocks move: waits that
@@ -343,7 +343,7 @@ class RunningBroker:
             self._node.clock_jumped()
 
     def members(self, group: str) -> list[KnownMember]:
-        """Who is in a group: member id, client id and instance id, in the order of member ids.
+        """Return the members of a group: member id, client id and instance id, ordered by member id.
 
         Raises:
             NotCoordinatorError: this broker does not coordinate the group.
@@ -351,11 +351,11 @@ class RunningBroker:
         from triokafka.topic_names import GROUP_METADATA_TOPIC
 
         if GROUP_METADATA_TOPIC not in self.image.topics:
-            return []  # the first that asks for a coordinator has it made
+            return []  # the first coordinator lookup creates the topic
         return self.group_coordinator.members(group)
 
     def expire_member(self, group: str, member: str | None = None) -> str:
-        """End the session of a group's member now, as if it had been silent for too long; returns its member id.
+        """Expire the session of a group's member now; return its member id.
 
         Args:
             member: its member id, client id or instance id; None when the group has only one.
@@ -379,18 +379,18 @@ class RunningBroker:
         return found[0]
 
     async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
-        """Have broker ``to`` lead a partition, in a new leader epoch; returns its id. The log goes with it.
+        """Make broker ``to`` the leader of a partition and its log, in a new leader epoch; return its id.
 
         None is the next broker by id. A single broker leads on itself, in a new epoch: clients have to notice that.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such partition.
-            BrokerNotAvailableError: there is no such broker, or it is down.
+            UnknownTopicOrPartitionError: the partition does not exist.
+            BrokerNotAvailableError: the broker does not exist or is down.
         """
         return await self.controller.hand_over(topic, partition, to)
 
     async def move_coordinator(self, group: str, *, to: int | None = None) -> int:
-        """Have broker ``to`` coordinate a group (and those that share its partition of ``__consumer_offsets``).
+        """Make broker ``to`` the coordinator of a group (and of groups in the same ``__consumer_offsets`` partition).
 
         The group's members and positions go with it. Arguments, result and errors are those of `move_leader`.
         """
@@ -419,10 +419,10 @@ class RunningBroker:
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; -1 stands for what the broker is configured for.
+        """Create a topic; -1 selects the broker's default.
 
         Raises:
-            BrokerResponseError: the error that CreateTopics would answer.
+            BrokerResponseError: the error of CreateTopics.
         """
         from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
@@ -436,7 +436,7 @@ class RunningBroker:
         _raise_for(response.topics[0].error_code, response.topics[0].error_message)
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic. Raises the error that DeleteTopics would answer."""
+        """Delete a topic. Raises the error of DeleteTopics."""
         from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=_TIMEOUT_MS)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EPOCH_MS = 1_700_000_000_000  # what the wall clocks show when a simulation begins
+_EPOCH_MS = 1_700_000_000_000  # initial wall-clock time of a simulation
 
 
 class SimulatedWorld(World):
@@ -94,17 +94,17 @@ class SimulatedWorld(World):
     # -- what the simulation does to the process
 
     def halt(self) -> None:
-        """The process is dead: what its tasks still try fails, and nothing of it reaches network or disk."""
+        """End the process: further operations of its tasks fail and reach neither network nor disk."""
         self._halted = True
         self._resumed.set()
 
     def pause(self) -> None:
         """Stop the process at its next contact with the outside, as SIGSTOP would; `resume` lets it go on."""
-        if self._resumed.is_set():  # else somebody may wait already, whom a new event would leave behind
+        if self._resumed.is_set():  # otherwise keep the event: tasks may already wait for it
             self._resumed = trio.Event()
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         self._resumed.set()
 
     @property
@@ -123,7 +123,7 @@ class SimulatedWorld(World):
 
     @property
     def is_paused(self) -> bool:
-        """Whether the process stands still."""
+        """Whether the process is paused."""
         return not self._resumed.is_set()
 
     async def pass_door(self) -> None:
