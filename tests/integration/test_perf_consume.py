@@ -85,7 +85,7 @@ async def test_records_of_before_are_left_out_from_latest_on() -> None:
 
 async def test_topic_that_does_not_exist_is_an_error_at_once() -> None:
     async with running_broker() as broker:
-        with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'nope'"):
+        with pytest.raises(UnknownTopicOrPartitionError, match="topic 'nope' does not exist"):
             await read(Reading("nope", 1), broker.bootstrap_servers, [])
 
 
