@@ -1,6 +1,6 @@
 """DescribeGroups (API key 15): state and members of groups.
 
-Versions 0-6. v1: throttle time. v3: authorized operations (KIP-430). v4: static members (KIP-345). v5: flexible. v6:
+Versions 0-6. v1: throttle time. v3: authorized operations. v4: static members (KIP-345). v5: flexible. v6:
 GROUP_ID_NOT_FOUND with a message for an unknown group (KIP-1043); earlier versions return the state Dead.
 """
 

@@ -1,7 +1,7 @@
 """Metadata (API key 3): brokers, and topics with their partitions and leaders.
 
 Versions 0-13. v1: racks, controller, internal flag; an empty list of topics means none, null means all. v2: cluster id.
-v3: throttle time. v4: the client allows or forbids topic creation (KIP-204). v5: offline replicas. v7: leader epochs.
+v3: throttle time. v4: the client allows or forbids topic creation. v5: offline replicas. v7: leader epochs.
 v8: authorized operations. v9: flexible. v10: topic ids. v11: no cluster operations. v12: requests by topic id.
 v13: top-level error code.
 

@@ -1,7 +1,7 @@
 """Produce (API key 0): append record batches to partitions.
 
 Versions 3-13. ApiVersions advertises 0-13, since librdkafka misreads a higher minimum (KAFKA-18659). v3: transactional
-id, record batches v2. v5: log start offset. v7: zstd (KIP-110). v8: errors of single records (KIP-467). v9: flexible.
+id, record batches v2. v5: log start offset. v7: zstd. v8: errors of single records (KIP-467). v9: flexible.
 v10: the current leader and its address in errors (KIP-951). v13: topic ids (KIP-516).
 
 The request's bytes count towards the client's ``producer_byte_rate``, even if the append fails. With acks=0 the broker

@@ -113,7 +113,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         try:
             text = storage.read_file(path).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"configuration file {path}: cannot read: {error}") from error
+            raise ConfigurationError(f"configuration file {path} cannot be read: {error}") from error
         return cls.from_properties(parse_properties(text, source=path), **overrides)
 
     @classmethod
