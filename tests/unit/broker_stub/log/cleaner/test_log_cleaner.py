@@ -482,7 +482,7 @@ async def test_log_that_cannot_be_cleaned_is_left_alone_and_shown_and_the_others
         assert (entry.topic_partition, entry.directory, entry.size) == (A, "/data", bad.size)
         assert "checksum" in entry.reason
         assert cleaner.cleaned_up_to(A) is None
-        assert caplog.text.count("cannot be cleaned, and is left as it is") == 1
+        assert caplog.text.count("cleaning failed, and the log is skipped") == 1
         logs.delete(A)
         assert cleaner.uncleanable() == []
 
