@@ -50,13 +50,13 @@ def apis_page() -> str:
     live = sum(kafka != "none" for _, kafka in KAFKA_APIS.values())
     return _page(
         "API versions",
-        f"The APIs of Apache Kafka {KAFKA_RELEASE}, with three ranges of versions: Kafka's stable versions, the versions "
-        "declared here (which the client uses and the package encodes and decodes), and the versions that the broker "
-        "serves. An empty cell means none. "
+        f"The APIs of Apache Kafka {KAFKA_RELEASE}, with three ranges of versions: Kafka's stable versions, the "
+        "versions declared here (which the client uses and the package encodes and decodes), and the versions that the "
+        "broker serves. An empty cell means none. "
         f"Of {live} APIs, {len(API_NAMES)} are declared and {len(handlers)} served.",
         _table(["key", "API", "Kafka", "declared", "served"], rows, numbers=1),
-        "Like Kafka, the broker advertises Produce from version 0 although it serves it from version 3: if a broker does "
-        "not advertise the old versions, librdkafka assumes that it does not support compression.",
+        "Like Kafka, the broker advertises Produce from version 0 although it serves it from version 3: if a broker "
+        "does not advertise the old versions, librdkafka assumes that it does not support compression.",
     )
 
 

@@ -1,7 +1,7 @@
 """Configuration of producer, consumer and admin client: every option with its type, default, bounds and meaning.
 
-Names are Kafka's in snake_case; defaults are those of Kafka 4. For an unknown name or an invalid value, the constructor of
-the client raises `ConfigurationError`, which gives the nearest known name or the valid values.
+Names are Kafka's in snake_case; defaults are those of Kafka 4. For an unknown name or an invalid value, the constructor
+of the client raises `ConfigurationError`, which gives the nearest known name or the valid values.
 """
 
 # ruff: noqa: RUF009 - option() makes dataclass fields

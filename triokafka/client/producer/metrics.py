@@ -1,7 +1,7 @@
 """A producer's metrics: totals since the start, averages, and current values.
 
-The metrics are the counters, and values under Kafka's names that are derived from them, with times in milliseconds. There
-are no rates: callers compute them from two readings. Values are computed when the caller reads them.
+The metrics are the counters, and values under Kafka's names that are derived from them, with times in milliseconds.
+There are no rates: callers compute them from two readings. Values are computed when the caller reads them.
 """
 
 from __future__ import annotations
