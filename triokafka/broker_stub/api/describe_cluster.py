@@ -1,6 +1,6 @@
 """DescribeCluster (API key 60): the brokers, the controller id and the cluster id.
 
-Versions 0-2. v1: endpoint type, brokers or controllers (KIP-919). v2: fenced brokers on request (KIP-1073).
+Versions 0-2. v1: endpoint type, brokers or controllers (KIP-919). v2: fenced brokers on request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ListOffsets (API key 2): find the offset for a timestamp, or the start or end offset of a partition.
 
 Versions 1-11. v2: isolation level. v4: leader epochs. v5: OFFSET_NOT_AVAILABLE. v6: flexible. v7: the record with the
-greatest timestamp (-3, KIP-734). v8: the start of the local log (-4, KIP-405). v9: the last tiered offset (-5,
-KIP-1005). v10: a timeout for tiered storage (KIP-1075). v11: the first offset not yet tiered (-6, KIP-1023).
+greatest timestamp (-3). v8: the start of the local log (-4). v9: the last tiered offset (-5). v10: a timeout for tiered
+storage. v11: the first offset not yet tiered (-6).
 """
 
 from __future__ import annotations
