@@ -3,7 +3,7 @@
 Versions 4-18. v4: isolation level. v5: log start offset. v7: fetch sessions (KIP-227). v9: the client's leader epoch
 (KIP-320). v10: zstd. v11: the client's rack (KIP-392). v12: flexible, detection of diverging logs (KIP-595).
 v13: topic ids (KIP-516). v15: the follower's broker epoch (KIP-903). v16: addresses of the new leaders in errors
-(KIP-951). v17: directory ids (KIP-853). v18: the follower's high watermark (KIP-1166).
+(KIP-951). v17: directory ids (KIP-853). v18: the follower's high watermark.
 """
 
 from __future__ import annotations
