@@ -1,4 +1,4 @@
-"""Where the batches of a ``.log`` file lie: a walk over headers that never looks at records."""
+"""Finding the batches of a ``.log`` file: a walk over batch headers that reads no records."""
 
 from __future__ import annotations
 

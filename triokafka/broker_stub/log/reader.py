@@ -162,7 +162,8 @@ class LogReader:
         with self._guard.during("look-up of transactions"):
             while True:
                 try:
-                    return aborted_between(self._segments.from_offset(start_offset), start_offset, end_offset)
+                    indexes = (segment.transaction_index for segment in self._segments.from_offset(start_offset))
+                    return aborted_between(indexes, start_offset, end_offset)
                 except CorruptIndexError as error:
                     logger.warning("%s; rebuilding it", error)
                     broken = next(s for s in self._segments if error.path == s.transaction_index.path)

@@ -12,14 +12,11 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from triokafka.broker_stub.log.index import CorruptIndexError, IndexFile
 from triokafka.named_tuple import NamedTuple
 from triokafka.world import Storage
-
-if TYPE_CHECKING:
-    from triokafka.broker_stub.log.log_segment import LogSegment
 
 _VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -96,19 +93,21 @@ class TransactionIndex(IndexFile):
         return len(self._entries)
 
 
-def aborted_between(segments: Iterable[LogSegment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+def aborted_between(
+    indexes: Iterable[TransactionIndex], start_offset: int, end_offset: int
+) -> list[AbortedTransaction]:
     """The aborted transactions with records in [start, end), in the order of their markers.
 
     Args:
-        segments: from the one with ``start_offset`` on.
+        indexes: those of the segments from the one with ``start_offset`` on.
 
     Raises:
-        CorruptIndexError: of one of the segments.
+        CorruptIndexError: one of the indexes is damaged.
         OSError: the disk failed.
     """
     found = []
-    for segment in segments:
-        for transaction in segment.transaction_index.reaching_to(start_offset):
+    for index in indexes:
+        for transaction in index.reaching_to(start_offset):
             if transaction.first_offset < end_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= end_offset:
