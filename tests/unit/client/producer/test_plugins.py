@@ -127,7 +127,7 @@ async def test_built_in_serializers_are_configured_from_the_plugin_options() -> 
             r"value_serializer IntegerSerializer\(\) failed on a str for topic 'orders'",
         ),
         (lambda value: value["x"], {"y": 1}, "failed on a dict for topic 'orders': 'x'"),
-        (str.upper, "text", "made a str of a str, not bytes"),
+        (str.upper, "text", "returned a str for a str, not bytes"),
         (None, {"y": 1}, "the value is a dict, not bytes"),
     ],
 )
