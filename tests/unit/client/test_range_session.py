@@ -82,7 +82,7 @@ async def test_a_session_serves_one_reader_at_a_time_and_has_the_options() -> No
             with pytest.raises(IllegalStateError, match="serves another reader now"):
                 async with RangeReader({T0: (0, 5)}, session=session):
                     pass
-        with pytest.raises(ValueError, match="takes its world and its options from there"):
+        with pytest.raises(ValueError, match="uses the session's world and options"):
             RangeReader({T0: (0, 5)}, session=session, client_id="a")
         reader = RangeReader({T0: (0, 5)}, session=session)
     with pytest.raises(ClosedError):
