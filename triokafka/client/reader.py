@@ -466,7 +466,7 @@ def read_topic(
                 return
             yield batch
         raise IllegalStateError(
-            "this reader belongs to the parent process of this fork: call read_topic again in this process"
+            "the reader was opened before this process was forked: call read_topic again in this process"
         )
 
     loop = loop_thread()
