@@ -97,9 +97,16 @@ def _batch(start: int, end: int, *, key: bytes = b"k", producer_id: int = -1, em
     return Batch(start, end, records, 0, NOW, producer_id)
 
 
-@pytest.mark.parametrize("seed", [647686240, 647686814, 647686913])
-def test_seed_that_the_model_misjudged(seed: int) -> None:
-    """The first two truncate in the middle of a placeholder, the last one crashes with an emptied batch at the end."""
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(647686240, id="truncation in the middle of a placeholder"),
+        pytest.param(647686814, id="truncation between two lost batches"),
+        pytest.param(647686913, id="power cut with an emptied batch at the end"),
+        pytest.param(172584175, id="topic made anew after its log had lost its end"),
+    ],
+)
+def test_seed_that_failed_once(seed: int) -> None:
     check(seed)
 
 
