@@ -16,10 +16,10 @@ import pytest
 
 from tests.crashing.machine import Machine, explain, run_seed
 from tests.crashing.model import Batch, Kept, PartitionModel
-from tests.crashing.opened import adopt_cleaned, check_epochs, note_lost_end
+from tests.crashing.opened import Expected, adopt_cleaned, check_epochs, check_opened, note_lost_end
 from tests.crashing.plan import Step, plan, shrink
 from tests.support.simulated import run_seeds
-from tests.unit.broker_stub.log.builders import NOW, append, batch, config, open_log
+from tests.unit.broker_stub.log.builders import NOW, TP, append, batch, config, open_log
 from tests.unit.broker_stub.log.cleaner.logs import clean, compacted_log, put
 from triokafka.broker_stub.log import PartitionLog
 from triokafka.world.memory import MemoryStorage
@@ -104,6 +104,7 @@ def _batch(start: int, end: int, *, key: bytes = b"k", producer_id: int = -1, em
         pytest.param(647686814, id="truncation between two lost batches"),
         pytest.param(647686913, id="power cut with an emptied batch at the end"),
         pytest.param(172584175, id="topic made anew after its log had lost its end"),
+        pytest.param(387206450, id="high watermark in the middle of a lost batch"),
     ],
 )
 def test_seed_that_failed_once(seed: int) -> None:
@@ -136,6 +137,19 @@ def test_placeholder_in_place_of_a_durable_batch_is_a_loss() -> None:
         note_lost_end(log, model, durable_end=2, cleans=cleans)
         assert model.batches[1].lost
         assert model.placeholders == [range(2, 4)]
+
+
+def test_placeholder_may_end_in_the_middle_of_a_lost_batch() -> None:
+    """A follower may have fetched a part of that batch, so that the high watermark is there."""
+    there = Batch(0, 2, [Kept(0, NOW, b"k", b"a"), Kept(1, NOW + 1, b"k", b"b")], 0, NOW + 1)
+    model = PartitionModel([there, _batch(2, 6)], high_watermark=4)
+    log = _log_that_lost_its_end()
+    check_opened(TP, log, model, Expected(), lossless=False, now_ms=NOW, compacted=False)
+    assert (model.batches, model.end, model.placeholders) == ([there], 4, [range(2, 4)])
+    log.skip_to(5, now_ms=NOW)
+    model = PartitionModel([there, _batch(2, 6)])
+    with pytest.raises(AssertionError, match="nothing is before the end"):
+        check_opened(TP, log, model, Expected(), lossless=False, now_ms=NOW, compacted=False)
 
 
 def test_batch_that_compaction_has_emptied_is_not_lost() -> None:
