@@ -78,10 +78,8 @@ def _from_broker(ctx: click.Context, ask: Callable[[AdminClient], Any]) -> Itera
 
 
 def _client_options(ctx: click.Context) -> dict[str, Any]:
-    from triokafka.cli.connection import choose_brokers
-
     name = ctx.meta.get(PROFILE_NAME)
     profile = profiles.find(name, "--profile") if name else None
-    servers, profile = choose_brokers(ctx.params.get("bootstrap"), profile)
+    servers, profile = profiles.choose_brokers(ctx.params.get("bootstrap"), profile)
     more = profile.options if profile is not None else {}
     return {**more, "bootstrap_servers": servers, "default_api_timeout_ms": LIMIT * 1000}

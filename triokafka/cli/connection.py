@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -26,9 +25,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TIMEOUT_MS: Final = 5_000
 """How long a command waits for brokers, unless ``--timeout`` says otherwise."""
-SERVERS_VARIABLE: Final = "TRIOKAFKA_BOOTSTRAP_SERVERS"
-PROFILE_VARIABLE: Final = "TRIOKAFKA_PROFILE"
-_DEFAULT_SERVERS: Final = "localhost:9092"
 _PROFILE: Final = "triokafka.profile"
 _TIMEOUT: Final = "triokafka.timeout_ms"
 _WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "none": None, "null": None}
@@ -43,7 +39,7 @@ def bootstrap_option(
     Kafka's tool takes ``--broker-timeout`` alone. ``without`` is the help of a command that does something else without
     brokers: only its own command line names them, else ``bootstrap`` is None.
     """
-    servers_help = f"Brokers to ask first.  [env: {SERVERS_VARIABLE}; default: {_DEFAULT_SERVERS}]"
+    servers_help = f"Brokers to ask first.  [env: {profiles.SERVERS_VARIABLE}; default: {profiles.DEFAULT_SERVERS}]"
 
     def decorate(function: F) -> F:
         for option in (
@@ -77,7 +73,7 @@ def _read_profile(ctx: click.Context, parameter: click.Parameter, name: str | No
 profile_option: Final = click.option(
     "--profile", expose_value=False, is_eager=True, callback=_read_profile, metavar="NAME",
     shell_complete=profile_names,
-    help=f"Brokers and options of that name in {profiles.SHOWN_PATH}.  [env: {PROFILE_VARIABLE}]",
+    help=f"Brokers and options of that name in {profiles.SHOWN_PATH}.  [env: {profiles.PROFILE_VARIABLE}]",
 )  # fmt: skip
 """``--profile``: brokers and options by name."""
 
@@ -90,7 +86,7 @@ def _read_timeout(ctx: click.Context, parameter: click.Parameter, timeout_ms: fl
 def _read_bootstrap(ctx: click.Context, parameter: click.Parameter, servers: str | None) -> str | None:
     if ctx.resilient_parsing:
         return servers
-    servers, profile = choose_brokers(servers, ctx.meta.get(_PROFILE))
+    servers, profile = profiles.choose_brokers(servers, ctx.meta.get(_PROFILE))
     if profile is not None:
         ctx.meta[_PROFILE] = profile
     return servers
@@ -98,18 +94,6 @@ def _read_bootstrap(ctx: click.Context, parameter: click.Parameter, servers: str
 
 def _read_named_brokers(ctx: click.Context, parameter: click.Parameter, servers: str | None) -> str | None:
     return servers if servers is not None else given_profile(ctx).bootstrap_servers or None
-
-
-def choose_brokers(servers: str | None, profile: profiles.Profile | None) -> tuple[str, profiles.Profile | None]:
-    """Return the brokers and the profile that apply, given those of the command line."""
-    if servers is not None:
-        return servers, profile
-    if profile is None:
-        if servers := os.environ.get(SERVERS_VARIABLE, "").strip():
-            return servers, None
-        name = os.environ.get(PROFILE_VARIABLE, "").strip()
-        profile = profiles.find(name, PROFILE_VARIABLE) if name else profiles.find_default()
-    return (_DEFAULT_SERVERS, None) if profile is None else (profile.bootstrap_servers, profile)
 
 
 def given_profile(ctx: click.Context) -> profiles.Profile:

@@ -16,6 +16,9 @@ import click
 
 SHOWN_PATH: Final = "~/.config/triokafka/profiles.toml"
 """Where the file is, unless XDG_CONFIG_HOME says otherwise. For help."""
+SERVERS_VARIABLE: Final = "TRIOKAFKA_BOOTSTRAP_SERVERS"
+PROFILE_VARIABLE: Final = "TRIOKAFKA_PROFILE"
+DEFAULT_SERVERS: Final = "localhost:9092"
 _SERVERS: Final = "bootstrap_servers"
 
 
@@ -105,3 +108,15 @@ def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield from _leaves(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
+
+
+def choose_brokers(servers: str | None, profile: Profile | None) -> tuple[str, Profile | None]:
+    """Return the brokers and the profile that apply, given those of the command line."""
+    if servers is not None:
+        return servers, profile
+    if profile is None:
+        if servers := os.environ.get(SERVERS_VARIABLE, "").strip():
+            return servers, None
+        name = os.environ.get(PROFILE_VARIABLE, "").strip()
+        profile = find(name, PROFILE_VARIABLE) if name else find_default()
+    return (DEFAULT_SERVERS, None) if profile is None else (profile.bootstrap_servers, profile)

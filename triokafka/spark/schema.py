@@ -1,19 +1,17 @@
-"""The columns: names, types and order of Spark's own Kafka source."""
+"""The schema of the reader: types and order of the columns of Spark's own Kafka source."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from triokafka.errors import ConfigurationError
+from triokafka.spark.columns import to_arrow
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
     from triokafka.spark.planning.read_options import ReadOptions
-
-COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-HEADERS: Final = "headers"
 
 
 def spark_schema(options: ReadOptions) -> StructType:
@@ -40,18 +38,6 @@ def spark_schema(options: ReadOptions) -> StructType:
 def arrow_schema(options: ReadOptions) -> pyarrow.Schema:
     """Return the schema of the reader's record batches; Spark requires exact equality."""
     return to_arrow(spark_schema(options))
-
-
-def to_arrow(schema: StructType) -> pyarrow.Schema:
-    """Return the Arrow schema that Spark requires for its schema, with timestamps in UTC."""
-    from inspect import signature
-
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    # Before Spark 4.2 the time zone was always UTC.
-    return to_arrow_schema(
-        schema, **({"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {})
-    )
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:

@@ -44,7 +44,16 @@ class Host:
 
     def _boot(self) -> SimulatedWorld:
         self._incarnation += 1
-        world = SimulatedWorld(self._simulation, self.name, self._incarnation, self.disk, clock_skew=self.clock_skew)
+        simulation = self._simulation
+        world = SimulatedWorld(
+            self.name,
+            self._incarnation,
+            self.disk,
+            seed=simulation.seed,
+            network=simulation.network,
+            started=simulation.started,
+            clock_skew=self.clock_skew,
+        )
         self.disk.wall_ms = world.wall_ms
         return world
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -16,9 +16,6 @@ from triokafka.testing.network import Network
 from triokafka.world import Listener, Stream, World
 from triokafka.world.memory import MemoryStorage
 
-if TYPE_CHECKING:
-    from triokafka.testing.simulated import Simulation
-
 T = TypeVar("T")
 
 _EPOCH_MS = 1_700_000_000_000  # what the wall clocks show when a simulation begins
@@ -28,7 +25,9 @@ class SimulatedWorld(World):
     """One process on a simulated host. It ends with `halt`: from then on every door to the outside raises.
 
     Args:
-        simulation: owns clock, network and trace.
+        seed: of the simulation.
+        network: between the hosts of the simulation.
+        started: when the simulation began, in seconds on Trio's clock.
         node: the host's name, and its address on the network.
         incarnation: which process on that host; each draws its own random numbers.
         disk: the host's storage; it outlives the process.
@@ -36,15 +35,23 @@ class SimulatedWorld(World):
     """
 
     def __init__(
-        self, simulation: Simulation, node: str, incarnation: int, disk: MemoryStorage, *, clock_skew: float = 0.0
+        self,
+        node: str,
+        incarnation: int,
+        disk: MemoryStorage,
+        *,
+        seed: int,
+        network: Network,
+        started: float,
+        clock_skew: float = 0.0,
     ) -> None:
         self.node = node
         self.incarnation = incarnation
         self.clock_skew = clock_skew
-        self.random = random.Random(f"{simulation.seed}/{node}/{incarnation}")
+        self.random = random.Random(f"{seed}/{node}/{incarnation}")
         self.storage = GuardedStorage(disk, check=self.check_alive)
-        self._network: Network = simulation.network
-        self._started = simulation.started
+        self._network = network
+        self._started = started
         self._halted = False
         self._resumed = trio.Event()
         self._resumed.set()

@@ -27,7 +27,7 @@ request_timeout_ms = 3000
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A configuration directory of its own, and an environment without our variables."""
-    for name in (connection.SERVERS_VARIABLE, connection.PROFILE_VARIABLE):
+    for name in (profiles.SERVERS_VARIABLE, profiles.PROFILE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "triokafka").mkdir()
@@ -72,9 +72,9 @@ def test_without_a_word_the_broker_is_on_this_machine() -> None:
 def test_each_place_that_names_brokers_wins_over_the_next(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(home, FILE)
     assert options()["bootstrap_servers"] == "local:9092"
-    monkeypatch.setenv(connection.PROFILE_VARIABLE, "staging")
+    monkeypatch.setenv(profiles.PROFILE_VARIABLE, "staging")
     assert options()["bootstrap_servers"] == "one:9092,two:9092"
-    monkeypatch.setenv(connection.SERVERS_VARIABLE, "variable:9092")
+    monkeypatch.setenv(profiles.SERVERS_VARIABLE, "variable:9092")
     assert options() == {"default_api_timeout_ms": 5_000, "bootstrap_servers": "variable:9092"}
     assert options("-X", "bootstrap.servers=setting:9092")["bootstrap_servers"] == "setting:9092"
     assert options("--profile", "local")["bootstrap_servers"] == "local:9092"

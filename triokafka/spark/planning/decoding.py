@@ -176,7 +176,7 @@ def _format(name: str, side: _Side, registry: SchemaRegistry | None) -> Format:
         return ProtobufFormat(side.schema, registry=registry, subject=side.subject, name=side.message)
     from pyspark.sql import types
 
-    from triokafka.spark.schema import to_arrow
+    from triokafka.spark.columns import to_arrow
 
     try:
         schema = to_arrow(types.StructType.fromJson(json.loads(side.schema or "")))

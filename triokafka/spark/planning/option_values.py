@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from triokafka.errors import ConfigurationError
-from triokafka.spark.schema import COLUMNS, HEADERS
+from triokafka.spark.columns import COLUMNS, HEADERS
 
 T = TypeVar("T")
 

@@ -148,7 +148,7 @@ def _as_batches(rows: Iterator[Any], schema: StructType, wanted: list[str]) -> I
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from triokafka.spark.schema import to_arrow
+    from triokafka.spark.columns import to_arrow
 
     arrow = to_arrow(StructType([schema[name] for name in wanted]))
     places = [schema.names.index(name) for name in wanted]

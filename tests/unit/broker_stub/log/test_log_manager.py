@@ -118,7 +118,7 @@ def test_a_directory_that_cannot_be_locked_says_what_to_do() -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     with pytest.raises(
-        KafkaStorageError, match=r"/one cannot be locked: Permission denied\. Give another one in log\.dirs"
+        KafkaStorageError, match=r"/one cannot be locked: Permission denied\. Choose another directory in log\.dirs"
     ):
         LogDirectory(Locked(), "/one").open()
 
@@ -461,9 +461,7 @@ def test_a_folder_that_is_no_log_is_told_of_once(caplog: pytest.LogCaptureFixtur
     world.storage.make_dirs("/one/y")
     world.storage.make_dirs("/two")
     started(world, "/one", "/two")
-    assert [record.message for record in caplog.records] == [
-        "/one/y is not the folder of a partition; it is left alone"
-    ]
+    assert [record.message for record in caplog.records] == ["/one/y is not the folder of a partition; ignored"]
     assert world.storage.is_dir("/one/y")
 
 
@@ -831,7 +829,7 @@ def test_a_full_disk_is_told_of_when_it_begins_and_once_a_minute(caplog: pytest.
             with pytest.raises(KafkaStorageError):
                 append(log, batch(b"a"))
     for directory in ("/one", "/two"):
-        told = [record for record in caplog.records if f"{directory} takes no records at the moment" in record.message]
+        told = [record for record in caplog.records if f"{directory}: writes fail" in record.message]
         assert len(told) == 2
         assert "no space left" in told[0].message
 
@@ -844,7 +842,7 @@ async def test_a_directory_that_cannot_be_used_at_the_start_is_offline_and_the_o
     world.storage.inject(DiskFault("list", "/one", errno.EIO))
     again = started(world, "/one", "/two")
     assert set(again.all()) == {log.topic_partition for log in made[2:]}
-    with pytest.raises(KafkaStorageError, match="unless in /one"):
+    with pytest.raises(KafkaStorageError, match="it may be in /one"):
         again.create(made[0].topic_partition, TOPIC_ID, is_new=False)
     assert again.create(B0, is_new=True).directory == "/two/b-0"
     await again.close()
