@@ -50,17 +50,18 @@ def apis_page() -> str:
     live = sum(kafka != "none" for _, kafka in KAFKA_APIS.values())
     return _page(
         "API versions",
-        f"The APIs of Apache Kafka {KAFKA_RELEASE}: its stable versions, those that are declared here (what the client "
-        "speaks, and what can be encoded and decoded), and those that the broker serves. Empty: not there. "
+        f"The APIs of Apache Kafka {KAFKA_RELEASE}, with three ranges of versions: Kafka's stable versions, the "
+        "versions declared here (which the client uses and the package encodes and decodes), and the versions that the "
+        "broker serves. An empty cell means none. "
         f"Of {live} APIs, {len(API_NAMES)} are declared and {len(handlers)} served.",
         _table(["key", "API", "Kafka", "declared", "served"], rows, numbers=1),
-        "Produce is advertised from version 0 although it is served from 3, as Kafka does: librdkafka takes a broker "
-        "that does not name the old versions for one that cannot compress.",
+        "Like Kafka, the broker advertises Produce from version 0 although it serves it from version 3: if a broker "
+        "does not advertise the old versions, librdkafka assumes that it does not support compression.",
     )
 
 
 def producer_page() -> str:
-    """``docs/producer.md``: what was written by hand, with the tables of options and metrics behind it."""
+    """Return ``docs/producer.md``: its hand-written part, followed by the tables of options and metrics."""
     written, _, _ = (DOCS / "producer.md").read_text(encoding="utf-8").partition(_MADE_BELOW)
     shared = {name for name, _, _ in ClientOptions.describe()}
     parts = [
@@ -68,10 +69,11 @@ def producer_page() -> str:
         _MADE_BELOW,
         "## Options",
         _options_table([row for row in ProducerOptions.describe() if row[0] not in shared], ProducerOptions),
-        "Of all clients:",
+        "Options of all clients:",
         _options_table(ClientOptions.describe(), ClientOptions),
         "## Metrics",
-        "Totals since the start, and what is so now. Rates are differences of two readings.",
+        "Totals since the start, averages, and current values. To get a rate, divide the difference of two readings by "
+        "the time between them.",
         _table(["metric", "meaning"], [[f"`{name}`", meaning] for name, meaning in METRICS.items()]),
     ]
     return "\n\n".join(parts) + "\n"

@@ -121,13 +121,15 @@ class History:
     def granted(
         self, who: str, group: str, epoch: int, numbers: Iterable[int], *, told_at: float | None = None
     ) -> None:
-        """A member was told that it owns exactly these partitions, in this generation or member epoch; now, or then."""
+        """A member owns exactly these partitions now. ``told_at`` is when the coordinator's answer assigned them to it,
+        in this generation or member epoch: it may have died since, and have forgotten that answer. None: now.
+        """
         now = self.clock() if told_at is None else told_at
         numbers = sorted(numbers)
         for number in numbers:
             partition = self._partitions[group, number]
             partition.grants.append((now, epoch, who))
-            if not any(hold.who == who and hold.until > now for hold in partition.holds[-8:]):
+            if not any(hold.who == who and hold.until == inf for hold in partition.holds[-8:]):
                 partition.holds.append(Hold(who, epoch, now))
         self.note("granted", group, who, epoch, numbers)
 

@@ -18,6 +18,8 @@ from tests.group_kills.history import Attempt, History, Outcome
 from tests.group_kills.wire import NoAnswerError, Wire
 from triokafka import errors
 from triokafka.assignors import BUILT_IN, Assignment, MemberSubscription, PartitionAssignor
+from triokafka.client.consumer.membership.consumer_protocol_member import ConsumerProtocolMember, Partitions
+from triokafka.client.consumer.membership.consumer_protocol_membership import ConsumerProtocolMembership
 from triokafka.client.consumer.membership.payloads import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -380,11 +382,18 @@ class ClassicMember(RawProcess):
 
 
 class RealMember(Process):
-    """Our own consumer."""
+    """Our own consumer.
+
+    Its user may be busy for seconds after the coordinator has answered with an assignment, and takes the partitions
+    over only then; the coordinator may have died meanwhile. A grant therefore has the time and the epoch of the answer.
+    """
 
     def __init__(self, stage: Stage, part: Part, world: SimulatedWorld) -> None:
         super().__init__(stage, part, world)
         self.positions: dict[TopicPartition, int] = {}
+        self._target: Partitions | None = None
+        self._answered = (-1, 0.0)
+        """Epoch and time of the last answer with an assignment (`_target`), under the new protocol."""
 
     async def run(self) -> None:
         while True:
@@ -421,9 +430,11 @@ class RealMember(Process):
             request_timeout_ms=round(REQUEST * 1000),
             default_api_timeout_ms=300_000,
             fetch_max_wait_ms=2_000,
+            hooks=_Heartbeats(self),
             **options,
         ) as consumer:
-            consumer.subscribe([TOPIC], listener=_Listener(self, consumer))
+            self._consumer = consumer
+            consumer.subscribe([TOPIC], listener=_Listener(self))
             while True:
                 polled = await consumer.poll(timeout_ms=round(self.pace * 1000), max_records=self.bite * 2)
                 for partition, records in polled.items():
@@ -439,12 +450,21 @@ class RealMember(Process):
         numbers = [partition.partition for partition in assignment.partitions]
         self.history.granted(self.who, self.part.group, generation, numbers)
 
-    def took_over(self, consumer: triokafka.Consumer) -> None:
-        """The consumer has told that it owns what it was given."""
-        numbers = [partition.partition for partition in consumer.assignment()]
-        epoch = consumer.health().generation
-        if epoch >= 0:
-            self.history.granted(self.who, self.part.group, epoch, numbers)
+    def note_target(self) -> None:
+        """Note when an assignment comes, under the new protocol: after every answer, before anything else runs."""
+        member = _modern_member(self._consumer)
+        if member.target is not self._target:
+            self._target = member.target
+            self._answered = member.epoch, self.history.clock()
+
+    def took_over(self) -> None:
+        """The consumer owns what the coordinator has assigned to it, under the new protocol."""
+        if not _modern_member(self._consumer).in_group:
+            return
+        self.note_target()  # an answer that nobody saw would count from now
+        epoch, told_at = self._answered
+        numbers = [partition.partition for partition in self._consumer.assignment()]
+        self.history.granted(self.who, self.part.group, epoch, numbers, told_at=told_at)
 
     def _look_around(self, consumer: triokafka.Consumer) -> None:
         health = consumer.health()
@@ -481,14 +501,28 @@ class RealMember(Process):
             self.positions.pop(partition, None)
 
 
-class _Listener(triokafka.ConsumerRebalanceListener):
-    def __init__(self, member: RealMember, consumer: triokafka.Consumer) -> None:
+def _modern_member(consumer: triokafka.Consumer) -> ConsumerProtocolMember:
+    membership = consumer._engine.membership
+    assert membership is not None and isinstance(membership._protocol, ConsumerProtocolMembership)
+    return membership._protocol.member
+
+
+class _Heartbeats(triokafka.Hooks):
+    def __init__(self, member: RealMember) -> None:
         self._member = member
-        self._consumer = consumer
+
+    def on_heartbeat(self, group_id: str, seconds: float, error: Exception | None) -> None:
+        if self._member.part.group == MODERN:
+            self._member.note_target()
+
+
+class _Listener(triokafka.ConsumerRebalanceListener):
+    def __init__(self, member: RealMember) -> None:
+        self._member = member
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         if self._member.part.group == MODERN:  # else the assignor knows, and knows better of which generation it is
-            self._member.took_over(self._consumer)
+            self._member.took_over()
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         self._member.give_up(revoked)

@@ -73,6 +73,16 @@ def given_away_while_held(story: Story) -> None:
     story.history.granted("b", "g", 2, [0])
 
 
+def given_away_while_held_again(story: Story) -> None:
+    """The answer that gave the partition back came before the member had given it up."""
+    story.history.granted("a", "g", 1, [0])
+    told_at = story.history.clock()
+    story.history.gave_up("a", "g")
+    story.history.granted("a", "g", 2, [0], told_at=told_at)
+    story.history.heard_of("a", "g", sent_at=story.now, patience=10)
+    story.history.granted("b", "g", 3, [0])
+
+
 @pytest.mark.parametrize(
     ("tell", "verdict"),
     [
@@ -84,6 +94,7 @@ def given_away_while_held(story: Story) -> None:
         (shared, "belongs to a and to b"),
         (committed_after_another_had_it, "b has it since"),
         (given_away_while_held, "while a held it"),
+        (given_away_while_held_again, "while a held it"),
     ],
 )
 def test_what_must_not_happen_is_seen(tell: Callable[[Story], None], verdict: str) -> None:
@@ -135,6 +146,14 @@ def what_was_forgotten_with_the_disk(story: Story) -> None:
     story.history.granted("b", "g", 3, [0])
 
 
+def taken_over_after_the_coordinator_forgot_it(story: Story) -> None:
+    told_at = story.history.clock()
+    story.history.forgets()
+    story.history.granted("b", "g", 1, [0])
+    story.history.granted("a", "g", 3, [0], told_at=told_at)
+    story.commit(5, Outcome.ACKNOWLEDGED, who="b", epoch=1)
+
+
 @pytest.mark.parametrize(
     "tell",
     [
@@ -144,6 +163,7 @@ def what_was_forgotten_with_the_disk(story: Story) -> None:
         an_expired_session,
         a_zombie_that_is_heard_of_by_a_coordinator_that_still_loads,
         what_was_forgotten_with_the_disk,
+        taken_over_after_the_coordinator_forgot_it,
     ],
 )
 def test_what_may_happen_is_let_be(tell: Callable[[Story], None]) -> None:

@@ -198,7 +198,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "half a write is taken back before its segment is sealed",
         _LOG + "log_segment.py",
-        "        self._take_back_torn()  # else",
+        "        self._take_back_torn()  # otherwise",
         "        # else",
         _T_LOG + "test_a_segment_is_not_left_with_half_a_write_at_its_end",
     ),

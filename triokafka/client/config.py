@@ -1,7 +1,7 @@
 """Configuration of producer, consumer and admin client: every option with its type, default, bounds and meaning.
 
-Names are Kafka's in snake_case, defaults those of Kafka 4. An unknown name or an impossible value is refused when the
-object is created, with the nearest known name or the values that are possible.
+Names are Kafka's in snake_case; defaults are those of Kafka 4. For an unknown name or an invalid value, the constructor
+of the client raises `ConfigurationError`, which gives the nearest known name or the valid values.
 """
 
 # ruff: noqa: RUF009 - option() makes dataclass fields
@@ -47,22 +47,26 @@ class ClientOptions:
     bootstrap_servers: tuple[tuple[str, int], ...] = option(
         (("localhost", DEFAULT_PORT),),
         bootstrap_addresses,
-        "Brokers to ask first, as 'host:port', several with commas, or a list. The others are found through them.",
+        "Brokers to connect to first: 'host:port', several separated by commas, or a list. They return the addresses of"
+        " the other brokers.",
     )
     client_id: str | None = option(
-        None, text(optional=True), "Name in request headers and broker logs; made up when None."
+        None, text(optional=True), "Name in request headers and broker logs; None generates one."
     )
     security_protocol: str = option(
-        "PLAINTEXT", choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "How connections are protected."
+        "PLAINTEXT",
+        choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "Security protocol of connections. Only 'PLAINTEXT' is supported so far.",
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
         choice("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
-        "Every address that a name resolves to is tried (KIP-302). The second also takes the names that the addresses"
-        " of bootstrap servers are known by for what they must prove to be (KIP-235).",
+        "Both values try every address that a host name resolves to (KIP-302)."
+        " 'resolve_canonical_bootstrap_servers_only' also uses the canonical names of the bootstrap servers' addresses"
+        " for authentication (KIP-235).",
     )
     request_timeout_ms: float = option(30_000, number(1, MAX_INT32), "How long a broker may take to answer a request.")
-    retry_backoff_ms: float = option(100, number(0), "Wait before the first retry; doubles with each (KIP-580).")
+    retry_backoff_ms: float = option(100, number(0), "Wait before the first retry; doubles with each retry (KIP-580).")
     retry_backoff_max_ms: float = option(1_000, number(0), "Longest wait between retries.")
     reconnect_backoff_ms: float = option(50, number(0), "Wait before connecting again; doubles with each failure.")
     reconnect_backoff_max_ms: float = option(1_000, number(0), "Longest wait before connecting again.")
@@ -71,41 +75,45 @@ class ClientOptions:
     )
     socket_connection_setup_timeout_max_ms: float = option(30_000, number(1), "Longest time for connecting.")
     connections_max_idle_ms: float = option(
-        540_000, number(-1), "Connections without use for this long are closed; -1 keeps them."
+        540_000, number(-1), "The client closes connections that were idle for this long; -1 keeps them."
     )
     connections_max_silence_ms: float = option(
         9_000,
         number(-1),
-        "A connection that owes an answer, and brings nothing for this long, is closed if the broker answers over a"
-        " fresh connection or another broker can be asked; -1 waits for request_timeout_ms.",
+        "The client closes a connection that has unanswered requests and receives nothing for this long, if the broker"
+        " answers over a new connection or another broker is available; -1 waits for request_timeout_ms.",
     )
     send_buffer_bytes: int = option(
-        -1, integer(-1), "Size of the kernel's send buffer; -1, unlike Java's 131072, leaves it to the system to tune."
+        -1, integer(-1), "Size of a socket's send buffer; -1 lets the system tune it (Java's default is 131072)."
     )
     receive_buffer_bytes: int = option(
-        -1, integer(-1), "The same of the receive buffer; -1, unlike Java's 65536, leaves it to the system to tune."
+        -1, integer(-1), "Size of a socket's receive buffer; -1 lets the system tune it (Java's default is 65536)."
     )
     stream_factory: StreamFactory | None = option(
         None,
         function(),
-        "Makes connections its own way, through a proxy for instance: async, from host and port to a trio.abc.Stream.",
+        "Async function that opens a connection, for instance through a proxy: takes host and port, returns a"
+        " trio.abc.Stream.",
     )
-    metadata_max_age_ms: float = option(300_000, number(0), "Metadata is refreshed at least this often.")
-    metadata_max_idle_ms: float = option(300_000, number(5_000), "Topics not used for this long are forgotten.")
+    metadata_max_age_ms: float = option(300_000, number(0), "Longest time between two refreshes of the metadata.")
+    metadata_max_idle_ms: float = option(
+        300_000, number(5_000), "The client drops the metadata of topics that were not used for this long."
+    )
     metadata_recovery_strategy: str = option(
         "rebootstrap",
         choice("rebootstrap", "none"),
-        "What to do when no known broker can be reached: ask bootstrap_servers again (KIP-899), or keep trying.",
+        "If no known broker can be reached: 'rebootstrap' returns to bootstrap_servers (KIP-899), 'none' keeps trying"
+        " the known brokers.",
     )
     metadata_recovery_rebootstrap_trigger_ms: float = option(
-        300_000, number(0), "Ask bootstrap_servers again when metadata could not be refreshed for this long (KIP-1102)."
+        300_000, number(0), "Return to bootstrap_servers if metadata could not be refreshed for this long (KIP-1102)."
     )
     receive_message_max_bytes: int = option(
-        256 << 20, integer(1024), "Largest response that is accepted; a larger one ends the connection."
+        256 << 20, integer(1024), "Largest response to accept; the client closes the connection if one is larger."
     )
     close_timeout_ms: float = option(30_000, number(0), "Longest time that leaving the async with block may take.")
     hooks: tuple[Hooks, ...] = option(
-        (), hook_objects, "A Hooks object, or several, which get events of connections, requests, batches and failures."
+        (), hook_objects, "One Hooks object, or several: receive events of connections, requests, batches and failures."
     )
 
     given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -168,18 +176,18 @@ class ProducerOptions(ClientOptions):
     defaults: str = option(
         "kafka-4",
         choice(*profiles.PRODUCER),
-        "Which defaults hold for options that are not given: 'kafka-0.10' is acks=1, retries=0, linger_ms=0, no"
-        " idempotence, no growing back-off, delivery_timeout_ms=30000.",
+        "Defaults of options that are not given. 'kafka-0.10': acks=1, retries=0, linger_ms=0, no idempotence, no"
+        " growing back-off, delivery_timeout_ms=30000.",
     )
     key_serializer: Serializer[Any] | Callable[..., Any] | str | None = option(
         None,
         serializer(Serializer),
-        "Turns a key into bytes: a Serializer, a class of it, a function, or 'module:Name'. None: keys are bytes.",
+        "Turns a key into bytes: a Serializer object or class, a function, or 'module:Name'. None: keys are bytes.",
     )
     value_serializer: Serializer[Any] | Callable[..., Any] | str | None = option(
         None,
         serializer(Serializer),
-        "Turns a value into bytes: a Serializer, a class of it, a function, or 'module:Name'. None: values are bytes.",
+        "Turns a value into bytes: a Serializer object or class, a function, or 'module:Name'. None: values are bytes.",
     )
     acks: int = option(
         -1,
@@ -189,7 +197,7 @@ class ProducerOptions(ClientOptions):
     enable_idempotence: bool | None = option(
         None,
         lambda name, value: None if value is None else flag()(name, value),
-        "Each record exactly once and in order in spite of retries. None: on unless other options rule it out.",
+        "Write each record exactly once and in order in spite of retries. None: on, unless other options exclude it.",
     )
     compression_type: str = option("none", choice("none", "gzip", "snappy", "lz4", "zstd"), "Codec of the batches.")
     compression_level: int | None = option(
@@ -198,49 +206,53 @@ class ProducerOptions(ClientOptions):
         "Level of the codec; None is the codec's own default (KIP-390).",
     )
     batch_size: int = option(16_384, integer(0, 64 << 20), "Bytes of records after which a batch is full.")
-    linger_ms: float = option(5, number(0), "How long a batch that is not full waits for more records.")
+    linger_ms: float = option(5, number(0), "How long an incomplete batch waits for more records.")
     buffer_memory: int = option(
-        32 << 20, integer(1, 1 << 40), "Bytes of all batches that are not acknowledged yet; then send waits."
+        32 << 20, integer(1, 1 << 40), "Bytes for all unacknowledged batches; send waits when they are used up."
     )
     max_block_ms: float = option(60_000, number(0), "How long send waits for metadata and buffer space together.")
     max_request_size: int = option(1_048_576, integer(1), "Largest record, and largest request, in bytes.")
     max_in_flight_requests_per_connection: int = option(
-        5, integer(1), "Requests to one broker that may be unanswered at a time."
+        5, integer(1), "Most unanswered requests to one broker at a time."
     )
-    retries: int = option(MAX_INT32, integer(0), "How often a batch is sent again; delivery_timeout_ms bounds it too.")
+    retries: int = option(MAX_INT32, integer(0), "Most retries of a batch; delivery_timeout_ms bounds them too.")
     delivery_timeout_ms: float = option(
-        120_000, number(0), "A record is acknowledged or has failed this long after send returned (KIP-91)."
+        120_000, number(0), "Longest time from the return of send to the acknowledgement or failure (KIP-91)."
     )
     close_stall_timeout_ms: float = option(
         1_000,
         number(0),
-        "When the async with block is left by cancellation or an exception: longest wait for one acknowledgement after"
-        " the other. What is left then has failed.",
+        "When cancellation or an exception ends the async with block: longest wait without any acknowledgement. The"
+        " remaining records then fail.",
     )
     partitioner: Any = option(
-        None, anything(), "A Partitioner. None: by murmur2 of the key as Java does, sticky for records without key."
+        None, anything(), "A Partitioner. None: murmur2 of the key, as Java does; sticky for records without key."
     )
     partitioner_adaptive_partitioning_enable: bool = option(
         True, flag(), "Records without key go less often to partitions with long queues (KIP-794)."
     )
     partitioner_availability_timeout_ms: float = option(
-        0, number(0), "Records without key avoid a broker that took no batches for this long (KIP-794); 0 avoids none."
+        0, number(0), "Records without key avoid a broker that took no batches for this long (KIP-794); 0: no limit."
     )
-    partitioner_ignore_keys: bool = option(False, flag(), "Spread records with keys like those without (KIP-794).")
+    partitioner_ignore_keys: bool = option(
+        False, flag(), "Choose partitions for records with keys as for records without (KIP-794)."
+    )
     interceptors: tuple[Any, ...] = option(
         (), items(), "ProducerInterceptor objects, classes, or 'module:Name', called in order (KIP-42)."
     )
     plugin_options: Mapping[str, Any] | None = option(
         None,
         mapping(),
-        "More names and values for configure() of serializers, interceptors, partitioner.",
+        "Additional names and values for configure() of serializers, interceptors and the partitioner.",
     )
     on_delivery: Callable[..., None] | None = option(
         None,
         function(),
         "Called as (metadata, error) for every record sent without on_delivery, in a background task; must not block.",
     )
-    allow_auto_create_topics: bool = option(True, flag(), "Let the broker create unknown topics, if it does that.")
+    allow_auto_create_topics: bool = option(
+        True, flag(), "Let the broker create unknown topics, if auto.create.topics.enable allows it."
+    )
 
     idempotent: bool = field(init=False, default=False)
 
@@ -276,8 +288,8 @@ class ProducerOptions(ClientOptions):
             )
         if self.batch_size > self.buffer_memory:
             raise ConfigurationError(
-                f"batch_size={self.batch_size} is more than buffer_memory={self.buffer_memory}, so that not one batch"
-                " could be made: lower batch_size, or raise buffer_memory"
+                f"batch_size={self.batch_size} is more than buffer_memory={self.buffer_memory}, which leaves no memory"
+                " for a batch: lower batch_size, or raise buffer_memory"
             )
         if self.max_request_size > self.buffer_memory and {"max_request_size", "buffer_memory"} <= {*self.given}:
             raise ConfigurationError(
@@ -286,15 +298,17 @@ class ProducerOptions(ClientOptions):
             )
         if self.partitioner is not None and self.partitioner_ignore_keys:
             raise ConfigurationError(
-                "partitioner_ignore_keys=True is for the built-in one, which partitioner= replaces; leave one out"
+                "partitioner_ignore_keys=True needs the built-in partitioner, which partitioner= replaces; leave one"
+                " of the two out"
             )
 
 
 _DECIDED_BY_THE_BROKER = {
-    "session_timeout_ms": "set group.consumer.session.timeout.ms there, or consumer.session.timeout.ms of the group",
-    "heartbeat_interval_ms": "set group.consumer.heartbeat.interval.ms there, or consumer.heartbeat.interval.ms of the"
+    "session_timeout_ms": "set group.consumer.session.timeout.ms on the broker, or consumer.session.timeout.ms on the"
     " group",
-    "partition_assignment_strategy": "name one of its assignors with group_remote_assignor",
+    "heartbeat_interval_ms": "set group.consumer.heartbeat.interval.ms on the broker, or"
+    " consumer.heartbeat.interval.ms on the group",
+    "partition_assignment_strategy": "choose one of the broker's assignors with group_remote_assignor",
 }
 
 
@@ -308,58 +322,62 @@ class ConsumerOptions(ClientOptions):
     defaults: str = option(
         "kafka-4",
         choice(*profiles.CONSUMER),
-        "Which defaults hold for options that are not given: 'kafka-0.10' is a session of 30 s, range assignment, all"
-        " records at once, request_timeout_ms=40000.",
+        "Defaults of options that are not given. 'kafka-0.10': session_timeout_ms=30000, range assignment, no limit on"
+        " max_poll_records, request_timeout_ms=40000.",
     )
 
     group_id: str | None = option(None, text(optional=True), "Consumer group; None consumes without one.")
     group_instance_id: str | None = option(
-        None, text(optional=True), "Name that survives restarts: a static member (KIP-345)."
+        None, text(optional=True), "Makes this a static member: a name that stays the same across restarts (KIP-345)."
     )
     group_protocol: str = option("classic", choice("classic", "consumer"), "Group membership protocol (KIP-848).")
     group_remote_assignor: str | None = option(
         None,
         text(optional=True),
-        "With group_protocol='consumer': the assignor that the group's coordinator shall use, 'uniform' or 'range' in"
-        " Kafka; None leaves the choice to it.",
+        "With group_protocol='consumer': the assignor that the group's coordinator uses, 'uniform' or 'range' in"
+        " Kafka; None leaves the choice to the coordinator.",
     )
     key_deserializer: Deserializer[Any] | Callable[..., Any] | str | None = option(
         None,
         serializer(Deserializer),
-        "Turns key bytes into an object: a Deserializer, a class of it, a function, or 'module:Name'.",
+        "Turns key bytes into an object: a Deserializer object or class, a function, or 'module:Name'.",
     )
     value_deserializer: Deserializer[Any] | Callable[..., Any] | str | None = option(
         None,
         serializer(Deserializer),
-        "Turns value bytes into an object: a Deserializer, a class of it, a function, or 'module:Name'.",
+        "Turns value bytes into an object: a Deserializer object or class, a function, or 'module:Name'.",
     )
     deserialization_error_policy: str = option(
         "raise",
         choice("raise", "skip", "raw"),
-        "What becomes of a record that a deserializer cannot read: the call raises, and the position stays; it is"
-        " passed over, with a warning; or it is handed out with UndeserializedBytes where the key or value would be.",
+        "If a deserializer fails on a record: 'raise' raises from the call and keeps the position; 'skip' skips the"
+        " record with a warning; 'raw' returns the record with UndeserializedBytes as key or value.",
     )
     corrupt_batch_policy: str = option(
         "raise",
         choice("raise", "skip"),
-        "What becomes of a batch whose bytes are damaged: the call raises, and the position stays; or it is passed"
-        " over, with a warning.",
+        "If a batch is damaged: 'raise' raises from the call and keeps the position; 'skip' skips the batch with a"
+        " warning.",
     )
     auto_offset_reset: str = option(
         "latest",
         choice("latest", "earliest", "none"),
-        "Where to start without a committed offset, or when it is out of range.",
+        "Where to start without a committed offset, or if the offset is out of range.",
     )
-    enable_auto_commit: bool = option(True, flag(), "Commit the positions of what was handed out in the background.")
-    auto_commit_interval_ms: float = option(5_000, number(0), "Time between such commits.")
-    session_timeout_ms: int = option(45_000, integer(1), "A member silent for this long is out of the group.")
+    enable_auto_commit: bool = option(True, flag(), "Commit the positions of finished records in the background.")
+    auto_commit_interval_ms: float = option(5_000, number(0), "Time between automatic commits.")
+    session_timeout_ms: int = option(
+        45_000, integer(1), "The coordinator removes a member that sent no heartbeat for this long."
+    )
     heartbeat_interval_ms: float = option(3_000, number(1), "Time between heartbeats.")
-    max_poll_interval_ms: int = option(300_000, integer(1), "A member that asks for no records for this long leaves.")
+    max_poll_interval_ms: int = option(
+        300_000, integer(1), "The member leaves its group if the program asks for no records for this long."
+    )
     max_poll_records: int = option(500, integer(1), "Most records that one poll returns.")
     max_poll_bytes: int = option(
         64 << 20,
         integer(1),
-        "Bytes of compressed batches, decompressed, after which one call for records opens no further batch.",
+        "A call for records opens no further compressed batch after it has decompressed this many bytes.",
     )
     max_decompressed_batch_bytes: int = option(
         128 << 20,
@@ -371,24 +389,24 @@ class ConsumerOptions(ClientOptions):
     fetch_max_wait_ms: int = option(500, integer(0), "How long the broker waits for fetch_min_bytes.")
     max_partition_fetch_bytes: int = option(1_048_576, integer(0), "Most bytes per partition of a fetch response.")
     prefetch_max_bytes: int = option(
-        64 << 20, integer(1), "Bytes fetched ahead of what was handed out, of all partitions; then fetching rests."
+        64 << 20, integer(1), "Bytes to fetch ahead of the returned records, over all partitions; then fetching pauses."
     )
     isolation_level: str = option(
         "read_uncommitted",
         choice("read_uncommitted", "read_committed"),
-        "Whether records of open and aborted transactions are handed out.",
+        "'read_committed' skips records of open and aborted transactions; 'read_uncommitted' returns them.",
     )
     partition_assignment_strategy: tuple[Any, ...] = option(
         ("range", "cooperative-sticky"), items(), "Assignors by preference: names, or PartitionAssignor objects."
     )
     check_crcs: bool = option(True, flag(), "Check the checksum of every batch.")
-    exclude_internal_topics: bool = option(True, flag(), "Patterns do not match Kafka's own topics.")
-    allow_auto_create_topics: bool = option(True, flag(), "Let the broker create topics that are subscribed to.")
-    client_rack: str = option("", text(), "Rack of this client, to fetch from replicas nearby (KIP-392).")
-    default_api_timeout_ms: float = option(60_000, number(0), "Longest wait of calls without a timeout of their own.")
+    exclude_internal_topics: bool = option(True, flag(), "Patterns do not match Kafka's internal topics.")
+    allow_auto_create_topics: bool = option(True, flag(), "Let the broker create subscribed topics.")
+    client_rack: str = option("", text(), "Rack of this client, to fetch from the nearest replica (KIP-392).")
+    default_api_timeout_ms: float = option(60_000, number(0), "Longest time of calls without a timeout argument.")
     interceptors: tuple[Any, ...] = option((), items(), "ConsumerInterceptor objects, called in order (KIP-42).")
     plugin_options: Mapping[str, Any] | None = option(
-        None, mapping(), "More names and values for configure() of deserializers."
+        None, mapping(), "Additional names and values for configure() of deserializers."
     )
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Sets of defaults by name (option ``defaults``): how a client behaves without further options.
+"""Named sets of option defaults (option ``defaults``).
 
-``kafka-4`` is what the tables in `config` say. ``kafka-0.10`` is Kafka as the first generation of its books describes
-it: at most one attempt, the leader's acknowledgement, no lingering. Only what differs is listed.
+``kafka-4`` has the defaults of the tables in `config`. ``kafka-0.10`` has the defaults that the first books about Kafka
+describe: at most one attempt, the leader's acknowledgement, no linger. Each set lists only its differences.
 """
 
 from __future__ import annotations

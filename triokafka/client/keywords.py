@@ -1,4 +1,4 @@
-"""The options of the clients as keyword arguments, for type checkers: names and types of `config`, nothing else."""
+"""Types of the clients' keyword arguments, for type checkers: the names and types of the options in `config`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ClientKeywords(TypedDict, total=False):
-    """What every client takes; see `ClientOptions`."""
+    """Keyword arguments of every client; see `ClientOptions`."""
 
     bootstrap_servers: str | Sequence[str | tuple[str, int]]
     client_id: str | None
@@ -44,7 +44,7 @@ class ClientKeywords(TypedDict, total=False):
 
 
 class ProducerKeywords(ClientKeywords, total=False):
-    """What a producer takes; see `ProducerOptions`."""
+    """Keyword arguments of `Producer`; see `ProducerOptions`."""
 
     defaults: str
     key_serializer: Serializer[Any] | type[Serializer[Any]] | Callable[[Any], Buffer | None] | str | None
@@ -73,7 +73,7 @@ class ProducerKeywords(ClientKeywords, total=False):
 
 
 class ConsumerKeywords(ClientKeywords, total=False):
-    """What a consumer takes; see `ConsumerOptions`."""
+    """Keyword arguments of `Consumer`; see `ConsumerOptions`."""
 
     group_id: str | None
     group_instance_id: str | None
@@ -110,6 +110,6 @@ class ConsumerKeywords(ClientKeywords, total=False):
 
 
 class AdminKeywords(ClientKeywords, total=False):
-    """What an admin client takes; see `AdminOptions`."""
+    """Keyword arguments of `AdminClient`; see `AdminOptions`."""
 
     default_api_timeout_ms: float

@@ -1,6 +1,6 @@
-"""Options under the names that older Kafka and other clients have for them: what to write here instead.
+"""Option names of older Kafka versions and other clients, and the options to use here instead.
 
-Such a name is refused, not taken: the units or the meaning often differ, and two names for one thing confuse.
+The clients refuse such a name and do not accept it as an alias, because units or meaning often differ.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Final
 
-_SECURITY: Final = "only security_protocol='PLAINTEXT' is there yet; stream_factory= can bring a stream that is secured"
-_TRANSACTIONS: Final = "transactions are not there yet"
-_METRICS: Final = "metrics() gives totals and averages since the start, hooks= the events as they happen"
+_SECURITY: Final = "only security_protocol='PLAINTEXT' is supported yet; stream_factory= can return a secure stream"
+_TRANSACTIONS: Final = "transactions are not supported yet"
+_METRICS: Final = "use metrics() for totals and averages since the start, hooks= for events"
 
 RENAMED: Final[Mapping[str, str]] = {
-    # Kafka's own, of former times or under the name of a class
+    # Kafka's: old names, and names of classes
     "block_on_buffer_full": "max_block_ms",
     "compression_gzip_level": "compression_level",
     "compression_lz4_level": "compression_level",
@@ -47,17 +47,17 @@ RENAMED: Final[Mapping[str, str]] = {
     # aiokafka's
     "max_batch_size": "batch_size",
 }
-"""Name in snake_case, and the option that does its work here."""
+"""Foreign option name in snake_case -> option here."""
 
 ABSENT: Final[Mapping[str, str]] = {
-    "api_version": "versions are negotiated with every broker",
-    "auto_include_jmx_reporter": "there is no JMX",
+    "api_version": "the client negotiates versions with every broker",
+    "auto_include_jmx_reporter": "JMX does not exist in Python",
     "consumer_timeout_ms": "use trio.move_on_after around the loop, or poll(timeout_ms=…)",
     "debug": "set up the standard logging, for loggers below 'triokafka'",
-    "enable_auto_offset_store": "a record is finished when the next one is asked for; or commit yourself",
-    "enable_metrics_push": "metrics are not pushed to brokers yet (KIP-714)",
-    "error_cb": "give hooks=",
-    "loop": "there is no event loop to pass with Trio",
+    "enable_auto_offset_store": "a record is finished when you ask for the next one; or commit yourself",
+    "enable_metrics_push": "the client does not push metrics to brokers yet (KIP-714)",
+    "error_cb": "use hooks=",
+    "loop": "Trio has no event loop object to pass",
     "metric_reporters": _METRICS,
     "metrics_num_samples": _METRICS,
     "metrics_recording_level": _METRICS,
@@ -69,32 +69,32 @@ ABSENT: Final[Mapping[str, str]] = {
     "transaction_two_phase_commit_enable": _TRANSACTIONS,
     "transactional_id": _TRANSACTIONS,
 }
-"""Name in snake_case, and why there is no such option here."""
+"""Foreign option name in snake_case -> why there is no such option here, or what to use instead."""
 
 
 def snake_case(name: str) -> str:
-    """An option's name as it is written here: Kafka separates words by dots, others by hyphens."""
+    """Return an option's name in snake_case: Kafka separates words by dots, other clients by hyphens."""
     return name.replace(".", "_").replace("-", "_").lower()
 
 
 def unknown_option(kind: str, name: str, known: Collection[str], others: Mapping[str, Collection[str]]) -> str:
-    """A sentence about a name that is no option of a ``kind`` of client: with the name that was probably meant.
+    """Return the error message for a name that is no option of a ``kind`` of client, with the most likely name.
 
-    ``others`` are the options of other kinds.
+    ``others`` has the options of the other kinds of client.
     """
     asked = snake_case(name)
     meant = RENAMED.get(asked)
     if asked in known:
         hint = f"did you mean {asked!r}?"
     elif meant in known:
-        hint = f"here it is {meant!r}"
+        hint = f"use {meant!r} instead"
     elif asked in ABSENT or asked.startswith(("sasl_", "ssl_")):
         hint = ABSENT.get(asked, _SECURITY)
     elif owners := [other for other, options in others.items() if asked in options or meant in options]:
-        called = f", where it is {meant!r}" if meant else ""
-        hint = f"it is one of the {' and the '.join(owners)}{called}"
+        called = f", under the name {meant!r}" if meant else ""
+        hint = f"it is an option of the {' and the '.join(owners)}{called}"
     elif near := difflib.get_close_matches(asked, known, n=1, cutoff=0.5):
-        hint = f"did you mean {near[0]!r}? What is for a plug-in goes into plugin_options"
+        hint = f"did you mean {near[0]!r}? Options of plug-ins belong in plugin_options"
     else:
-        hint = f"known are {', '.join(sorted(known))}; options of a plug-in belong into plugin_options"
+        hint = f"known options are {', '.join(sorted(known))}; options of plug-ins belong in plugin_options"
     return f"{name!r} is not an option of the {kind}: {hint}"

@@ -109,7 +109,7 @@ async def test_a_broker_whose_last_disk_fails_stops_and_says_why(caplog: pytest.
             await node.process.wait_stopped()
         assert isinstance(node.process.failure, errors.KafkaStorageError)
         assert "/one is offline" in str(node.process.failure)
-        assert "no data directory can be used any more" in caplog.text
+        assert "all data directories are offline" in caplog.text
     world.storage.faults.clear()
     async with running_node(world=world, log_dirs=TWO) as node:
         values = [

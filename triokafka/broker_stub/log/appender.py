@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 class AppendInfo(NamedTuple):
     """The result of an append. ``log_append_time`` is -1 unless the topic stamps records on append.
 
-    With ``duplicate`` nothing was appended: the offsets are those that the same batch got first.
+    With ``duplicate``, nothing was appended: the offsets are those of the first copy of the batch.
     """
 
     first_offset: int
@@ -36,7 +36,7 @@ class AppendInfo(NamedTuple):
 
 
 class LogAppender:
-    """Checks batches, gives them offsets, and adds them at the end of one log."""
+    """Validates batches, assigns offsets and appends them to one log."""
 
     def __init__(self, state: LogState, flusher: LogFlusher) -> None:
         self._state = state
@@ -46,17 +46,18 @@ class LogAppender:
     def append_as_leader(
         self, batches: Buffer | PrevalidatedBatch, *, leader_epoch: int, now_ms: int, from_client: bool = True
     ) -> AppendInfo:
-        """Check batches, give them the next offsets, and append them.
+        """Validate batches, assign the next offsets, and append them.
 
         Args:
-            batches: v2 batches, one when ``from_client``. Patched in place when the buffer is writable. A client's
-                batch may be prevalidated.
-            from_client: False for the broker's own records, which may be several batches and control records.
+            batches: v2 batches; exactly one when ``from_client``. Patched in place when the buffer is writable. A
+                client's batch may be prevalidated.
+            from_client: False for records that the broker itself writes: these may be several batches and may contain
+                control records.
 
         Raises:
-            BrokerResponseError: refused; see `prepare` and `ProducerStates.check`.
-            KafkaStorageError: the disk failed. Nothing was appended, unless the sync failed that ``flush.messages``
-                asks for.
+            BrokerResponseError: the batch was rejected; see `prepare` and `ProducerStates.check`.
+            KafkaStorageError: the disk failed. Nothing was appended, unless only the sync required by
+                ``flush.messages`` failed.
         """
         state, producers = self._state, self._state.producers
         state.guard.check()
@@ -94,7 +95,7 @@ class LogAppender:
 
         Raises:
             CorruptRecordError: a checksum does not match.
-            IllegalStateError: the offsets do not follow the log's end.
+            IllegalStateError: the first offset is below the log end offset.
             KafkaStorageError: the disk failed. Nothing was appended.
         """
         state = self._state
@@ -113,7 +114,7 @@ class LogAppender:
         return AppendInfo(infos[0].base_offset, expected - 1, newest, -1, state.log_start_offset)
 
     def _append(self, infos: list[BatchInfo], data: Buffer, now_ms: int) -> int:
-        """Add batches that have their offsets; returns the newest timestamp."""
+        """Append batches whose offsets are assigned; return the newest timestamp."""
         state, segments = self._state, self._segments
         first, last = infos[0], infos[-1]
         newest = first.max_timestamp if first is last else max(info.max_timestamp for info in infos)
@@ -123,7 +124,7 @@ class LogAppender:
             ):
                 state.roll(first.base_offset, now_ms)
             if first.attributes & CONTROL or (first is not last and any(info.is_control for info in infos)):
-                # Before the write: once the marker is written, nothing may fail.
+                # Load before the write: no step may fail once the marker is written.
                 self._load_transaction_index(segments.active)
             segments.append(infos, data)
         except OSError as error:
@@ -146,10 +147,10 @@ class LogAppender:
             rebuild_transaction_index(segment, self._state.snapshots, tuple(self._segments))
 
     def roll(self, *, now_ms: int) -> None:
-        """Start a new segment at the end of the log. Does nothing while the active one is empty.
+        """Start a new segment at the log end. Do nothing while the active segment is empty.
 
         Raises:
-            KafkaStorageError: the disk failed; the log goes on in the old segment.
+            KafkaStorageError: the disk failed; the old segment stays active.
         """
         state = self._state
         state.guard.check()
@@ -157,10 +158,10 @@ class LogAppender:
             state.roll(self._segments.end_offset, now_ms)
 
     def skip_to(self, offset: int, *, now_ms: int) -> None:
-        """Go on at ``offset``, after the log's end, with no records in between.
+        """Advance the log end offset to ``offset`` without records in between.
 
         Raises:
-            KafkaStorageError: the disk failed; the log ends where it did.
+            KafkaStorageError: the disk failed; the log end offset is unchanged.
         """
         state = self._state
         state.guard.check()

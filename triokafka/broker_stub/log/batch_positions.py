@@ -1,4 +1,4 @@
-"""Where the batches of a ``.log`` file lie: a walk over headers that never looks at records."""
+"""Finding the batches of a ``.log`` file: a walk over batch headers that reads no records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WINDOW: Final = 8192  # bytes read at once
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies, and which offsets it covers."""
+    """The position, size and offset range of a batch."""
 
     position: int
     size: int
@@ -28,7 +28,7 @@ class BatchPosition(NamedTuple):
 
 
 class TornBatchError(CorruptRecordError):
-    """The batch at the byte ``position`` does not end before its file does: it is cut, or its length is destroyed."""
+    """The batch at byte ``position`` extends past the end of the file: it is truncated, or its length is corrupt."""
 
     def __init__(self, position: int, message: str) -> None:
         super().__init__(message)
@@ -36,26 +36,26 @@ class TornBatchError(CorruptRecordError):
 
 
 class OffsetOrderError(CorruptRecordError):
-    """The offsets of a batch do not follow those of the batch before: one of the two is damaged."""
+    """The offsets of a batch do not follow those of the previous batch: one of the two is damaged."""
 
 
 class ReadableFile(Protocol):
-    """As much of a `triokafka.world.File` as a walk needs."""
+    """The part of `triokafka.world.File` that the walk needs."""
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``offset``; fewer at the end of the file."""
+        """Read up to ``size`` bytes from ``offset``; fewer at the end of the file."""
 
 
 def scan_batches(file: ReadableFile, position: int, end: int, *, after: int = -1) -> Iterator[BatchPosition]:
-    """The whole batches in ``file`` from ``position``, which must be the start of one, up to the byte ``end``.
+    """Yield the complete batches of ``file`` from ``position``, which must be the start of a batch, up to byte ``end``.
 
     Args:
-        after: an offset that all of theirs are above.
+        after: an offset below all offsets of these batches.
 
     Raises:
-        TornBatchError: the last bytes are no whole batch.
+        TornBatchError: the last bytes are not a complete batch.
         OffsetOrderError: offsets do not ascend.
-        CorruptRecordError: what is there cannot be the header of a batch.
+        CorruptRecordError: the bytes are not a batch header.
         OSError: the disk failed.
     """
     window, start, previous = b"", position, after
@@ -65,7 +65,7 @@ def scan_batches(file: ReadableFile, position: int, end: int, *, after: int = -1
             window, start, at = file.read_at(position, min(_WINDOW, end - position)), position, 0
         place = place_at(window, at, position)
         if place is None or position + place.size > end:
-            raise TornBatchError(position, f"the batch at byte {position} does not end before byte {end}")
+            raise TornBatchError(position, f"the batch at byte {position} extends past byte {end}")
         if not previous < place.base_offset <= place.last_offset:
             raise OffsetOrderError(
                 f"the batch at byte {position} has offsets {place.base_offset} to {place.last_offset}, after {previous}"
@@ -75,18 +75,18 @@ def scan_batches(file: ReadableFile, position: int, end: int, *, after: int = -1
 
 
 def place_at(data: Buffer, at: int, position: int) -> BatchPosition | None:
-    """The batch whose header is at ``at`` of ``data``, and which starts at ``position`` of its file.
+    """Parse the batch header at index ``at`` of ``data``; the batch starts at ``position`` of its file.
 
-    None when the header is not there completely.
+    Returns None when the header is incomplete.
 
     Raises:
-        CorruptRecordError: what is there cannot be a batch.
+        CorruptRecordError: the bytes are not a batch header.
     """
     if len(data) - at < _SMALLEST_ENTRY:
         return None
     base_offset, length = _OVERHEAD.unpack_from(data, at)
     if length < _SMALLEST_ENTRY - LOG_OVERHEAD:
-        raise CorruptRecordError(f"the batch at byte {position} says that it has {length} bytes")
+        raise CorruptRecordError(f"the batch at byte {position} has the invalid length {length}")
     last_offset = base_offset
     if data[at + 16] >= 2:
         if len(data) - at < _WALK_BYTES:

@@ -1,16 +1,17 @@
-"""The small text files beside the segments, in Kafka's own formats, read and written whole.
+"""Checkpoint files: small text files beside the segments, in Kafka's formats, read and written as a whole.
 
 Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
-``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``) hold an offset per partition of one data directory;
-``leader-epoch-checkpoint`` the first offset of every leader epoch of one log; ``partition.metadata`` the topic id.
-Offset checkpoints are replaced atomically: a crash leaves the old content or the new one. Text that is not
-what a writer would have written raises `CorruptCheckpointError`.
+``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``) hold an offset per partition of one data directory.
+``leader-epoch-checkpoint`` holds the first offset of every leader epoch of one log. ``partition.metadata`` holds the
+topic id. Offset checkpoints are replaced atomically: a crash leaves the old content or the new one. Malformed text
+raises `CorruptCheckpointError`.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from triokafka.errors import KafkaError
@@ -29,11 +30,11 @@ _LONGEST_NUMBER: Final = 20
 
 
 class CorruptCheckpointError(KafkaError):
-    """A checkpoint file is not in its format; the message says which file and line."""
+    """A checkpoint file is malformed; the message names the file and line."""
 
 
 def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint file; nothing when the file is missing or empty."""
+    """Read the offsets of a checkpoint file; return an empty dictionary when the file is missing or empty."""
     offsets = {}
     for line in _read_entries(storage, path):
         fields = line.rsplit(" ", 2)
@@ -50,9 +51,10 @@ def write_offsets(storage: Storage, path: str, offsets: Mapping[TopicPartition, 
 
 
 def read_leader_epochs(storage: Storage, path: str) -> list[tuple[int, int]]:
-    """(epoch, first offset), as they are in the file; nothing when the file is missing.
+    """Read the (epoch, first offset) entries in file order; return an empty list when the file is missing.
 
-    An empty one is what a power cut leaves of a file that was not synced yet: it may have had entries.
+    Raises `CorruptCheckpointError` for an empty file: a power cut may have taken the entries of a file that was not
+    synced.
     """
     entries = []
     if storage.exists(path) and not storage.read_file(path):
@@ -66,12 +68,12 @@ def read_leader_epochs(storage: Storage, path: str) -> list[tuple[int, int]]:
 
 
 def write_leader_epochs(storage: Storage, path: str, entries: Sequence[tuple[int, int]]) -> None:
-    """Replace a leader epoch file. Not synced."""
+    """Replace a leader epoch file without syncing it."""
     replace_unsynced(storage, path, _format_entries([f"{epoch} {offset}" for epoch, offset in entries]))
 
 
 def read_topic_id(storage: Storage, path: str) -> uuid.UUID | None:
-    """The topic id in a ``partition.metadata`` file; None when there is no file."""
+    """Read the topic id from a ``partition.metadata`` file; return None when the file is missing."""
     try:
         text = storage.read_file(path).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -85,13 +87,16 @@ def read_topic_id(storage: Storage, path: str) -> uuid.UUID | None:
         raise CorruptCheckpointError(f"{path}: {error}") from None
 
 
-def write_topic_id(storage: Storage, path: str, topic_id: uuid.UUID) -> None:
-    """Write a ``partition.metadata`` file. Not synced: the metadata log knows the id too."""
-    replace_unsynced(storage, path, f"version: 0\ntopic_id: {format_uuid(topic_id)}\n".encode())
+def write_topic_id(storage: Storage, path: str, topic_id: uuid.UUID, *, durably: bool = False) -> None:
+    """Write a ``partition.metadata`` file. Unless ``durably``, the log's next flush syncs it."""
+    replace = storage.replace_file if durably else partial(replace_unsynced, storage)
+    replace(path, f"version: 0\ntopic_id: {format_uuid(topic_id)}\n".encode())
 
 
 def replace_unsynced(storage: Storage, path: str, content: bytes) -> None:
-    """Like `Storage.replace_file`, but the operating system decides when it reaches the disk; a crash may tear it."""
+    """Replace a file without syncing it; unlike with `Storage.replace_file`, a power cut may leave part of the
+    content.
+    """
     file = storage.open(path + ".tmp", create=True)
     try:
         file.truncate(0)
@@ -102,7 +107,7 @@ def replace_unsynced(storage: Storage, path: str, content: bytes) -> None:
 
 
 def sync_path(storage: Storage, path: str) -> None:
-    """Make the content of a file durable; nothing to do when it was removed meanwhile. Raises `OSError`."""
+    """Sync the content of a file; do nothing when the file is missing. Raises `OSError`."""
     try:
         file = storage.open(path)
     except FileNotFoundError:
@@ -122,11 +127,11 @@ def _read_entries(storage: Storage, path: str) -> list[str]:
     if not lines:
         return []
     if not text.endswith("\n"):
-        raise CorruptCheckpointError(f"{path} ends within a line")  # of the number there, digits may be missing
+        raise CorruptCheckpointError(f"{path} ends within a line")  # the last number may lack digits
     if lines[0] != "0":
-        raise CorruptCheckpointError(f"{path} has version {lines[0]!r}, 0 is known")
+        raise CorruptCheckpointError(f"{path} has unknown version {lines[0]!r}; expected 0")
     if len(lines) < 2 or _number(path, lines[1]) != len(lines) - 2:
-        raise CorruptCheckpointError(f"{path}: the second line should say how many of the {len(lines) - 2} follow")
+        raise CorruptCheckpointError(f"{path}: line 2 must be the number of entries, {len(lines) - 2}")
     return lines[2:]
 
 

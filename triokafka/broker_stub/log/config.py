@@ -1,4 +1,4 @@
-"""The configuration that one log works with, parsed; see `definitions` for what the values mean."""
+"""The parsed configuration of one log; `definitions` explains each key."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _DAY_MS: Final = 86_400_000
 
 
 class LogConfig(NamedTuple):
-    """The values that one log works with. Fields are `DEFINITIONS` in Python's spelling, units as Kafka has them.
+    """The configuration of one log. The fields are the keys of `DEFINITIONS` in Python's spelling, with Kafka's units.
 
-    The constructor does not check ranges, so that a test may take a segment of 100 bytes; `from_properties` does.
+    `from_properties` checks ranges. The constructor does not, so that a test may use segments of 100 bytes.
     """
 
     cleanup_policy: tuple[str, ...] = ("delete",)
@@ -50,22 +50,24 @@ class LogConfig(NamedTuple):
 
     @property
     def compacts(self) -> bool:
-        """Whether records are replaced by later ones of the same key."""
+        """Whether ``cleanup.policy`` includes ``compact``."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether segments are dropped by age and size."""
+        """Whether ``cleanup.policy`` includes ``delete``."""
         return "delete" in self.cleanup_policy
 
     @property
     def roll_after_ms(self) -> int:
-        """How old a segment becomes at most. Only what is rolled can be compacted in time."""
+        """The highest age of the active segment. Only sealed segments can be compacted within
+        ``max.compaction.lag.ms``.
+        """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
     @property
     def stamps_on_append(self) -> bool:
-        """Whether records carry the broker's time of append."""
+        """Whether the broker sets timestamps on append (``message.timestamp.type=LogAppendTime``)."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What one key of configuration is: its name, its type, what it may hold, and the checks that say so."""
+"""The definition of one configuration key: name, type, default and validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_INT: Final = 2**31 - 1
 
 
 class ConfigType(IntEnum):
-    """Kinds of values, with the numbers of DescribeConfigs."""
+    """Types of values, with their numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -28,15 +28,15 @@ class ConfigType(IntEnum):
 
 
 class ConfigDefinition(NamedTuple):
-    """One key: what it is called, what it may hold, what it holds when nobody says.
+    """One configuration key: its name, type, default and limits.
 
     Args:
         name: Kafka's dotted name.
-        default: the value, parsed.
-        doc: what it does, in a sentence or two.
-        check: returns what is wrong with a parsed value, or an empty string.
-        broker_keys: keys of the broker that give the default, the strongest first, each with the factor that turns its
-            unit into this key's.
+        default: the parsed default.
+        doc: its description, in a sentence or two.
+        check: returns the problem with a parsed value, or an empty string.
+        broker_keys: broker keys that give the default, the strongest first, each with the factor that converts its unit
+            to this key's unit.
         internal: accepted but not listed.
     """
 
@@ -50,13 +50,13 @@ class ConfigDefinition(NamedTuple):
 
     @property
     def attribute(self) -> str:
-        """The name in Python."""
+        """The name of the Python attribute."""
         return self.name.replace(".", "_")
 
     def parse(self, text: str | None) -> Any:
-        """The value of ``text``. Raises `InvalidConfigurationError` with a sentence that names key, value and limit."""
+        """Parse ``text``. Raises `InvalidConfigurationError`, which names the key, the value and the limit."""
         if text is None:
-            raise InvalidConfigurationError(f"{self.name} needs a value, it got none")
+            raise InvalidConfigurationError(f"{self.name} needs a value, got null")
         value = self._convert(text.strip())
         problem = self.check(value)
         if problem:
@@ -85,7 +85,7 @@ class ConfigDefinition(NamedTuple):
             raise InvalidConfigurationError(bad) from None
 
     def format(self, value: Any) -> str:
-        """The text that `parse` turns into ``value``."""
+        """Return the text from which `parse` gives ``value``."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, tuple):
@@ -94,7 +94,7 @@ class ConfigDefinition(NamedTuple):
 
 
 def between(low: float | None = None, high: float | None = None) -> Callable[[Any], str]:
-    """A check that a number is in a closed range; None leaves that side open."""
+    """Return a check that a number is in a closed range; None means no limit on that side."""
 
     def check(value: Any) -> str:
         if low is not None and value < low:
@@ -107,7 +107,7 @@ def between(low: float | None = None, high: float | None = None) -> Callable[[An
 
 
 def one_of(*allowed: str) -> Callable[[Any], str]:
-    """A check that a text, or every item of a list, is one of ``allowed``."""
+    """Return a check that a string, or every item of a list, is one of ``allowed``."""
 
     def check(value: Any) -> str:
         wrong = [item for item in (value if isinstance(value, tuple) else (value,)) if item not in allowed]

@@ -1,9 +1,9 @@
-"""Damage in a log's files: what lies behind a bad batch, and where recovery keeps what it cuts off.
+"""Damage in a log's files: searching for valid batches behind a bad one, and keeping the bytes that recovery cuts off.
 
 A crash leaves at most a *torn tail*: the last write is incomplete, and nothing valid follows. Everything else is
 *damage*: valid batches follow the bad one, or the bad one lies below offsets that are known to be on disk or committed.
-A torn tail is cut. What damage takes is kept in files beside the segment whose names end with `DAMAGED_SUFFIX`; neither
-this broker nor Apache Kafka reads or removes such files.
+Recovery cuts a torn tail. It keeps the bytes that it cuts because of damage in files beside the segment whose names end
+with `DAMAGED_SUFFIX`. Neither this broker nor Apache Kafka reads or removes these files.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from triokafka.world import Storage
 
 DAMAGED_SUFFIX: Final = ".damaged"
 MAX_JUMP: Final = 2**31
-"""Offsets that a log may be missing at its end; a checkpoint that asks for more is itself damaged."""
+"""The most offsets that may be missing at the end of a log; a checkpoint beyond that is damaged itself."""
 
 _WINDOW: Final = 1 << 20  # bytes searched at once
 _PIECE: Final = 1 << 20  # bytes copied at once
 _CHECK_BUDGET: Final = 1 << 28
-"""Bytes whose checksums one search computes. Beyond it the rest counts as damage: the safe side."""
+"""The most bytes of which one search computes checksums. If the search stops there, the rest counts as damage, which
+loses nothing.
+"""
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 
 
 class DamagedLogError(KafkaStorageError):
-    """A log is damaged, and may not be cut without an explicit repair."""
+    """A log is damaged, and may be truncated by an explicit repair only."""
 
 
 class ValidBatches(NamedTuple):
-    """The valid batches behind a bad one: how many, their records and bytes, and the offset after the last of them."""
+    """The valid batches behind a bad one: their number, records and bytes, and the offset after the last one."""
 
     batches: int = 0
     records: int = 0
@@ -48,12 +50,11 @@ def find_valid_batches(
 ) -> ValidBatches:
     """Search the bytes from ``start`` to ``end`` for batches with a valid checksum and ascending offsets.
 
-    Batches of the formats before v2 have no checksum that could be trusted here, and are not found.
+    The search skips batches of formats before v2, whose checksums are not reliable enough here.
 
     Args:
-        expected: the offset that the next batch of the log has at least. Batches below it are of an earlier life of
-            the file.
-        limit: stop after so many batches.
+        expected: the lowest offset of the next batch. Batches below it are remains of earlier content of the file.
+        limit: the most batches to find.
     """
     batches = records = size = 0
     position, next_offset, budget = start, expected, _CHECK_BUDGET
@@ -79,7 +80,7 @@ def find_valid_batches(
 
 
 def _header_pattern(expected: int) -> re.Pattern[bytes]:
-    """Match, without consuming it, a v2 header whose offset is close to ``expected``."""
+    """Return a lookahead pattern for v2 headers with an offset close to ``expected``."""
     upper = expected >> 32
     highs = {value.to_bytes(4, "big") for value in (upper, upper + 1) if value < 2**31}
     offset = b"|".join(map(re.escape, highs))
@@ -89,7 +90,7 @@ def _header_pattern(expected: int) -> re.Pattern[bytes]:
 def _batch_at(
     file: ReadableFile, position: int, end: int, window: bytes, at: int, expected: int
 ) -> tuple[BatchInfo | None, int]:
-    """The valid batch at a position of the file, or None; and how many bytes that took to find out."""
+    """Return the valid batch at a position of the file, or None; and the number of bytes read for it."""
     offset, length = _OFFSET_AND_LENGTH.unpack_from(window, at)
     size = LOG_OVERHEAD + length
     if not expected <= offset < expected + MAX_JUMP or size < HEADER_SIZE or position + size > end:
@@ -105,10 +106,10 @@ def _batch_at(
 
 
 def keep_tail(storage: Storage, path: str, file: ReadableFile, position: int, end: int) -> str:
-    """Copy the bytes of a file from ``position`` to ``end`` into a file beside it, durably; returns its path.
+    """Copy the bytes of a file from ``position`` to ``end`` into a synced file beside it; return the new path.
 
     Raises:
-        OSError: the disk failed, or is full. Nothing may be cut then.
+        OSError: the disk failed or is full. The caller must not truncate the file then.
     """
     target = _free_name(storage, f"{path}.{position}{DAMAGED_SUFFIX}")
     copy = storage.open(target, create=True)
@@ -129,7 +130,7 @@ def keep_tail(storage: Storage, path: str, file: ReadableFile, position: int, en
 
 
 def keep_file(storage: Storage, path: str) -> str:
-    """Rename a file so that it is no part of the log any more; returns its new path. Raises `OSError`."""
+    """Rename a file so that it no longer belongs to the log; return the new path. Raises `OSError`."""
     target = _free_name(storage, path + DAMAGED_SUFFIX)
     sync_path(storage, path)
     storage.rename(path, target)

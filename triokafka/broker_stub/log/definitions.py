@@ -1,7 +1,7 @@
-"""The configuration of a topic's logs: one table with Kafka's names, types, defaults, limits and words.
+"""The configuration of a topic's logs: one table with Kafka's names, types, defaults, limits and descriptions.
 
-`DEFINITIONS` is that table. Parsing, validation and what DescribeConfigs shows all come from it. Topic keys are Kafka's
-dotted ones (``retention.ms``); most have a broker-wide key that gives the default (``log.retention.ms``).
+`DEFINITIONS` is that table. Parsing, validation and DescribeConfigs use it. Topic keys are Kafka's dotted names
+(``retention.ms``). Most have a broker-wide key that gives the default (``log.retention.ms``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _cleanup_policy(value: tuple[str, ...]) -> str:
 
 
 def _no_tiered_storage(value: bool) -> str:
-    return "tiered storage is not built, so a topic cannot be configured with it" if value else ""
+    return "this broker does not support tiered storage" if value else ""
 
 
 def _throttled(value: tuple[str, ...]) -> str:
@@ -64,8 +64,8 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "compression.type",
             _T.STRING,
             "producer",
-            "The codec in which the topic is kept: 'producer' keeps each batch as it came, 'uncompressed' or a codec's "
-            "name converts batches that came otherwise.",
+            "The codec of the log: 'producer' keeps the codec of each batch, 'uncompressed' or a codec's "
+            "name converts batches with another codec.",
             one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
             (("compression.type", 1),),
         ),
@@ -81,7 +81,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "delete.retention.ms",
             _T.LONG,
             _DAY_MS,
-            "How long compaction keeps tombstones, so that readers who started at the beginning see the deletion.",
+            "How long compaction keeps tombstones, so that consumers that started at the beginning see the deletion.",
             between(0),
             (("log.cleaner.delete.retention.ms", 1),),
         ),
@@ -89,7 +89,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "file.delete.delay.ms",
             _T.LONG,
             60_000,
-            "How long a segment's files stay after the log has dropped it.",
+            "The delay before the files of a deleted segment are removed.",
             between(0),
             (("log.segment.delete.delay.ms", 1),),
         ),
@@ -113,14 +113,14 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "follower.replication.throttled.replicas",
             _T.LIST,
             (),
-            "Replicas whose fetching is throttled on the follower's side: partition:broker pairs, or *.",
+            "Replicas throttled on the follower's side: partition:broker pairs, or *.",
             _throttled,
         ),
         ConfigDefinition(
             "index.interval.bytes",
             _T.INT,
             4096,
-            "An entry is added to the indexes after at least this many bytes of records.",
+            "The least bytes of records between two index entries.",
             between(0),
             (("log.index.interval.bytes", 1),),
         ),
@@ -136,20 +136,18 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "leader.replication.throttled.replicas",
             _T.LIST,
             (),
-            "Replicas whose fetching is throttled on the leader's side: partition:broker pairs, or *.",
+            "Replicas throttled on the leader's side: partition:broker pairs, or *.",
             _throttled,
         ),
         ConfigDefinition(
-            "local.retention.bytes", _T.LONG, -2, "Kept for Kafka's tools; tiered storage is not built.", between(-2)
+            "local.retention.bytes", _T.LONG, -2, "Stored without effect: no tiered storage.", between(-2)
         ),
-        ConfigDefinition(
-            "local.retention.ms", _T.LONG, -2, "Kept for Kafka's tools; tiered storage is not built.", between(-2)
-        ),
+        ConfigDefinition("local.retention.ms", _T.LONG, -2, "Stored without effect: no tiered storage.", between(-2)),
         ConfigDefinition(
             "max.compaction.lag.ms",
             _T.LONG,
             _MAX_LONG,
-            "A record is compacted at the latest when it is this old.",
+            "The longest time before a record becomes eligible for compaction.",
             between(1),
             (("log.cleaner.max.compaction.lag.ms", 1),),
         ),
@@ -157,7 +155,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "max.message.bytes",
             _T.INT,
             1_048_588,
-            "The largest record batch, as it is stored, compressed where it is.",
+            "The largest record batch in bytes, after compression.",
             between(0),
             (("message.max.bytes", 1),),
         ),
@@ -189,7 +187,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "min.cleanable.dirty.ratio",
             _T.DOUBLE,
             0.5,
-            "Compaction starts when this share of the log is not yet compacted.",
+            "Compaction starts when the dirty share of the log exceeds this ratio.",
             between(0, 1),
             (("log.cleaner.min.cleanable.ratio", 1),),
         ),
@@ -197,7 +195,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "min.compaction.lag.ms",
             _T.LONG,
             0,
-            "A record is not compacted before it is this old.",
+            "The shortest time that a record stays uncompacted.",
             between(0),
             (("log.cleaner.min.compaction.lag.ms", 1),),
         ),
@@ -205,7 +203,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "min.insync.replicas",
             _T.INT,
             1,
-            "With acks=all a write needs this many replicas in sync, or it is refused.",
+            "The number of in-sync replicas that a write with acks=all requires.",
             between(1),
             (("min.insync.replicas", 1),),
         ),
@@ -213,7 +211,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "preallocate",
             _T.BOOLEAN,
             False,
-            "Reserve the disk space of a new segment at once. Accepted; files here grow as they are written.",
+            "Allocate the disk space of a new segment in advance. Accepted without effect.",
             broker_keys=(("log.preallocate", 1),),
         ),
         ConfigDefinition(
@@ -233,14 +231,14 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "retention.bytes",
             _T.LONG,
             -1,
-            "Old segments are dropped while the rest still holds this many bytes; -1 for no limit.",
+            "Old segments are deleted while the remaining log has at least this many bytes; -1 for no limit.",
             broker_keys=(("log.retention.bytes", 1),),
         ),
         ConfigDefinition(
             "retention.ms",
             _T.LONG,
             7 * _DAY_MS,
-            "A segment is dropped when its newest record is older than this; -1 for no limit.",
+            "A segment is deleted when its newest record is older than this; -1 for no limit.",
             between(-1),
             (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
         ),
@@ -272,7 +270,7 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             "segment.ms",
             _T.LONG,
             7 * _DAY_MS,
-            "A segment is closed when its records span this time, also when it is not full.",
+            "A segment is rolled when its records span this time, even if it is not full.",
             between(1),
             (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
         ),
@@ -305,7 +303,7 @@ def definition_of(name: str) -> ConfigDefinition:
     """The definition of a topic configuration key. Raises `InvalidConfigurationError` with the nearest known name."""
     definition = DEFINITIONS.get(name)
     if definition is None:
-        from difflib import get_close_matches  # only for mistakes
+        from difflib import get_close_matches  # needed for errors only
 
         near = get_close_matches(name.replace("_", "."), DEFINITIONS, 1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""

@@ -1,10 +1,9 @@
-"""What an error of the disk means for a log: one refused call, or the end of its use.
+"""Disk errors of one log: temporary errors fail one call, lasting errors take the log offline.
 
-A full disk, a file that may not grow (``ulimit -f``), and a process that has too many files open get better: the call
-fails, the log goes on. After anything else the disk is not to be trusted; whoever keeps the data directory is told.
-After a sync that failed, or a change of several files that came a part of the way, the log itself is not to be trusted:
-the next sync would succeed without what the failed one has lost, so only opening the log again, with recovery, shows
-what there is.
+A full disk, a file size limit (``ulimit -f``), and too many open files are temporary: the call fails, and the log stays
+usable. Every other error is reported to the owner of the data directory, which takes it offline. After a failed sync,
+or a partial change of several files, the log itself goes offline: the next sync would succeed without the data that the
+failed one lost. Only reopening the log, with recovery, shows its content.
 """
 
 from __future__ import annotations
@@ -23,25 +22,24 @@ _PASSING: Final = frozenset(
 
 
 def gets_better(error: OSError) -> bool:
-    """Whether the same call may succeed later, without anybody repairing anything but the lack of room."""
+    """Whether the error is temporary: the same call may succeed once space or file handles are free."""
     return error.errno in _PASSING
 
 
 def out_of_files(error: OSError) -> bool:
-    """Whether no file could be opened because too many are. As part of a sync: none was tried, so nothing is lost."""
+    """Whether the error is too many open files. A sync that fails this way was not attempted, so no data is lost."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 class DiskGuard:
-    """The errors of one log.
+    """Handles the disk errors of one log.
 
-    ``failure`` is the error after which the log must not be used until it was opened again; setting it is enough, also
-    from another thread.
+    ``failure`` is the error that took the log offline until it is reopened. Any thread may set it.
 
-    ``on_refusal``, when it is set, is called with an error that gets better.
+    ``on_refusal``, when set, is called with each temporary error.
 
     Args:
-        tell: called with an error that does not get better, in the middle of the call that met it.
+        tell: called with each lasting error, from within the failing call.
     """
 
     def __init__(self, topic_partition: TopicPartition, tell: Callable[[OSError], None] | None) -> None:
@@ -60,16 +58,17 @@ class DiskGuard:
         """Raise `KafkaStorageError` when the log is closed or offline."""
         if self.failure is not None:
             raise KafkaStorageError(
-                f"the log of {self._topic_partition} is offline since its disk failed: {self.failure}"
+                f"the log of {self._topic_partition} is offline after a disk failure: {self.failure}"
             )
         if self.closed:
             raise KafkaStorageError(f"the log of {self._topic_partition} is closed")
 
     @contextmanager
     def during(self, action: str, *, or_offline: bool = False) -> Iterator[None]:
-        """Turn `OSError` into `KafkaStorageError`; ``or_offline`` when half of the action would be a damage.
+        """Convert `OSError` to `KafkaStorageError`; with ``or_offline``, an error also takes the log offline, since
+        half of the action would damage it.
 
-        A damaged batch, `CorruptRecordError`, may cut an action short as well.
+        A damaged batch (`CorruptRecordError`) may also interrupt an action.
         """
         try:
             yield
@@ -78,13 +77,13 @@ class DiskGuard:
                 self.failure = error
             raise self.error(action, error) from error
         except CorruptRecordError as error:
-            if or_offline:  # this log alone: the disk has answered
+            if or_offline:  # affects this log only: the disk works
                 self.failure = OSError(errno.EIO, str(error))
             raise
 
     def error(self, action: str, error: OSError) -> KafkaStorageError:
-        """What to raise for ``error``, which is told to whom it concerns, unless the log was closed."""
-        # Of a log that was closed, the files may be renamed or gone: that is no fault of the disk.
+        """Return the exception to raise for ``error``; report ``error`` unless the log is closed."""
+        # The files of a closed log may be renamed or removed: such an error is not a disk failure.
         tell = self._tell if self.failure is not None or not gets_better(error) else self.on_refusal
         if tell is not None and not self.closed:
             tell(error)

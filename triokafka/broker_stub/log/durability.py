@@ -1,7 +1,7 @@
-"""How much of a log is on disk: the recovery point, and the syncs that move it.
+"""The durability of a log: the recovery point, and the syncs that advance it.
 
-A flush has a beginning in the log's thread, a slow part that may run in another one while appends go on, and an end in
-the log's thread again, which moves the recovery point to where the log ended at the beginning.
+A flush begins in the log's thread. Its slow part may run in another thread, while appends continue. It ends in the
+log's thread, which sets the recovery point to the log end offset at the beginning of the flush.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from triokafka.world import Storage
 
 @dataclass(slots=True, eq=False)
 class FlushJob:
-    """What a flush has to sync: `run` may be called in a thread, then `LogFlusher.flushed` in the log's.
+    """The syncs of one flush. Call `run`, in any thread, and then `LogFlusher.flushed` in the log's thread.
 
-    A job that is never run is done by the next one.
+    If a job never runs, the next job includes its syncs.
     """
 
     end_offset: int
@@ -32,9 +32,9 @@ class FlushJob:
     unflushed_since_ms: int | None
 
     def run(self) -> None:
-        """Sync. Raises `OSError`; the log is offline then, for the next sync would succeed without what is lost.
+        """Sync. Raises `OSError`; the log is offline then, since a later sync would succeed without the lost data.
 
-        Not for want of files: the next job does what this one could not.
+        Exception: after too many open files the log stays online, and the next job syncs the rest.
         """
         try:
             for sync in self.syncs:
@@ -46,16 +46,16 @@ class FlushJob:
 
 
 class Durability:
-    """What of a log is on disk, or about to be.
+    """The durable part of a log, and its unfinished syncs.
 
-    ``recovery_point``: everything below is on disk. ``cuts`` counts how often the log was cut at its end, after which
-    its offsets may have other records. ``names_unsynced``: files were made or renamed.
+    ``recovery_point``: every record below it is on disk. ``cuts`` counts truncations; after one, the same offsets may
+    have other records. ``names_unsynced``: files were created or renamed since the directory was synced.
     """
 
     def __init__(self, storage: Storage, directory: str, guard: DiskGuard) -> None:
         self.recovery_point = 0
         self.cuts = 0
-        self.names_unsynced = True  # also of a folder that is there: who made it may have died before syncing it
+        self.names_unsynced = True  # also of an existing folder, which its creator may not have synced
         self._unflushed_since_ms: int | None = None
         self._storage = storage
         self._directory = directory
@@ -63,24 +63,24 @@ class Durability:
         self._begun: list[FlushJob] = []
 
     def appended(self, now_ms: int) -> None:
-        """There is something to flush."""
+        """Note an append, which needs a flush."""
         if self._unflushed_since_ms is None:
             self._unflushed_since_ms = now_ms
 
     def due(self, now_ms: int, flush_ms: int) -> bool:
-        """Whether the oldest record that is not on disk has waited for ``flush_ms``."""
+        """Whether the oldest record that is not on disk is at least ``flush_ms`` old."""
         since = self._unflushed_since_ms
-        return since is not None and not 0 <= now_ms - since < flush_ms  # the clock may have been put back
+        return since is not None and not 0 <= now_ms - since < flush_ms  # the clock may have moved back
 
     def cut_at(self, offset: int) -> None:
-        """The log gives up what is at and after ``offset``."""
+        """Note a truncation to ``offset``."""
         self.cuts += 1
         self.recovery_point = min(self.recovery_point, offset)
 
     def begin(self, end_offset: int, segments: LogSegments, epochs: LeaderEpochs, *, sealed_only: bool) -> FlushJob:
         """Prepare to sync everything below ``end_offset``. Raises `OSError`."""
         epochs.write()
-        # It is not known that what was begun came to its end; the last job has all of those before it.
+        # Earlier jobs may not have finished; the last one includes the syncs of all before it.
         syncs = list(self._begun[-1].syncs) if self._begun else []
         syncs += segments.begin_sync(sealed_only=sealed_only)
         if epochs.unsynced:
@@ -96,7 +96,7 @@ class Durability:
         return job
 
     def sync_names(self) -> None:
-        """Make the names of the log's files, and of its folder, durable, and to which topic they belong.
+        """Sync the directory entries of the log's files and folder, and ``partition.metadata``.
 
         Raises:
             OSError: the disk failed.
@@ -111,13 +111,13 @@ class Durability:
             raise
 
     def put_off(self, job: FlushJob) -> None:
-        """``job.run()`` has failed for want of files: what it was to flush is still due."""
+        """Note that ``job.run()`` failed because too many files are open: its syncs are still due."""
         if job.unflushed_since_ms is not None:
             self._unflushed_since_ms = job.unflushed_since_ms
 
     def finished(self, job: FlushJob) -> None:
-        """``job.run()`` has succeeded."""
+        """Note that ``job.run()`` has succeeded."""
         if job in self._begun:
-            del self._begun[: self._begun.index(job) + 1]  # those before it were a part of it
-        if job.cuts == self.cuts:  # else these offsets may hold other records by now
+            del self._begun[: self._begun.index(job) + 1]  # it included the jobs before it
+        if job.cuts == self.cuts:  # otherwise these offsets may have other records now
             self.recovery_point = max(self.recovery_point, job.end_offset)

@@ -1,7 +1,7 @@
-"""Flushing logs in worker threads: those that ask for it immediately (``flush.messages``), others when they are due.
+"""Flushing logs in worker threads: immediately on request (``flush.messages``), or when they are due.
 
-A log has at most one sync at a time that it asked for; what is appended meanwhile goes with the next one, so that the
-slower the disk, the more records share a sync. Nothing here blocks the event loop but the writing of indexes.
+A log has at most one requested sync at a time. Records appended meanwhile share the next sync, so a slower disk syncs
+more records at a time. On the event loop, the scheduler only writes indexes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SYNCS_AT_ONCE: Final = 8  # a disk takes many requests at once
+_SYNCS_AT_ONCE: Final = 8  # disks process several requests in parallel
 _RETRY_SECONDS: Final = 1
 
 
@@ -43,20 +43,20 @@ class FlushScheduler:
         self._world = world
         self._flushed = flushed
         self._failed = failed
-        self._wanted: dict[LogFlusher, None] = {}  # in the order in which they asked
+        self._wanted: dict[LogFlusher, None] = {}  # in the order of their requests
         self._busy: set[LogFlusher] = set()
         self._wake = trio.Event()
         self._running = False
 
     def request(self, log: LogFlusher) -> bool:
-        """Have ``log`` synced soon; False when `run` does not run."""
+        """Schedule a sync of ``log``; return False while `run` is not running."""
         if self._running:
             self._wanted[log] = None
             self._wake.set()
         return self._running
 
     async def run(self) -> None:
-        """Serve requests until cancelled. What is wanted then is left to the next flush of the log."""
+        """Serve requests until cancelled. The next flush of a log covers the requests left at that time."""
         self._running = True
         try:
             async with trio.open_nursery() as nursery:
@@ -76,15 +76,15 @@ class FlushScheduler:
 
     async def _serve(self, log: LogFlusher) -> None:
         await self._flush(log, sealed_only=False)
-        if log.usable and log.flush_wanted and log not in self._wanted:  # no room, or no more files: there may be soon
+        if log.usable and log.flush_wanted and log not in self._wanted:  # a temporary error: try again
             await trio.sleep(_RETRY_SECONDS)
             self._wanted[log] = None
         self._busy.discard(log)
-        if self._wanted:  # maybe the same log again, for what was appended meanwhile
+        if self._wanted:  # maybe the same log, for records appended meanwhile
             self._wake.set()
 
     async def flush(self, logs: Iterable[LogFlusher], *, sealed_only: bool = False) -> None:
-        """Return when all of ``logs`` were synced. Failures are logged; `failed` hears of those of the disk."""
+        """Sync ``logs`` and wait for it. Failures are logged; ``failed`` is called with disk failures."""
         left = list(logs)
         left.reverse()
 
@@ -108,7 +108,7 @@ class FlushScheduler:
             await self._world.run_in_thread(job.run)
         except OSError as error:
             if out_of_files(error):
-                logger.error("%s could not be flushed: %s", log.topic_partition, error)
+                logger.error("%s: flush failed: %s", log.topic_partition, error)
                 log.put_off(job)
             else:
                 self._failed(log, error)

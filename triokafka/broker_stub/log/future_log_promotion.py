@@ -1,4 +1,4 @@
-"""Letting the complete copy of a log in another data directory take the log's place."""
+"""Replacing a log by its complete copy in another data directory."""
 
 from __future__ import annotations
 
@@ -55,19 +55,20 @@ class FutureLogPromotion:
         self._listener = listener
 
     def promote(self, topic_partition: TopicPartition, copy: PartitionLog, target: LogDirectory) -> None:
-        """Let a closed copy with all records of the log take its place; the log's old files go as if deleted.
+        """Replace the log by a closed copy with all its records; the old files are deleted like those of a deleted log.
 
         Raises:
-            KafkaStorageError: a disk failed; the log goes on where it was, unless that directory is offline now.
-            UnclearMoveError: a disk failed so that only the next start can tell; the copy must stay.
+            KafkaStorageError: a disk failed; the log stays in its directory, unless that is offline now.
+            UnclearMoveError: a disk failed, and only the next start can decide between log and copy; the copy must
+                stay.
         """
         directories = self._directories
         hosted = directories.hosted[topic_partition]
         source, old, config = hosted.log, hosted.directory, hosted.log.config
         path = f"{target.path}/{folder_name(topic_partition)}"
         found = FoundLog(target, topic_partition, path, config, copy.log_end_offset, copy.log_start_offset)
-        # So that the checkpoints of the target have the offsets of the log before it arrives.
-        target.offline[topic_partition] = OfflineLog("it is coming", found.recovery_point, found.log_start_offset)
+        # The checkpoints of the target must have the log's offsets before the log is there.
+        target.offline[topic_partition] = OfflineLog("it is moving here", found.recovery_point, found.log_start_offset)
         try:
             directories.write(target, target.checkpoint)
         finally:
@@ -88,10 +89,10 @@ class FutureLogPromotion:
                 directories.fail(old if problem.path == source.directory else target, problem.error)
         if outcome is not MoveOutcome.DONE:
             kind = UnclearMoveError if outcome is MoveOutcome.UNCLEAR else KafkaStorageError
-            raise kind(f"{topic_partition} could not be moved: {problems[0].error}")
+            raise kind(f"{topic_partition}: the move failed: {problems[0].error}")
 
     def _host_moved(self, found: FoundLog, hosted: HostedLog) -> None:
-        """Go on with a log in its new directory."""
+        """Open the log in its new directory and host it there."""
         directories, topic_partition, target = self._directories, found.topic_partition, found.directory
         directories.remove(topic_partition)
         self._cleaning.log_deleted(topic_partition, hosted.directory.path)

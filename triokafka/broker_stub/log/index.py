@@ -1,12 +1,12 @@
-"""The two sparse indexes of a segment, in Kafka's own file formats: by offset and by time.
+"""The two sparse indexes of a segment, in Kafka's file formats: by offset and by time.
 
 `OffsetIndex` maps offsets to byte positions in the ``.log`` file (``.index``: 4 bytes of offset relative to the
 segment's base, 4 bytes of position). `TimeIndex` maps timestamps to offsets (``.timeindex``: 8 bytes of timestamp, 4 of
-relative offset). Both are big-endian, strictly increasing, and can be rebuilt from the log at any time, so they carry
-no checksum: what is not plausible raises `CorruptIndexError`, and the segment rebuilds it.
+relative offset). Both are big-endian and strictly increasing. They have no checksum, since they can be rebuilt from the
+log at any time: implausible content raises `CorruptIndexError`, and the segment rebuilds the index.
 
-Entries live in memory once they were needed; new ones reach the file with `write`. A file is read at the first look-up,
-and for its last entry alone at none, so that opening a log costs the same however much it holds.
+The first look-up loads all entries into memory; reading the last entry does not. So the cost of opening a log does not
+depend on its size. `write` writes new entries to the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TIME_ENTRY: Final = struct.Struct(">qI")
 
 
 class CorruptIndexError(KafkaError):
-    """An index file is missing or holds what no writer would have written; rebuild it from the log.
+    """An index file is missing or malformed; rebuild it from the log.
 
     ``path`` is the file.
     """
@@ -41,7 +41,7 @@ class CorruptIndexError(KafkaError):
 
 
 class IndexFile(ABC):
-    """What all indexes share: a file of equal entries, loaded when needed, written behind."""
+    """The base of all indexes: a file of fixed-size entries, loaded on demand, written later."""
 
     ENTRY_SIZE: int
     MAY_BE_MISSING = False
@@ -52,9 +52,9 @@ class IndexFile(ABC):
         self.max_entries = max(1, max_bytes // self.ENTRY_SIZE)
         self._storage = storage
         self._loaded = new
-        self._written = 0  # entries that the file holds
+        self._written = 0  # entries in the file
         self._stale_file = new  # the file may hold more than `_written`
-        self.unsynced = not new  # it may have been changed since it was synced last, by who closed it, too
+        self.unsynced = not new  # an existing file may have unsynced changes of an earlier process
 
     @abstractmethod
     def truncate_to(self, offset: int) -> None:
@@ -62,11 +62,11 @@ class IndexFile(ABC):
 
     @abstractmethod
     def _parse(self, data: bytes) -> int:
-        """Take over the entries of a file, up to one that cannot follow those before it; returns how many."""
+        """Load the entries of a file up to the first one out of order; return their number."""
 
     @abstractmethod
     def _pack(self, start: int) -> bytes:
-        """The bytes of the entries from ``start``."""
+        """Encode the entries from ``start`` on."""
 
     @abstractmethod
     def _cut(self, count: int) -> None:
@@ -74,7 +74,7 @@ class IndexFile(ABC):
 
     @abstractmethod
     def _count(self) -> int:
-        """Entries in memory."""
+        """Return the number of entries in memory."""
 
     def __len__(self) -> int:
         self._load()
@@ -82,12 +82,12 @@ class IndexFile(ABC):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether its entries are in memory, so that a look-up reads nothing."""
+        """Whether the entries are in memory, so that a look-up does not read the file."""
         return self._loaded
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry fits any more, which forces a roll."""
+        """Whether there is no room for another entry; the segment must be rolled then."""
         return (self._count() if self._loaded else len(self)) >= self.max_entries
 
     def _load(self) -> None:
@@ -102,7 +102,7 @@ class IndexFile(ABC):
         self._loaded = True
 
     def salvage(self) -> None:
-        """Load what was on disk before a crash: all up to what no writer would have written.
+        """Load the plausible entries of a file after a crash, up to the first malformed one.
 
         Raises:
             CorruptIndexError: there is no file.
@@ -122,7 +122,7 @@ class IndexFile(ABC):
             raise CorruptIndexError(self.path, "is missing") from None
 
     def _read_last(self) -> bytes:
-        """The last entry as it is in the file, without loading the others; nothing when there is none."""
+        """Read the last entry from the file, without loading the others; return nothing when there is none."""
         try:
             file = self._storage.open(self.path, read_only=True)
         except FileNotFoundError:
@@ -135,11 +135,11 @@ class IndexFile(ABC):
         finally:
             file.close()
         if size > self.ENTRY_SIZE and not any(last):
-            raise CorruptIndexError(self.path, "ends with zeros")  # room that its writer had no time to cut off
+            raise CorruptIndexError(self.path, "ends with zeros")  # preallocated space that its writer did not cut off
         return last
 
     def clear(self) -> None:
-        """Forget all entries, for a rebuild; the file follows at the next `write`."""
+        """Drop all entries for a rebuild; the next `write` updates the file."""
         self._loaded = True
         self._cut(0)
         self._written = 0
@@ -153,7 +153,7 @@ class IndexFile(ABC):
             self._stale_file = True
 
     def write(self) -> None:
-        """Bring the file up to date. Raises `OSError`."""
+        """Write new entries to the file, and cut off dropped ones. Raises `OSError`."""
         if not self._loaded or (self._written == self._count() and not self._stale_file):
             return
         if self.MAY_BE_MISSING and not self._count() and not self._storage.exists(self.path):
@@ -173,7 +173,7 @@ class IndexFile(ABC):
 
 
 class OffsetIndex(IndexFile):
-    """From offsets to positions. An entry is the last offset of a batch and the position where it starts."""
+    """Maps offsets to positions. An entry has the last offset of a batch and the position of its first byte."""
 
     ENTRY_SIZE = 8
 
@@ -195,7 +195,7 @@ class OffsetIndex(IndexFile):
         self._positions.append(position)
 
     def reaches(self, position: int) -> bool:
-        """Whether an entry can point that far."""
+        """Whether ``position`` fits into an entry."""
         return position <= _MAX_POSITION
 
     def lookup(self, offset: int) -> tuple[int, int]:
@@ -232,7 +232,7 @@ class OffsetIndex(IndexFile):
         return [self._entry(index) for index in range(len(self))]
 
     def check_bounds(self, log_size: int) -> None:
-        """Raise `CorruptIndexError` when an entry, as far as they are loaded, points behind the end of the log."""
+        """Raise `CorruptIndexError` when a loaded entry points behind the end of the log."""
         if self._positions and self._positions[-1] >= log_size:
             raise CorruptIndexError(self.path, f"points to byte {self._positions[-1]} of a log of {log_size}")
 
@@ -256,7 +256,7 @@ class OffsetIndex(IndexFile):
 
 
 class TimeIndex(IndexFile):
-    """From timestamps to offsets. An entry says: up to this offset no record is newer than this timestamp."""
+    """Maps timestamps to offsets. An entry means: no record up to this offset has a later timestamp."""
 
     ENTRY_SIZE = 12
 
@@ -267,11 +267,11 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the slot is left that is kept for the entry written when the segment is rolled."""
+        """Whether only the slot reserved for the entry written at the roll is left."""
         return (self._count() if self._loaded else len(self)) >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry unless ``timestamp`` is not above the last one's, which would say nothing new."""
+        """Add an entry if ``timestamp`` is above the last entry's."""
         self._load()
         if timestamp < 0 or (self._timestamps and timestamp <= self._timestamps[-1]):
             return
@@ -350,6 +350,6 @@ def _big_endian(words: array[int]) -> bytes:
 
 
 def _increasing(values: array[int], *, or_equal: bool = False) -> int:
-    """How many values, from the first on, go up."""
+    """Return the length of the increasing run at the beginning of ``values``."""
     wrong = (index for index, (a, b) in enumerate(pairwise(values), 1) if a > b or (a == b and not or_equal))
     return next(wrong, len(values))

@@ -1,7 +1,7 @@
-"""Which leader epoch began at which offset, for one log (KIP-101, KIP-320).
+"""The leader epochs of one log and their start offsets (KIP-101, KIP-320).
 
-Kept in ``leader-epoch-checkpoint``. The file is written with the next flush of the log; what a crash takes from it is
-found again in the batches: those that recovery reads, or all of them when the file is torn (`LeaderEpochs.lost`).
+Stored in ``leader-epoch-checkpoint``. The next flush of the log writes the file. After a crash, recovery finds missing
+epochs in the batches that it reads, or in all batches if the file is torn (`LeaderEpochs.lost`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNDEFINED_EPOCH_OFFSET: Final = -1
 class LeaderEpochs:
     """Epochs and their first offsets, both strictly increasing.
 
-    ``lost``: the file could not be read. ``unsynced``: it was written, and is to be synced.
+    ``lost``: the file could not be read. ``unsynced``: the file was written but not synced.
     """
 
     def __init__(self, storage: Storage, directory: str) -> None:
@@ -39,14 +39,14 @@ class LeaderEpochs:
             for epoch, start in read_leader_epochs(storage, self.path):
                 self.assign(epoch, start)
             self._dirty = False
-            self.unsynced = bool(self._epochs)  # who wrote it may have died before syncing it
+            self.unsynced = bool(self._epochs)  # its writer may have died before syncing it
         except CorruptCheckpointError:
             self._epochs, self._starts = [], []
             self._dirty = self.lost = True
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The path of the file."""
         return f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     @property
@@ -59,11 +59,11 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The log has, or will have, records of ``epoch`` from ``start_offset`` on. Older epochs change nothing."""
+        """Set the start offset of a new ``epoch``. Epochs that are not newer than the latest are ignored."""
         if epoch < 0 or epoch <= self.latest:
             return
         while self._starts and self._starts[-1] >= start_offset:
-            # An epoch that got no record says nothing about any offset.
+            # An epoch without records is replaced by its successor.
             del self._epochs[-1], self._starts[-1]
         self._epochs.append(epoch)
         self._starts.append(start_offset)
@@ -75,25 +75,27 @@ class LeaderEpochs:
         return self._epochs[index] if index >= 0 else UNDEFINED_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """What OffsetForLeaderEpoch answers: the largest known epoch up to ``epoch``, and the offset where it ended.
+        """Return the answer to OffsetForLeaderEpoch: the largest known epoch up to ``epoch``, and its end offset.
 
-        (-1, -1) when the log cannot say: no epoch is known, or ``epoch`` is newer than all.
+        Returns (-1, -1) when no epoch is known, or ``epoch`` is newer than all known ones.
         """
         if epoch < 0 or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
         index = bisect_right(self._epochs, epoch) - 1
         end = self._starts[index + 1] if index + 1 < len(self._starts) else log_end_offset
-        # An epoch from before the first known one ends where that begins.
+        # An epoch before the first known one ends at the start of that one.
         return (self._epochs[index] if index >= 0 else epoch), end
 
     def truncate_to(self, offset: int) -> None:
-        """Forget epochs that began at or after ``offset``: the log was cut there."""
+        """Forget epochs that began at or after ``offset``, after a truncation to it."""
         while self._starts and self._starts[-1] >= offset:
             del self._epochs[-1], self._starts[-1]
             self._dirty = True
 
     def drop_before(self, offset: int) -> None:
-        """The log starts at ``offset`` now: the epoch of that record starts there too, older ones are gone."""
+        """Forget epochs that ended before ``offset``, the new log start offset; the epoch of that record now starts
+        there.
+        """
         index = bisect_right(self._starts, offset) - 1
         if index > 0:
             del self._epochs[:index], self._starts[:index]
@@ -108,7 +110,7 @@ class LeaderEpochs:
         self._epochs, self._starts = [], []
 
     def write(self) -> None:
-        """Bring the file up to date. Raises `OSError`."""
+        """Write the file if the entries have changed. Raises `OSError`."""
         if self._dirty:
             write_leader_epochs(self._storage, self.path, self.entries())
             self._dirty = False

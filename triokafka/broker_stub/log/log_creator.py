@@ -1,6 +1,6 @@
-"""Making the logs of new partitions: one at a time on request, or many in threads before they are requested.
+"""Creating the logs of new partitions: one on request, or many in threads before they are requested.
 
-Making a log takes a few files and a sync: little for one log, but a topic may have thousands of partitions.
+Creating a log takes a few files and a sync. That is cheap for one log, but a topic may have thousands of partitions.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 
 
 class LogCreator:
-    """Makes logs.
+    """Creates logs.
 
     Args:
-        threads: how many logs of a data directory are made side by side.
-        max_open_files: how many files each of these threads may open.
+        threads: the number of logs that are created in parallel per data directory.
+        max_open_files: the limit of open files of each thread.
     """
 
     def __init__(
@@ -78,8 +78,10 @@ class LogCreator:
                 raise KafkaStorageError(directory.offline[topic_partition].reason)
         hosted = directories.hosted.get(topic_partition)
         if hosted is not None and topic_id is not None and hosted.topic_id is None:
+            # Opening the log may have moved its recovery point, so that no flush syncs the id with the records. Without
+            # the id, a later topic of the same name could get them.
+            self._write_topic_id(hosted.log.directory, topic_id, durably=hosted.log.recovery_point > 0)
             hosted.topic_id = topic_id
-            self._write_topic_id(hosted.log.directory, topic_id)
         if hosted is not None and topic_id not in (None, hosted.topic_id):
             self._deletion.put_aside(topic_partition)
             hosted = None
@@ -89,7 +91,9 @@ class LogCreator:
             return hosted.log
         for path, reason in directories.offline().items():
             if not is_new or not directories.online():
-                raise KafkaStorageError(f"there is no log of {topic_partition}, unless in {path}: {reason}")
+                raise KafkaStorageError(
+                    f"{topic_partition}: no online data directory has the log; it may be in {path}: {reason}"
+                )
         prepared = self._prepared.pop(topic_partition, None)
         if prepared is not None:
             log = prepared.take_over(directories.files, topic_id, config)
@@ -97,7 +101,7 @@ class LogCreator:
                 directories.host(topic_partition, log, prepared.found.directory, topic_id)
                 return log
             begun = prepared.found.directory
-            if begun.failure:  # a log in another directory would be a second one once this directory is back
+            if begun.failure:  # a log in another directory would be a duplicate once this directory is back
                 begun.offline[topic_partition] = OfflineLog(begun.failure, 0, 0)
                 raise KafkaStorageError(begun.failure)
         directory = self._directory_for(topic_partition)
@@ -109,10 +113,10 @@ class LogCreator:
         return log
 
     def _directory_for(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Choose the data directory of a new log: that with the fewest logs.
+        """Choose the data directory of a new log: the one with the fewest logs.
 
-        A directory with a folder of that name, left by a failed attempt, comes first: no broker would start with two
-        such folders.
+        A directory with a folder of that name, left by a failed attempt, takes precedence: a broker does not start with
+        two such folders.
         """
         online = self._directories.online()
         if len(online) > 1:
@@ -129,7 +133,7 @@ class LogCreator:
         files: OpenFiles,
         disk_failed: Callable[[OSError], None] | None = None,
     ) -> PartitionLog:
-        """Make the log of a partition that has none. Raises `KafkaStorageError`."""
+        """Create the log of a partition that has none. Raises `KafkaStorageError`."""
         if topic_id is not None:
             self._clear_remains(found.topic_partition, topic_id)
         log = self._opener.open(found, files, clean=False, disk_failed=disk_failed)
@@ -138,7 +142,7 @@ class LogCreator:
         return log
 
     def _clear_remains(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
-        """Put aside a log of an earlier topic that was deleted, but whose folder could not be renamed."""
+        """Put aside the log of an earlier, deleted topic whose folder could not be renamed."""
         for directory in self._directories.online():
             path = f"{directory.path}/{folder_name(topic_partition)}"
             try:
@@ -148,9 +152,9 @@ class LogCreator:
             if known not in (None, topic_id):
                 self._deletion.put_folder_aside(topic_partition, directory, path, known)
 
-    def _write_topic_id(self, path: str, topic_id: UUID) -> None:
+    def _write_topic_id(self, path: str, topic_id: UUID, *, durably: bool = False) -> None:
         try:
-            write_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}", topic_id)
+            write_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}", topic_id, durably=durably)
         except OSError as error:
             raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be written: {error}") from error
 
@@ -159,7 +163,7 @@ class LogCreator:
     async def prepare_new_logs(self, wanted: Mapping[TopicPartition, tuple[UUID, LogConfig]]) -> None:
         """See `LogManager.prepare_new_logs`."""
         directories = self._directories
-        # A log that is offline exists: making it anew would recover it as if none of its records had been on disk.
+        # An offline log exists: creating it again would recover it as if none of its records had been on disk.
         here = directories.hosted.keys() | {tp for directory in directories.all() for tp in directory.offline}
         missing = {tp: new for tp, new in wanted.items() if tp not in here}
         if not directories.started or directories.offline():
@@ -168,7 +172,7 @@ class LogCreator:
         try:
             there = set[str]().union(*(self._world.storage.list_dir(d.path) for d in shares)) if len(shares) > 1 else ()
         except OSError as error:
-            logger.error("logs cannot be prepared: %s", error)
+            logger.error("Creating logs in advance failed: %s", error)
             return
         for topic_partition, (topic_id, config) in missing.items():
             if folder_name(topic_partition) in there:

@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 class LogDeletion:
-    """Deletes logs and counts stray ones.
+    """Deletes logs and counts stray logs.
 
-    ``removed_topics`` are the ids of topics that the metadata log says were deleted. Their logs are deleted at the
-    start, not put aside.
+    ``removed_topics`` are the ids of topics that the metadata log has deleted. Their logs are deleted at the start, not
+    put aside.
     """
 
     def __init__(self, world: World, directories: LogDirectories, cleaning: CleaningProgress) -> None:
@@ -38,17 +38,17 @@ class LogDeletion:
         self._directories = directories
         self._cleaning = cleaning
         self._strays: Counter[str] = Counter()  # by data directory
-        self._unsynced: set[LogDirectory] = set()  # where folders were renamed
-        self._doomed: list[tuple[int, str]] = []  # when to remove which renamed folder
+        self._unsynced: set[LogDirectory] = set()  # directories with unsynced renames
+        self._doomed: list[tuple[int, str]] = []  # time of removal, and renamed folder
 
     def delete(self, topic_partition: TopicPartition, *, delete_delay_ms: int, sync: bool = True) -> None:
         """Delete the log of a partition, open or offline.
 
-        Its folder is renamed now, and removed ``file.delete.delay.ms`` later.
+        The folder is renamed immediately, and removed ``file.delete.delay.ms`` later.
 
         Args:
-            delete_delay_ms: for a log that is offline, whose configuration is not known.
-            sync: False to leave it to `sync_deletions` to make this durable.
+            delete_delay_ms: the delay for an offline log, whose configuration is unknown.
+            sync: False if the caller makes the deletion durable with `sync_deletions`.
 
         Raises:
             KafkaStorageError: the disk failed; the log is closed all the same.
@@ -76,7 +76,7 @@ class LogDeletion:
         hosted = self._directories.hosted[topic_partition]
         path, topic_id = hosted.log.directory, hosted.topic_id
         if topic_id in self.removed_topics:
-            logger.info("%s: its topic (id %s) was deleted; the log is deleted, too", path, topic_id)
+            logger.info("%s: the topic (id %s) was deleted earlier; the log is deleted now", path, topic_id)
             self.remove_later(self._close_and_rename(topic_partition, DELETE_SUFFIX), 0)
             return
         renamed = self._close_and_rename(topic_partition, STRAY_SUFFIX)
@@ -91,7 +91,7 @@ class LogDeletion:
     def _note_stray(self, directory: LogDirectory, path: str, topic_id: UUID | None, renamed: str) -> None:
         self._strays[directory.path] += 1
         logger.warning(
-            "%s belongs to no topic in the cluster (topic id %s): it is kept as %s. Remove it when it is not needed.",
+            "%s belongs to no topic in the cluster (topic id %s); renamed to %s. Remove it when it is not needed.",
             path,
             topic_id,
             renamed,
@@ -117,7 +117,7 @@ class LogDeletion:
         return target
 
     async def sync_deletions(self) -> None:
-        """Make deletions without a sync durable, in a thread. A failure is logged. Not cancelled."""
+        """Make deletions without a sync durable, in a thread. A failure is logged. Shielded from cancellation."""
         unsynced, self._unsynced = self._unsynced, set()
         with trio.CancelScope(shield=True):
             for directory in unsynced:
@@ -148,18 +148,18 @@ class LogDeletion:
     # -- removing
 
     def remove_later(self, path: str, delay_ms: int) -> None:
-        """Have a renamed folder removed ``delay_ms`` from now."""
+        """Schedule the removal of a renamed folder in ``delay_ms``."""
         self._doomed.append((self._world.wall_ms() + delay_ms, path))
 
     def take_due(self, now_ms: int) -> list[str]:
-        """Return the renamed folders that are to be removed now; the caller removes them."""
+        """Return the renamed folders that are due; the caller removes them."""
         due = [path for at, path in self._doomed if at <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         return due
 
 
 def remove(storage: Storage, folders: Sequence[str], files: Sequence[str] = ()) -> None:
-    """Remove folders and files. Failures are logged, and left to the next start."""
+    """Remove folders and files. Failures are logged; the next start tries again."""
     for path in folders:
         try:
             storage.remove_tree(path)

@@ -1,6 +1,6 @@
-"""The data directories of a broker and the logs in them: finding logs, and losing them when a disk fails.
+"""The data directories of a broker and the logs in them: look-up, and handling of disk failures.
 
-A disk that fails takes its data directory offline with all logs in it (`KafkaStorageError`), never the process.
+A disk failure takes the data directory offline with all logs in it (`KafkaStorageError`). It never ends the process.
 """
 
 from __future__ import annotations
@@ -41,10 +41,9 @@ class HostedLog:
 
 
 class LogDirectories:
-    """The data directories (``log.dirs``) with the logs that are open in them.
+    """The data directories (``log.dirs``) with their open logs.
 
-    ``hosted`` has the logs that can be used, ``files`` their open files. ``started``: the logs were loaded, and not
-    closed since.
+    ``hosted`` has the usable logs, ``files`` their open files. ``started``: the logs are loaded and not closed.
     """
 
     def __init__(
@@ -78,23 +77,23 @@ class LogDirectories:
         return self._all
 
     def online(self) -> list[LogDirectory]:
-        """The data directories that can be used."""
+        """The usable data directories."""
         return [directory for directory in self._all if not directory.failure]
 
     def offline(self) -> dict[str, str]:
-        """The paths of the data directories that cannot be used, and why."""
+        """The paths of the offline data directories, with the reasons."""
         return {directory.path: directory.failure for directory in self._all if directory.failure}
 
     def get(self, path: str) -> LogDirectory | None:
-        """The data directory of that path; None when there is none."""
+        """Return the data directory with that path, or None."""
         wanted = path.rstrip("/") or "/"
         return next((directory for directory in self._all if directory.path == wanted), None)
 
     def lock(self) -> None:
-        """Lock the data directories. One of several that cannot be used goes offline.
+        """Lock the data directories. An unusable directory goes offline if another one is usable.
 
         Raises:
-            ConfigurationError: none can be used, or another broker uses one. Nothing stays locked.
+            ConfigurationError: no directory is usable, or another broker uses one. All locks are released.
         """
         try:
             for directory in self._all:
@@ -115,7 +114,7 @@ class LogDirectories:
             raise ConfigurationError(f"no data directory can be used: {self._all[0].failure}")
 
     def find_folders(self) -> list[str]:
-        """The folders of logs in the data directories, open or not."""
+        """Return the folders of all logs in the data directories, including logs that are not open."""
         found: list[str] = []
         for directory in self.online():
             try:
@@ -125,7 +124,7 @@ class LogDirectories:
         return found
 
     def write(self, directory: LogDirectory, write: Callable[[], None]) -> None:
-        """Write a checkpoint of ``directory``, which goes offline when its disk fails rather than being full.
+        """Write a checkpoint of ``directory``, which goes offline after a lasting disk failure.
 
         Raises:
             KafkaStorageError: the disk failed or is full.
@@ -163,7 +162,7 @@ class LogDirectories:
         log.on_refusal(partial(self._refused, directory))
 
     def remove(self, topic_partition: TopicPartition) -> HostedLog:
-        """Close a hosted log without writing anything, and forget it; its files stay. A move of it ends."""
+        """Close a hosted log without writing, and forget it; its files stay. A move of the log is cancelled."""
         self._moves.give_up(topic_partition)
         hosted = self.hosted.pop(topic_partition)
         del hosted.directory.logs[topic_partition]
@@ -171,22 +170,24 @@ class LogDirectories:
         return hosted
 
     def log(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition; None when there is none that can be used."""
+        """Return the log of a partition, or None when there is no usable log."""
         hosted = self.hosted.get(topic_partition)
         return hosted.log if hosted is not None else None
 
     def is_offline(self, topic_partition: TopicPartition) -> bool:
-        """Whether a log exists that cannot be used."""
+        """Whether the partition has a log that is offline."""
         return any(topic_partition in directory.offline for directory in self._all)
 
     # -- failures
 
     def fail(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline. `report_offline` reports it, since a call to one of its logs may be under way."""
+        """Take a directory offline. `report_offline` reports it later, since a call to one of its logs may be in
+        progress.
+        """
         if directory.failure:
             return
         gone = directory.fail(error)
-        logger.critical("%s; it has %d logs", directory.failure, len(gone))
+        logger.critical("%s. Its %d logs are offline.", directory.failure, len(gone))
         self._moves.give_up_all_to(directory)
         for topic_partition in gone:
             self._moves.give_up(topic_partition)
@@ -196,14 +197,14 @@ class LogDirectories:
             self._all_offline.set()
 
     def lose(self, topic_partition: TopicPartition, reason: str) -> None:
-        """Take one log offline whose files were changed from outside; its data directory goes on."""
+        """Take one log offline whose files another program changed; its data directory stays online."""
         hosted = self.remove(topic_partition)
         logger.error("%s", reason)
         offline = OfflineLog(reason, hosted.log.recovery_point, hosted.log.log_start_offset)
         self.set_offline(topic_partition, hosted.directory, offline)
 
     def set_offline(self, topic_partition: TopicPartition, directory: LogDirectory, offline: OfflineLog) -> None:
-        """Remember that a log of ``directory`` cannot be used, and report it."""
+        """Record a log of ``directory`` as offline, and report it."""
         directory.offline[topic_partition] = offline
         self._report([topic_partition], offline.reason)
 
@@ -212,7 +213,7 @@ class LogDirectories:
         self._went_offline.set()
 
     async def report_offline(self) -> None:
-        """Report logs that went offline to the listener, until cancelled."""
+        """Report offline logs to the listener, until cancelled."""
         while True:
             await self._went_offline.wait()
             self._went_offline = trio.Event()
@@ -222,21 +223,21 @@ class LogDirectories:
                     self._listener.logs_offline(gone, reason)
 
     async def run_until_all_offline(self) -> None:
-        """Wait until no data directory can be used; cancelling it leaves nothing behind.
+        """Wait until all data directories are offline. Safe to cancel.
 
         Raises:
-            KafkaStorageError: no data directory can be used; says why. Repair a disk, and start again.
+            KafkaStorageError: all data directories are offline; the message has the reasons. Repair a disk and restart.
         """
         await self._all_offline.wait()
         why = "; ".join(self.offline().values())
-        raise KafkaStorageError(f"no data directory can be used any more: {why}")
+        raise KafkaStorageError(f"all data directories are offline: {why}")
 
     def _refused(self, directory: LogDirectory, error: OSError) -> None:
         """Log a full directory, not more often than once a minute. The client of each refused call gets the error."""
         now_ms = self._world.wall_ms()
-        if not 0 <= now_ms - directory.refusal_told_ms < _REFUSALS_MS:  # the clock may have been put back
+        if not 0 <= now_ms - directory.refusal_told_ms < _REFUSALS_MS:  # the clock may have moved back
             directory.refusal_told_ms = now_ms
-            logger.error("%s takes no records at the moment: %s", directory.path, error.strerror or error)
+            logger.error("%s: writes fail: %s. Free space or file handles.", directory.path, error.strerror or error)
 
     def log_flushed(self, flusher: LogFlusher) -> None:
         """Report a flush to the listener, unless the log was closed or replaced meanwhile."""
@@ -245,12 +246,12 @@ class LogDirectories:
             self._listener.log_flushed(flusher.topic_partition)
 
     def flush_failed(self, flusher: LogFlusher, error: OSError) -> None:
-        """Take the directory of a log offline whose flush failed, unless the log was closed or replaced meanwhile."""
+        """Take the directory of a log offline after a failed flush, unless the log was closed or replaced meanwhile."""
         hosted = self.hosted.get(flusher.topic_partition)
         if hosted is not None and hosted.log.flusher is flusher:
             self.fail(hosted.directory, error)
 
 
 def cause_of(error: KafkaStorageError) -> OSError:
-    """Return the error of the disk behind ``error``."""
+    """Return the disk error that caused ``error``."""
     return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))

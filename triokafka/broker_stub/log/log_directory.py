@@ -33,14 +33,14 @@ STRAY_SUFFIX: Final = "-stray"
 FUTURE_SUFFIX: Final = "-future"
 _NO_LOG_SUFFIXES: Final = (DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX)
 _METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
-_METADATA_LOG: Final = str(_METADATA_PARTITION)  # the controller's, which opens it itself
+_METADATA_LOG: Final = str(_METADATA_PARTITION)  # opened by the controller
 _MAX_NAME: Final = 255
 _UNIQUE: Final = re.compile(r"\.[0-9a-f]{32}$")
-_INSTEAD: Final = "Give another one in log.dirs (--data-dir), or its permissions to the user of this process."
+_INSTEAD: Final = "Choose another directory in log.dirs (--data-dir), or give this user access to it."
 
 
 class OfflineLog(NamedTuple):
-    """A log that cannot be used, why, and what the checkpoints say of it."""
+    """An offline log: the reason, and its offsets in the checkpoints."""
 
     reason: str
     recovery_point: int
@@ -50,9 +50,9 @@ class OfflineLog(NamedTuple):
 class LogDirectory:
     """A data directory in use by this broker.
 
-    `open` takes the lock; everything else needs it. ``clean`` says whether the last stop was clean. ``logs`` are those
-    that are open, ``offline`` those that cannot be. ``failure`` is why the whole directory cannot be used any more; its
-    logs are all offline then, and nothing is written to it.
+    `open` takes the lock, which all other methods need. ``clean``: the last stop was clean. ``logs`` are the open logs,
+    ``offline`` the unusable ones. ``failure`` is the reason why the whole directory is offline; then all its logs are
+    offline, and the broker writes nothing to it.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -62,20 +62,20 @@ class LogDirectory:
         self.offline: dict[TopicPartition, OfflineLog] = {}
         self.failure = ""
         self.metadata_end: Callable[[], int] | None = None
-        """For the directory of the metadata log, once that is open: the offset before which everything is committed."""
-        self.refusal_told_ms = -(2**63)  # when it was said last that it is full, by the wall clock
+        """In the directory of the metadata log, once that is open: returns the offset up to which it is committed."""
+        self.refusal_told_ms = -(2**63)  # wall clock of the last log line about a full disk
         self._storage = storage
         self._release: Callable[[], None] | None = None
-        self._checkpointed: dict[str, Mapping[TopicPartition, int]] = {}  # by name of the file
-        self._written: dict[str, Mapping[TopicPartition, int]] = {}  # those known to be durable: this object wrote them
-        self._doubtful: set[str] = set()  # a write has failed: what is there may go with a power cut
+        self._checkpointed: dict[str, Mapping[TopicPartition, int]] = {}  # by file name
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}  # by file name: written by this object, so durable
+        self._doubtful: set[str] = set()  # files whose last write failed; their content may not be durable
 
     def open(self) -> None:
-        """Make the directory if it is missing, and lock it.
+        """Create the directory if it is missing, and lock it.
 
         Raises:
             ConfigurationError: another broker uses it.
-            KafkaStorageError: it cannot be used. Both say what to do.
+            KafkaStorageError: it cannot be used. Both messages name a remedy.
         """
         try:
             self._storage.make_dirs_durably(self.path)
@@ -89,7 +89,7 @@ class LogDirectory:
         except BlockingIOError:
             raise ConfigurationError(
                 f"The data directory {self.path} is in use by another broker, which holds {LOCK_FILE}. Stop that one, "
-                f"or give this one a directory of its own in log.dirs."
+                f"or choose another directory in log.dirs."
             ) from None
         except OSError as error:
             raise KafkaStorageError(
@@ -99,7 +99,7 @@ class LogDirectory:
         self.clean = self._storage.exists(self._marker)
 
     def fail(self, error: OSError) -> list[TopicPartition]:
-        """Take the directory and all its logs offline; returns which were not yet. A second call does nothing."""
+        """Take the directory and all its logs offline; return the logs that were online. A second call does nothing."""
         if self.failure:
             return []
         self.failure = f"the data directory {self.path} is offline: {error}"
@@ -115,22 +115,22 @@ class LogDirectory:
         return f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
 
     def forget_clean_stop(self) -> None:
-        """Remove the marker, durably, before anything is written: a crash from now on is a crash."""
+        """Remove the clean-shutdown marker, durably, before the first write: a later crash then triggers recovery."""
         if self._storage.exists(self._marker):
             self._storage.remove(self._marker)
-        # Also for what a dead process has renamed: else a power cut brings back checkpoints that it has replaced.
+        # This also syncs renames of an earlier process: otherwise a power cut could bring back old checkpoints.
         self._storage.sync_dir(self.path)
 
     def mark_clean_stop(self, broker_epoch: int = -1) -> None:
-        """Write the marker: all logs are closed and on disk.
+        """Write the clean-shutdown marker: all logs are closed and on disk.
 
-        ``broker_epoch`` is the broker's registration that ends with this stop; Kafka takes a start whose marker names
-        another for one after a crash. -1 for none.
+        ``broker_epoch`` is the epoch of the broker's registration, -1 for none. If it differs from the last
+        registration, Kafka treats the next start as one after a crash.
         """
         self._storage.replace_file(self._marker, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
 
     def release(self) -> None:
-        """Give the lock back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._release is not None:
             self._release()
             self._release = None
@@ -151,24 +151,26 @@ class LogDirectory:
             if topic_partition is not None:
                 found[topic_partition] = path
             elif warn and not name.startswith("."):
-                logger.warning("%s is not the folder of a partition; it is left alone", path)
+                logger.warning("%s is not the folder of a partition; ignored", path)
         return found
 
     def deleted_folders(self) -> list[str]:
-        """Return the folders of logs that were deleted, but whose files are still there. Raises `OSError`."""
+        """Return the folders of deleted logs that are not removed yet. Raises `OSError`."""
         return self._renamed_folders(DELETE_SUFFIX)
 
     def stray_folders(self) -> list[str]:
-        """Return the folders of logs that were put aside because they belong to no topic. Raises `OSError`."""
+        """Return the folders of stray logs, which belong to no topic. Raises `OSError`."""
         return self._renamed_folders(STRAY_SUFFIX)
 
     def _renamed_folders(self, suffix: str) -> list[str]:
-        """Only those that `renamed_folder`, or Kafka, has named: other programs' folders may end alike."""
+        """Return folders with ``suffix`` that `renamed_folder` or Kafka named; folders of other programs may end
+        alike.
+        """
         names = (name for name in self._storage.list_dir(self.path) if name.endswith(suffix))
         return [f"{self.path}/{name}" for name in names if _UNIQUE.search(name.removesuffix(suffix))]
 
     def future_folders(self) -> list[str]:
-        """Folders of copies of logs that are, or were, being moved here. Raises `OSError`."""
+        """Return the folders of copies of logs that are being moved here, or were before a crash. Raises `OSError`."""
         paths = [f"{self.path}/{name}" for name in self._storage.list_dir(self.path) if name.endswith(FUTURE_SUFFIX)]
         return [path for path in paths if self._storage.is_dir(path)]
 
@@ -178,25 +180,25 @@ class LogDirectory:
         self.checkpoint_start_offsets()
 
     def checkpoint_recovery_points(self) -> None:
-        """Write up to where each log is on disk. Raises `KafkaStorageError`."""
+        """Write the recovery point of each log. Raises `KafkaStorageError`."""
         points = {tp: log.recovery_point for tp, log in self.logs.items()}
         points.update((tp, log.recovery_point) for tp, log in self.offline.items())
-        if self.metadata_end is not None:  # Kafka does not write it, and passes over it
+        if self.metadata_end is not None:  # Kafka does not write this entry, and ignores it
             points[_METADATA_PARTITION] = self.metadata_end()
         self.write_offsets(RECOVERY_POINT_CHECKPOINT, points)
 
     def read_metadata_end(self) -> int:
-        """Return the offset before which the metadata log was committed at the last checkpoint; 0 when unknown."""
+        """Return the offset up to which the metadata log was committed at the last checkpoint; 0 when unknown."""
         return max(0, self.read_offsets(RECOVERY_POINT_CHECKPOINT).get(_METADATA_PARTITION, 0))
 
     def forget_metadata_end(self) -> None:
-        """Take the metadata log out of the checkpoint: it was repaired. Raises `KafkaStorageError`."""
+        """Remove the metadata log from the checkpoint after its repair. Raises `KafkaStorageError`."""
         points = self.read_offsets(RECOVERY_POINT_CHECKPOINT)
         if points.pop(_METADATA_PARTITION, None) is not None:
             self.write_offsets(RECOVERY_POINT_CHECKPOINT, points)
 
     def checkpoint_start_offsets(self) -> None:
-        """Write where logs start, as far as the names of their segments do not say it.
+        """Write the log start offsets that differ from the base offset of the first segment.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -208,7 +210,7 @@ class LogDirectory:
         self.write_offsets(LOG_START_CHECKPOINT, starts)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the high watermarks of those of the logs that are here. Raises `KafkaStorageError`."""
+        """Write the high watermarks of the logs in this directory. Raises `KafkaStorageError`."""
         here = {tp: high_watermarks[tp] for tp in self.logs if tp in high_watermarks}
         if self.offline and not self.failure:
             known = self._known(HIGH_WATERMARK_CHECKPOINT)
@@ -216,33 +218,33 @@ class LogDirectory:
         self.write_offsets(HIGH_WATERMARK_CHECKPOINT, here)
 
     def note_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Add that of a log which is about to come here. Raises `KafkaStorageError`."""
+        """Add the high watermark of a log that is about to move here. Raises `KafkaStorageError`."""
         known = self._known(HIGH_WATERMARK_CHECKPOINT)
         self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
 
     def lower_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Write that at most the records before ``offset`` are committed. Raises `KafkaStorageError`."""
+        """Lower the checkpointed high watermark of a log to at most ``offset``. Raises `KafkaStorageError`."""
         known = self._known(HIGH_WATERMARK_CHECKPOINT)
         if known.get(topic_partition, 0) > offset:
             self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
 
     def read_offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
-        """A checkpoint of this directory; nothing, with a warning, when it cannot be read."""
+        """Read a checkpoint of this directory; log a warning and return nothing when it cannot be read."""
         try:
             offsets = read_offsets(self._storage, f"{self.path}/{checkpoint}")
         except (CorruptCheckpointError, OSError) as error:
-            logger.warning("%s; going on without", error)
+            logger.warning("%s. The checkpoint is ignored.", error)
             return {}
         self._checkpointed[checkpoint] = offsets
         return offsets
 
     def _known(self, checkpoint: str) -> Mapping[TopicPartition, int]:
-        """A checkpoint of this directory; it is read where that was not done yet, or a write has failed since."""
+        """Return a checkpoint of this directory; read the file if it is not cached or its last write failed."""
         offsets = self._checkpointed.get(checkpoint)
         return self.read_offsets(checkpoint) if offsets is None else offsets
 
     def write_offsets(self, checkpoint: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a checkpoint of this directory, unless it says that already, or the directory has failed.
+        """Replace a checkpoint of this directory, unless it is unchanged or the directory is offline.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -250,7 +252,7 @@ class LogDirectory:
         if self.failure or self._written.get(checkpoint) == offsets:
             return
         self._written.pop(checkpoint, None)
-        self._checkpointed.pop(checkpoint, None)  # when it fails, it is not known which are there
+        self._checkpointed.pop(checkpoint, None)  # unknown if the write fails
         self._doubtful.add(checkpoint)
         try:
             write_offsets(self._storage, f"{self.path}/{checkpoint}", offsets)
@@ -260,7 +262,8 @@ class LogDirectory:
         self._doubtful.discard(checkpoint)
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Take logs out of the checkpoints, before new ones of these names are made: they must not inherit offsets.
+        """Remove logs from the checkpoints before new logs with these names are created, which must not inherit
+        offsets.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -273,21 +276,21 @@ class LogDirectory:
 
 
 def folder_name(topic_partition: TopicPartition) -> str:
-    """The name of a log's folder."""
+    """Return the name of a log's folder."""
     return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
 def renamed_folder(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
-    """A log's folder on its way out: the name, something unique, and why."""
+    """Return the name of a log's folder that is to be removed or put aside: partition, unique part and suffix."""
     end = f".{unique}{suffix}"
     return folder_name(topic_partition)[: _MAX_NAME - len(end)] + end
 
 
 def parse_folder(name: str) -> TopicPartition | None:
-    """The partition whose folder has that name: topic and number at the *last* hyphen."""
+    """Parse a folder name into topic and partition, split at the *last* hyphen; None if it is not one."""
     topic, hyphen, number = name.rpartition("-")
     if not hyphen or not topic or not (number.isascii() and number.isdigit()) or number != str(int(number)):
-        return None  # with zeros in front it would pass for another folder's
+        return None  # a number with leading zeros would name another folder
     return TopicPartition(topic, int(number))
 
 

@@ -1,6 +1,6 @@
-"""Opening the logs of a data directory when the broker starts: several at once, each in a thread.
+"""Opening the logs of the data directories when the broker starts, several in parallel in threads.
 
-Nothing here belongs to a `LogManager`, so that the threads share no more than the list of what is left to do.
+This module uses no `LogManager`: the threads share nothing but the list of logs that are left to open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TopicIds = Callable[[TopicPartition], UUID | None]
 
 
 class FoundLog(NamedTuple):
-    """A folder with a log, and what is known before it is opened."""
+    """A log's folder, with its configuration and its offsets from the checkpoints."""
 
     directory: LogDirectory
     topic_partition: TopicPartition
@@ -44,7 +44,7 @@ class FoundLog(NamedTuple):
 
 
 class LoadedLog(NamedTuple):
-    """A log that was opened, or why it could not be."""
+    """An opened log, or the reason why opening it failed."""
 
     found: FoundLog
     log: PartitionLog | OfflineLog
@@ -52,10 +52,10 @@ class LoadedLog(NamedTuple):
 
 
 def find_logs(directory: LogDirectory, config_of: Callable[[str], LogConfig]) -> list[FoundLog]:
-    """The logs in a directory, with what its checkpoints say of them. Raises `OSError`.
+    """Find the logs in a directory, with their offsets from its checkpoints. Raises `OSError`.
 
     Args:
-        config_of: the configuration of a topic.
+        config_of: returns the configuration of a topic.
     """
     recovery_points = directory.read_offsets(RECOVERY_POINT_CHECKPOINT)
     start_offsets = directory.read_offsets(LOG_START_CHECKPOINT)
@@ -73,7 +73,7 @@ def find_logs(directory: LogDirectory, config_of: Callable[[str], LogConfig]) ->
         for tp, path in directory.log_folders(warn=True).items()
     ]
     if found and not directory.clean:
-        logger.info("%s was not closed cleanly: its %d logs are checked", directory.path, len(found))
+        logger.info("%s was not closed cleanly; recovering its %d logs", directory.path, len(found))
     return found
 
 
@@ -83,17 +83,18 @@ def settle_twins(
     storage: Storage,
     put_aside: Callable[[FoundLog], None],
 ) -> list[list[FoundLog]]:
-    """``found``, the logs of each directory, with one log of each partition.
+    """Reduce ``found``, the logs of each directory, to one log per partition.
 
-    There are two when a topic was deleted and made anew while one directory was missing, or before its deletion was on
-    the disk. The one of another topic goes.
+    A partition has two logs when its topic was deleted and created again while one directory was missing, or before the
+    deletion was on disk. The log of the other topic is put aside.
 
     Args:
-        topic_id_of: the id of the topic that a partition is of, None when there is no such partition; or nobody knows.
-        put_aside: called with what goes. When it fails, the whole directory is offline.
+        topic_id_of: returns the topic id of a partition, None for an unknown partition; None when topic ids are
+            unknown.
+        put_aside: called with each log to put aside. If it fails, the whole directory goes offline.
 
     Raises:
-        ConfigurationError: it is not known which of two logs is the right one.
+        ConfigurationError: the topic ids do not decide between two logs.
     """
     places: dict[TopicPartition, list[FoundLog]] = {}
     for here in found:
@@ -114,7 +115,7 @@ def settle_twins(
 
 
 def _foreign(storage: Storage, twins: Sequence[FoundLog], topic_id: UUID | None) -> list[FoundLog]:
-    """Those known to be of another topic than ``topic_id``; with None, of a topic that is gone, all but one."""
+    """Return the logs known to belong to a topic other than ``topic_id``; with None (a deleted topic), all but one."""
     ids = []
     for log in twins:
         try:
@@ -133,9 +134,9 @@ def open_logs(
     open_log: Callable[[FoundLog, OpenFiles], PartitionLog],
     max_open_files: int,
 ) -> None:
-    """Open logs, and take them from ``left`` to ``loaded``, until none is left. Several threads may do it.
+    """Open the logs in ``left`` and move them to ``loaded``, until ``left`` is empty. Several threads may run this.
 
-    A log that cannot be opened is offline, and the others go on.
+    A log that cannot be opened goes offline; the others are not affected.
     """
     files = OpenFiles(storage, max_open_files)
     while True:
@@ -151,7 +152,7 @@ def open_logs(
             reason = OfflineLog(str(error), found.recovery_point, found.log_start_offset)
             loaded.append(LoadedLog(found, reason))
         else:
-            files.close_all()  # they are opened again, by the broker's own, when they are needed
+            files.close_all()  # the broker's own `OpenFiles` opens them again when needed
             loaded.append(LoadedLog(found, log, topic_id))
 
 
@@ -159,8 +160,8 @@ def _topic_id(storage: Storage, path: str) -> UUID | None:
     try:
         return read_topic_id(storage, f"{path}/{PARTITION_METADATA}")
     except CorruptCheckpointError as error:
-        logger.warning("%s; going on without", error)
+        logger.warning("%s. The file is ignored.", error)
         return None
     except OSError as error:
-        # Without its id the log would pass for that of a later topic of the same name.
+        # Without its id, the log could be taken for that of a later topic with the same name.
         raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be read: {error}") from error

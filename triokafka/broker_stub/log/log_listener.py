@@ -1,4 +1,4 @@
-"""What `LogManager` reports to the owner of the partitions, and what it asks."""
+"""The interface through which `LogManager` reports to the owner of the partitions and reads high watermarks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from triokafka.structs import TopicPartition
 
 
 class LogListener(Protocol):
-    """The owner of the partitions whose logs a `LogManager` has. All calls come from the event loop."""
+    """The owner of the partitions of a `LogManager`. All calls come from the event loop."""
 
     def high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
         """Return the high watermark of a partition; None when no partition is hosted for the log."""
 
     def log_flushed(self, topic_partition: TopicPartition) -> None:
-        """More of a log is on disk."""
+        """Handle an advanced recovery point of a log."""
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
-        """Logs cannot be used any longer, for ``reason``."""
+        """Handle logs that went offline because of ``reason``."""
 
     def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
-        """The log of a partition is in another data directory, with the same records."""
+        """Handle the move of a partition's log to another data directory; its records are the same."""

@@ -1,4 +1,4 @@
-"""Opening every log when the broker starts, several side by side, recovering those that a crash left behind."""
+"""Opening all logs when the broker starts, several in parallel, with recovery after a crash."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class LogLoader:
     """Loads the logs of all data directories.
 
     Args:
-        threads: how many logs of a data directory are opened side by side.
-        max_open_files: how many files each of these threads may open.
+        threads: the number of logs that are opened in parallel per data directory.
+        max_open_files: the limit of open files of each thread.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class LogLoader:
         self._mover = mover
         self._threads = threads
         self._max_open_files = max_open_files
-        self._moves_again: list[UnfinishedMove] = []  # moves that the last stop has cut short
+        self._moves_again: list[UnfinishedMove] = []  # moves that the last stop interrupted
 
     def load_now(self, config_of: TopicConfigs, topic_id_of: TopicIds | None) -> None:
-        """As `load`, all in this thread."""
+        """Do the work of `load` in the calling thread."""
         try:
             left, loaded = self._find(config_of, topic_id_of), list[LoadedLog]()
             for logs in left:
@@ -85,7 +85,7 @@ class LogLoader:
             raise
 
     def _find(self, config_of: TopicConfigs, topic_id_of: TopicIds | None) -> list[list[FoundLog]]:
-        """The logs of each directory."""
+        """Find the logs of each directory."""
         found: list[list[FoundLog]] = []
         self._settle_moves()
         for directory in self._directories.online():
@@ -107,7 +107,7 @@ class LogLoader:
             self._directories.fail(log.directory, cause_of(error))
 
     def _settle_moves(self) -> None:
-        """Complete or undo the moves between data directories that a crash or a stop has cut short."""
+        """Complete or undo moves between data directories that a crash or a stop interrupted."""
         self._moves_again = []
         while True:
             try:
@@ -151,8 +151,7 @@ class LogLoader:
         }
         for directory in directories.online():
             try:
-                # Otherwise the checkpoint would vouch for records that are appended there next, or not for those behind
-                # a gap.
+                # Otherwise the checkpoint would cover records that are appended there next, or miss those behind a gap.
                 if directory in changed:
                     directory.checkpoint_recovery_points()
                 directory.forget_clean_stop()

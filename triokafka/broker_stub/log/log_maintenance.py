@@ -1,4 +1,4 @@
-"""The background work of a broker's logs: retention, flushes, checkpoints, expiry of producers, and a look for gaps."""
+"""The background work of a broker's logs: retention, flushes, checkpoints, producer expiry and a check for gaps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SEEN_AT_ONCE: Final = 500
 
 
 class LogMaintenance:
-    """Runs the background work. ``checked_for_gaps`` is set once `run` has looked for gaps in all logs."""
+    """Runs the background work. ``checked_for_gaps`` is set once `run` has checked all logs for gaps."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class LogMaintenance:
         self.checked_for_gaps = trio.Event()
 
     async def run(self) -> None:
-        """Do the work until cancelled. Failures are logged, and tried again next time."""
+        """Do the work until cancelled. Failures are logged and retried at the next interval."""
         config = self._config
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report_gaps)
@@ -66,7 +66,7 @@ class LogMaintenance:
             nursery.start_soon(self._every, config.producer_expiration_check_interval_ms, self._expire_producers)
 
     def clock_jumped(self) -> None:
-        """Do now what is due after the world's clock was put forward."""
+        """Do the due work immediately, after a jump of the world's clock."""
         self._clock_jumped.set()
         self._clock_jumped = trio.Event()
 
@@ -82,14 +82,14 @@ class LogMaintenance:
         return [hosted.log for hosted in self._directories.hosted.values()]
 
     def _portions(self) -> list[list[PartitionLog]]:
-        """All logs in portions; a checkpoint of the event loop belongs between two of them."""
+        """Split all logs into portions; the caller runs a checkpoint of the event loop between two portions."""
         logs = self._logs()
         return [logs[start : start + _SEEN_AT_ONCE] for start in range(0, len(logs), _SEEN_AT_ONCE)]
 
     # -- gaps
 
     async def _report_gaps(self) -> None:
-        """Look once, in a thread, for offsets that are missing between segments, and report them."""
+        """Check all logs once, in a thread, for missing offsets between segments, and report these."""
         for topic_partition, hosted in list(self._directories.hosted.items()):
             log = hosted.log
             segments = log.segments
@@ -100,15 +100,15 @@ class LogMaintenance:
             try:
                 gaps = await self._world.run_in_thread(find)
             except OSError as error:
-                logger.error("%s: its segments cannot be checked for gaps: %s", topic_partition, error)
+                logger.error("%s: checking the segments for gaps failed: %s", topic_partition, error)
                 continue
             for gap in gaps:
-                replaced = log.config.compacts and log.segments[: len(segments)] != segments  # while they were read
+                replaced = log.config.compacts and log.segments[: len(segments)] != segments  # by compaction
                 if gap.end > log.log_start_offset and self._directories.log(topic_partition) is log and not replaced:
                     start = max(gap.start, log.log_start_offset)
                     log.add_lost_offsets(gap.end - start)
                     logger.error(
-                        "%s: offsets %d to %d are missing after %s: %s. Readers go on at offset %d.",
+                        "%s: offsets %d to %d are missing after %s: %s. Readers continue at offset %d.",
                         topic_partition,
                         start,
                         gap.end - 1,
@@ -121,7 +121,7 @@ class LogMaintenance:
     # -- retention
 
     async def _remove_deleted_folders(self) -> None:
-        """Remove, in a thread, the folders of logs that were deleted before this start."""
+        """Remove, in a thread, the folders of logs deleted before this start."""
         folders = self._deletion.take_due(self._world.wall_ms())
         if folders:
             await self._world.run_in_thread(remove, self._world.storage, folders)
@@ -152,7 +152,7 @@ class LogMaintenance:
                 self.apply_retention_to(topic_partition)
 
     def apply_retention_to(self, topic_partition: TopicPartition, *, remove_files: bool = True) -> None:
-        """As `PartitionLog.apply_retention`, up to the high watermark; a failure is logged."""
+        """Run `PartitionLog.apply_retention` up to the high watermark; a failure is logged."""
         committed = self._listener.high_watermark_of(topic_partition) if self._listener is not None else None
         log = self._directories.log(topic_partition)
         if log is None:
@@ -160,16 +160,16 @@ class LogMaintenance:
         try:
             log.apply_retention(self._world.wall_ms(), up_to_offset=committed, remove_files=remove_files)
         except KafkaError as error:
-            logger.error("retention of %s: %s", topic_partition, error)
+            logger.error("%s: retention failed: %s", topic_partition, error)
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove the folders of deleted logs that are due."""
+        """Remove the folders of deleted logs whose delay has ended."""
         remove(self._world.storage, self._deletion.take_due(now_ms))
 
     # -- producers
 
     async def _expire_producers(self) -> None:
-        """Forget producers that have been silent for too long, in all logs."""
+        """Forget inactive producers in all logs (``producer.id.expiration.ms``)."""
         now_ms = self._world.wall_ms()
         for logs in self._portions():
             for log in logs:
@@ -179,10 +179,10 @@ class LogMaintenance:
     # -- flushes and checkpoints
 
     async def flush_due(self) -> None:
-        """Flush the logs whose ``flush.ms`` is over."""
+        """Flush the logs whose ``flush.ms`` has passed."""
         due: list[PartitionLog] = []
         for logs in self._portions():
-            now_ms = self._world.wall_ms()  # for each portion: records that were appended meanwhile must not be newer
+            now_ms = self._world.wall_ms()  # read per portion: records appended meanwhile must not be newer
             due += [log for log in logs if log.flush_due(now_ms)]
             await trio.lowlevel.checkpoint()
         await self._scheduler.flush(log.flusher for log in due)
@@ -211,7 +211,9 @@ class LogMaintenance:
                 self._directories.lose(log.topic_partition, str(error))
 
     async def _checkpoint_recovery_points(self) -> None:
-        """Checkpoint each directory without a pause: no log may be cut between reading its point and writing it."""
+        """Checkpoint each directory without a pause: no truncation may come between reading and writing a recovery
+        point.
+        """
         for directory in self._directories.online():
             await trio.lowlevel.checkpoint()
             try:

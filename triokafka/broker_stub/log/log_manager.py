@@ -1,4 +1,4 @@
-"""All logs of a broker: opening, making, moving, deleting and closing them, and their background work."""
+"""All logs of a broker: opening, creating, moving, deleting and closing them, and their background work."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class LogManager:
     Args:
         directories: the data directories (``log.dirs``).
         defaults: the configuration of topics without their own; may be replaced as ``defaults``.
-        listener: hears of flushes, failures and moves, and knows the high watermarks up to which retention may delete.
-            Retention goes to the end of a log when None.
+        listener: receives flushes, failures and moves, and returns the high watermarks up to which retention may
+            delete. If None, retention may delete up to the end of a log.
 
     Raises:
         ConfigurationError: ``directories`` is empty or names a directory twice.
@@ -73,7 +73,7 @@ class LogManager:
         self.defaults = defaults or LogConfig()
         self.listener = listener
         self.broker_epoch = -1
-        """The broker's registration, for the marker of a clean stop; the broker sets it."""
+        """The broker epoch for the clean-shutdown marker; the broker sets it."""
         self.directory_ids: frozenset[UUID] = frozenset()
         """The ids of the usable data directories, by ``meta.properties``; the reader of that file sets it."""
         self.on_log_opened: Callable[[int], None] | None = None
@@ -111,7 +111,7 @@ class LogManager:
             world, registry, self._opener, self._deletion, self._scheduler, self.cleaning, config, listener
         )
         self.checked_for_gaps = self._maintenance.checked_for_gaps
-        """Set by `run` once it has looked for offsets that are missing between segments."""
+        """Set by `run` once it has checked for missing offsets between segments."""
         self.lock = registry.lock
         self.offline_directories = registry.offline
         self.data_directory = registry.get
@@ -130,7 +130,7 @@ class LogManager:
 
     @property
     def producer_expiration_ms(self) -> int:
-        """How long a silent producer is known (``producer.id.expiration.ms``)."""
+        """How long the state of an inactive producer is kept (``producer.id.expiration.ms``)."""
         return self._opener.producer_expiration_ms
 
     @producer_expiration_ms.setter
@@ -149,7 +149,7 @@ class LogManager:
     # -- start and stop
 
     def start(self, topic_configs: TopicConfigs | None = None, topic_id_of: TopicIds | None = None) -> None:
-        """`lock` and `load` in one, all in this thread."""
+        """Run `lock` and `load` in the calling thread."""
         self.lock()
         self._loader.load_now(partial(self._config_of, topic_configs), topic_id_of)
 
@@ -165,19 +165,20 @@ class LogManager:
         topic_configs: TopicConfigs | None = None,
         topic_id_of: TopicIds | None = None,
     ) -> None:
-        """Open every log, recovering those that a crash left behind: several at once, each in a thread.
+        """Open all logs in threads, several in parallel, with recovery after a crash.
 
-        Cancelled, it ends with the logs that are being opened.
+        If cancelled, it waits for the logs that are being opened and opens no others.
 
         Args:
-            topic_configs: the configuration of a topic that differs from the defaults.
-            topic_id_of: the topic id of a partition; None when the partition does not exist. Of two logs of a
-                partition, the one of another topic is put aside.
+            topic_configs: returns the configuration overrides of a topic.
+            topic_id_of: returns the topic id of a partition, None for an unknown partition. If a partition has two
+                logs, the one of another topic is put aside.
 
         Raises:
-            ConfigurationError: a partition is in two directories, and no topic id says which of the logs is the right
-                one; or no directory can be used. Nothing stays locked.
-            KafkaStorageError: as above. A single log that cannot be opened is offline: `create` says why.
+            ConfigurationError: a partition has logs in two directories, and the topic ids do not decide between them;
+                or no directory is usable. All locks are released.
+            KafkaStorageError: no directory is usable. A single log that cannot be opened goes offline; `create` raises
+                the reason.
         """
         await self._loader.load(partial(self._config_of, topic_configs), topic_id_of, self.on_log_opened)
 
@@ -195,7 +196,8 @@ class LogManager:
     async def close(self) -> None:
         """Flush and close all logs, write the checkpoints, mark each directory as cleanly closed, and unlock.
 
-        A directory with a log that cannot be closed gets no mark: it is recovered at the next start. Not cancelled.
+        A directory with a log that cannot be closed gets no marker and is recovered at the next start. Shielded from
+        cancellation.
         """
         registry = self._directories
         if not registry.started:
@@ -203,7 +205,7 @@ class LogManager:
             return
         registry.started = False
         failed = {directory for directory in registry.all() if directory.offline or directory.failure}
-        # Logs are synced side by side, since the disk takes many requests at once.
+        # Logs are synced in parallel, since disks process several requests in parallel.
         left = list(registry.hosted.items())
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
@@ -215,7 +217,11 @@ class LogManager:
                     if directory not in failed:
                         directory.mark_clean_stop(self.broker_epoch)
                 except (KafkaError, OSError) as error:
-                    logger.error("%s could not be closed cleanly: %s", directory.path, error)
+                    logger.error(
+                        "%s: clean shutdown failed, so its logs are recovered at the next start: %s",
+                        directory.path,
+                        error,
+                    )
         registry.abandon()
 
     async def _close_logs(self, left: list[tuple[TopicPartition, HostedLog]], failed: set[LogDirectory]) -> None:
@@ -228,32 +234,32 @@ class LogManager:
                     await self._world.run_in_thread(job.run)
                     hosted.log.flushed(job)
             except (KafkaError, OSError) as error:
-                logger.error("%s could not be closed: %s", topic_partition, error)
+                logger.error("%s: closing the log failed: %s", topic_partition, error)
                 failed.add(hosted.directory)
             hosted.log.abandon()
 
     def abandon(self) -> None:
-        """Let go of all logs as a process that dies does: nothing is flushed or marked as closed, and the locks go."""
+        """Abandon all logs as in a crash: flush nothing, write no clean-shutdown marker, and release the locks."""
         self._directories.started = False
         self._directories.abandon()
 
     # -- logs
 
     def all(self) -> dict[TopicPartition, PartitionLog]:
-        """All logs that can be used."""
+        """All usable logs."""
         return {topic_partition: hosted.log for topic_partition, hosted in self._directories.hosted.items()}
 
     def topic_id_of(self, topic_partition: TopicPartition) -> UUID | None:
-        """The topic id of a log; None when there is no such log, or its ``partition.metadata`` is lost."""
+        """Return the topic id of a log; None when there is no such log or it has no ``partition.metadata``."""
         hosted = self._directories.hosted.get(topic_partition)
         return None if hosted is None else hosted.topic_id
 
     def directory_of(self, topic_partition: TopicPartition) -> str:
-        """The path of the data directory that has the log."""
+        """Return the path of the data directory of a log."""
         return self._directories.hosted[topic_partition].directory.path
 
     def config_for(self, topic_config: Mapping[str, str | None]) -> LogConfig:
-        """The configuration of a log: the broker's defaults, overridden by the topic's configuration.
+        """Return the configuration of a log: the broker's defaults, overridden by the topic's configuration.
 
         Raises:
             InvalidConfigurationError: an unknown key or an invalid value.
@@ -268,13 +274,13 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> PartitionLog:
-        """Return the log of a partition; make it in the directory with the fewest logs when it does not exist.
+        """Return the log of a partition; create it in the directory with the fewest logs when it does not exist.
 
         A log of an earlier topic of the same name (its topic id differs) is renamed to ``…-stray``.
 
         Args:
-            is_new: False for a partition that may have a log already. It is not made while a directory is offline that
-                may have it.
+            is_new: False for a partition that may have a log already. The log is not created while a directory that may
+                have it is offline.
 
         Raises:
             KafkaStorageError: the disk failed, or the log is offline.
@@ -282,26 +288,27 @@ class LogManager:
         return self._creator.create(topic_partition, topic_id, config, defaults=self.defaults, is_new=is_new)
 
     async def prepare_new_logs(self, wanted: Mapping[TopicPartition, tuple[UUID, LogConfig]]) -> None:
-        """Make logs of new partitions in threads, for `create` to take over; the partitions may not exist yet.
+        """Create logs of new partitions in threads, for `create` to take over; the partitions may not exist yet.
 
-        A log that cannot be made is left to `create`. None is made while a data directory is offline. Not cancelled.
+        `create` retries logs that fail here. While a data directory is offline, this creates none. Shielded from
+        cancellation.
         """
         await self._creator.prepare_new_logs(wanted)
 
     async def settle(self) -> None:
         """Finish changes of many partitions.
 
-        Close the logs that `prepare_new_logs` made and `create` did not take over. Make deletions without a sync
-        durable, in a thread. Not cancelled.
+        Close the logs that `prepare_new_logs` created and `create` did not take over. Make deletions without a sync
+        durable, in a thread. Shielded from cancellation.
         """
         self._creator.abandon_prepared()
         await self._deletion.sync_deletions()
 
     def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
-        """Delete a log. Its folder is renamed now and removed ``file.delete.delay.ms`` later.
+        """Delete a log. Its folder is renamed immediately and removed ``file.delete.delay.ms`` later.
 
         Args:
-            sync: False to leave it to `settle` to make this durable.
+            sync: False if the caller makes the deletion durable with `settle`.
 
         Raises:
             KafkaStorageError: the disk failed; the log is closed all the same.
@@ -309,14 +316,14 @@ class LogManager:
         self._deletion.delete(topic_partition, delete_delay_ms=self.defaults.file_delete_delay_ms, sync=sync)
 
     def put_aside(self, topic_partition: TopicPartition) -> None:
-        """As `LogDeletion.put_aside`, but a failure is logged."""
+        """Run `LogDeletion.put_aside`; a failure is logged."""
         try:
             self._deletion.put_aside(topic_partition)
         except KafkaStorageError as error:
             logger.error("%s", error)
 
     def lost_offsets(self) -> Mapping[str, tuple[int, int]]:
-        """For each data directory: how many logs are known to have lost records to damage, and how many offsets."""
+        """For each data directory: the number of logs that lost records to damage, and the number of lost offsets."""
         found = {}
         for directory in self._directories.all():
             lost = [log.lost_offsets for log in directory.logs.values() if log.lost_offsets]
@@ -334,7 +341,7 @@ class LogManager:
         """Read the checkpointed high watermarks of the logs."""
         found: dict[TopicPartition, int] = {}
         for directory in self._directories.online():
-            # The checkpoint may name logs that have moved away since.
+            # The checkpoint may name logs that have moved to another directory.
             offsets = directory.read_offsets(HIGH_WATERMARK_CHECKPOINT)
             found.update((tp, offsets[tp]) for tp in (*directory.logs, *directory.offline) if tp in offsets)
         return found

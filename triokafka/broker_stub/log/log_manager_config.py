@@ -1,4 +1,4 @@
-"""Options of a broker's logs."""
+"""Configuration of a broker's logs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from triokafka.broker_stub.log.open_files import DEFAULT_LIMIT
 from triokafka.named_tuple import NamedTuple
 
 FLUSH_TICK_MS: Final = 5_000
-"""The longest interval between two looks at ``flush.ms``. With Kafka's default (never), ``flush.ms`` of a topic would
-have no effect."""
+"""The longest interval between two checks of ``flush.ms``. With Kafka's default (never), ``flush.ms`` of a topic would
+have no effect.
+"""
 
 
 class LogManagerConfig(NamedTuple):
-    """Intervals of the background work in milliseconds, with Kafka's defaults, and limits.
+    """Limits, and the intervals of the background work in milliseconds, with Kafka's defaults.
 
-    ``max_open_files`` bounds the open files of all logs, ``recovery_threads_per_data_dir`` the logs of a data directory
-    that are opened side by side at the start, and ``moves_at_once`` the logs that are moved to another data directory
-    side by side (as many as there are directories when None).
+    ``max_open_files`` limits the open files of all logs. ``recovery_threads_per_data_dir`` limits the logs that are
+    opened in parallel per data directory at the start. ``moves_at_once`` limits the logs that are moved to another data
+    directory in parallel (None: the number of directories).
     """
 
     initial_task_delay_ms: int = 30_000

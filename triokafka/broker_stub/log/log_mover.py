@@ -1,9 +1,9 @@
 """Moving logs from one data directory to another while they are in use (KIP-113).
 
-A copy grows in the other directory, in a folder whose name ends with ``-future``; threads read, write and sync it. When
-nearly all that the log has is in the copy, and on the disk, the rest follows on the event loop, and the copy takes the
-log's place between two requests. `triokafka.broker_stub.log.move_recovery` says what a crash leaves of that, and
-what the next start makes of it: a move that had not come to its end begins again.
+Threads read the log, and write and sync a copy in the other directory, in a folder whose name ends with ``-future``.
+When the copy is nearly complete and on disk, the event loop copies the rest and replaces the log by the copy between
+two requests. `triokafka.broker_stub.log.move_recovery` describes the state after a crash: the next start begins an
+unfinished move again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 1 << 20
 _LAST_BYTES: Final = 1 << 19
-"""What may be missing from a copy when its turn comes: it is copied, and synced, while everybody waits."""
+"""The most bytes that the event loop copies and syncs at the end of a move, while all requests wait."""
 _NEVER: Final = 2**63 - 1
 
 
 class FutureLog(NamedTuple):
-    """A copy on its way: the data directory that it is in, its bytes, and by how many offsets it is behind."""
+    """An unfinished copy: its data directory, its size in bytes, and its lag in offsets."""
 
     topic_partition: TopicPartition
     directory: str
@@ -48,14 +48,14 @@ class FutureLog(NamedTuple):
 
 
 class _LogGoneError(Exception):
-    """There is no such log any more, or it is another one by now."""
+    """The log was closed, deleted or replaced during its move."""
 
 
 class LogMover:
-    """Moves logs, as long as `run` runs.
+    """Moves logs while `run` is running.
 
     Args:
-        moves_at_once: the others wait (``num.replica.alter.log.dirs.threads``).
+        moves_at_once: the number of parallel moves (``num.replica.alter.log.dirs.threads``); further moves wait.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LogMover:
         moves_at_once: int,
     ) -> None:
         self.bytes_per_second = float("inf")
-        """Of all moves together (``replica.alter.log.dirs.io.max.bytes.per.second``); may be changed."""
+        """The limit of all moves together (``replica.alter.log.dirs.io.max.bytes.per.second``); may be changed."""
         self._world = world
         self._directories = directories
         self._promotion = promotion
@@ -78,12 +78,12 @@ class LogMover:
         self._throttle = Throttle()
         self._wake = trio.Event()
 
-    # -- what others ask for
+    # -- requests
 
     def move(self, topic_partition: TopicPartition, path: str) -> None:
-        """Have a log moved to the data directory ``path``; one that is there already stays.
+        """Schedule the move of a log to the data directory ``path``; do nothing if it is already there.
 
-        A move of that log to anywhere else is given up.
+        A move of that log to another directory is cancelled.
 
         Raises:
             LogDirNotFoundError: there is no such data directory.
@@ -108,7 +108,7 @@ class LogMover:
             self._wake.set()
 
     def future_logs(self) -> Iterator[FutureLog]:
-        """The copies that there are now."""
+        """Yield the current copies."""
         for move in self._moves:
             log = self._directories.log(move.topic_partition)
             if log is not None:
@@ -119,7 +119,7 @@ class LogMover:
     # -- the work
 
     async def run(self) -> None:
-        """Do what `move` asks for, until cancelled. A move that fails is logged and given up."""
+        """Do the scheduled moves until cancelled. A failed move is logged and cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wake = trio.Event()
@@ -138,9 +138,9 @@ class LogMover:
                 done = True
         except (_LogGoneError, KafkaError, OSError) as error:
             stays = isinstance(error, UnclearMoveError)
-            logger.error("%s was not moved to %s: %s", move.topic_partition, move.target.path, error)
+            logger.error("%s: the move to %s failed: %s", move.topic_partition, move.target.path, error)
         except trio.Cancelled:
-            stays = True  # the broker stops: the folder says that the move is to begin again
+            stays = True  # the broker stops: with the folder, the next start begins the move again
             raise
         finally:
             if move.copy is not None:
@@ -167,7 +167,7 @@ class LogMover:
         source = hosted.log
         with self._on_disk_of(move.target):
             copy = move.copy = await run(self._make, move, hosted)
-        cuts = -1  # those of the source when the copy had its beginning
+        cuts = -1  # truncations of the source when the copy began
         while True:
             self._hosted(move, source)
             afresh = source.cuts != cuts or copy.log_end_offset < source.log_start_offset
@@ -175,7 +175,7 @@ class LogMover:
             at = source.log_start_offset if afresh else copy.log_end_offset
             data = await self._read(source, at)
             if source.cuts != cuts:
-                cuts = -1  # what was read may have been given up
+                cuts = -1  # a truncation may have removed the records just read
             elif len(data) or afresh:
                 with self._on_disk_of(move.target):
                     await run(_append, copy, data, at if afresh else None)
@@ -195,7 +195,7 @@ class LogMover:
                     return
 
     def _make(self, move: PendingMove, hosted: HostedLog) -> PartitionLog:
-        """An empty copy. Nobody syncs it but who fills it."""
+        """Create an empty copy. Only this task syncs it."""
         storage = self._world.storage
         config = hosted.log.config._replace(flush_messages=_NEVER, flush_ms=_NEVER)
         copy = PartitionLog.open(storage, move.folder, move.topic_partition, config, now_ms=self._world.wall_ms())
@@ -204,14 +204,16 @@ class LogMover:
         return copy
 
     def _hosted(self, move: PendingMove, known: PartitionLog | None = None) -> HostedLog:
-        """Where the log is that is to be moved. Raises `_LogGoneError` when there is none, or not the one ``known``."""
+        """Return the log to be moved, with its directory. Raises `_LogGoneError` when there is none, or it is not
+        ``known``.
+        """
         hosted = self._directories.hosted.get(move.topic_partition)
         if hosted is None or (known is not None and hosted.log is not known):
             raise _LogGoneError("the log is gone")
         return hosted
 
     async def _read(self, source: PartitionLog, offset: int) -> Buffer:
-        """Batches of a log from ``offset`` on; nothing at its end."""
+        """Read batches of a log from ``offset`` on; return nothing at its end."""
         while source.log_start_offset <= offset < source.log_end_offset:
             try:
                 found = source.read_to_send(offset, _CHUNK_BYTES, up_to_offset=source.log_end_offset).records
@@ -222,13 +224,13 @@ class LogMover:
         return b""
 
     def _finish(self, move: PendingMove, source: PartitionLog, copy: PartitionLog) -> None:
-        """Copy the rest, and let the copy take the log's place. Nobody else has a turn in between."""
+        """Copy the rest, and replace the log by the copy, without a checkpoint in between."""
         while copy.log_end_offset < source.log_end_offset:
             data = source.read(copy.log_end_offset, _CHUNK_BYTES).records
             with self._on_disk_of(move.target):
                 if len(data):
                     copy.append_as_follower(data)
-                else:  # no more records, but offsets
+                else:  # only offsets without records are left
                     copy.skip_to(source.log_end_offset, now_ms=self._world.wall_ms())
         with self._on_disk_of(move.target):
             copy.advance_log_start_offset(source.log_start_offset)
@@ -237,7 +239,7 @@ class LogMover:
 
     @contextmanager
     def _on_disk_of(self, target: LogDirectory) -> Iterator[None]:
-        """What fails within is the fault of that disk."""
+        """Attribute errors within the block to the disk of ``target``."""
         try:
             yield
         except (KafkaStorageError, OSError) as error:
@@ -248,10 +250,10 @@ class LogMover:
 
 
 def _append(copy: PartitionLog, data: Buffer, start_offset: int | None) -> None:
-    """Append batches to a copy; with ``start_offset`` as the first ones of a log that starts there."""
+    """Append batches to a copy; with ``start_offset``, they are the first ones of a log that starts there."""
     if start_offset is not None:
         first = next(iter_batches(data), None)
-        # In the middle of a batch, or before the first one: compaction leaves offsets without records there, too.
+        # The log start offset may lie within a batch, or in a gap that compaction left before the first batch.
         copy.truncate_fully_and_start_at(start_offset if first is None else min(start_offset, first.base_offset))
     if len(data):
         copy.append_as_follower(data)

@@ -1,4 +1,4 @@
-"""Opening logs of a broker: with its open files, checkpoints and flush scheduler."""
+"""Opening the logs of a broker with its shared open files, checkpoints and flush scheduler."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class LogOpener:
         clean: bool,
         disk_failed: Callable[[OSError], None] | None = None,
     ) -> PartitionLog:
-        """Open a log, or make it when it does not exist. Raises `KafkaStorageError`.
+        """Open a log; create it when it does not exist. Raises `KafkaStorageError`.
 
         Args:
             clean: the log was closed cleanly.
-            disk_failed: called with a lasting failure of the disk; takes the directory offline when None.
+            disk_failed: called with a lasting disk failure; by default, the directory goes offline.
         """
         directories, directory = self._directories, found.directory
         return PartitionLog.open(
@@ -68,7 +68,7 @@ class LogOpener:
         )
 
     def _before_cut(self, directory: LogDirectory, topic_partition: TopicPartition, offset: int) -> None:
-        """Write checkpoints that promise nothing of a log at and after ``offset``, where it is about to be cut."""
+        """Limit the checkpoints of a log to ``offset``, before its truncation to that offset."""
         directories = self._directories
         directories.write(directory, directory.checkpoint)
         directories.write(directory, partial(directory.lower_high_watermark, topic_partition, offset))

@@ -1,7 +1,6 @@
-"""One segment of a log as it is written, rolled, cut, recovered, renamed and removed.
+"""One segment of a log: writing, rolling, truncation, recovery, renaming and removal.
 
-A segment knows positions and sizes; what offsets to assign and what is valid is the log's affair. Batches are stored as
-they came.
+A segment handles positions and sizes. The log assigns offsets and validates batches. Batches are stored unchanged.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from triokafka.structs import Buffer
 
 
 class LogSegment(SegmentReader):
-    """A range of a log on disk. Not thread safe; errors of the disk are `OSError`.
+    """A range of a log on disk. Not thread-safe; disk errors are `OSError`.
 
     Args:
-        directory: of the log.
-        new: make empty files instead of using those that are there.
-        now_ms: the wall clock, for rolling a segment without timestamps.
-        suffix: what the names of its files end with: nothing, ``.cleaned`` or ``.swap``.
+        directory: the directory of the log.
+        new: create empty files instead of using existing ones.
+        now_ms: the wall clock; it gives the age of a segment without timestamps.
+        suffix: the suffix of its file names: empty, ``.cleaned`` or ``.swap``.
     """
 
     def adopt(self, files: OpenFiles) -> None:
-        """Belong to another set of open files from now on, for use in another thread than before."""
+        """Use another set of open files from now on, so that another thread may use the segment."""
         self.close()
         self._files = files
 
     def reopened(self, files: OpenFiles) -> LogSegment:
-        """The same sealed segment once more, for reading in another thread with ``files`` of its own."""
+        """Return a second object for this sealed segment, for reading in another thread with its own ``files``."""
         return LogSegment(files, self._directory, self.base_offset, self.config, new=False, now_ms=self.created_ms)
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files so that they end with ``suffix``. Raises `OSError` with some of them renamed."""
+        """Change the suffix of the files' names to ``suffix``. Raises `OSError`; some files may be renamed then."""
         self._rename(SEGMENT_SUFFIXES, suffix)
         self._suffix = suffix
         self._update_paths()
 
     def take_name(self) -> Iterator[None]:
-        """Rename the files to their usual names; yields where the names must be on disk before it goes on."""
+        """Rename the files to their usual names; yield at each point where the caller must sync the directory."""
         for kinds in (SEGMENT_SUFFIXES[:1], SEGMENT_SUFFIXES[1:]):
             self._rename(kinds, "")
             if kinds[0] == LOG_SUFFIX:
@@ -79,13 +78,13 @@ class LogSegment(SegmentReader):
     # -- writing
 
     def append(self, batches: Sequence[BatchInfo], data: Buffer) -> None:
-        """Write ``data``, which consists of ``batches`` with their final offsets.
+        """Write ``data``, the bytes of ``batches``, whose offsets are final.
 
         Raises:
-            OSError: nothing was added; a later call may succeed.
+            OSError: nothing was appended; a later call may succeed.
         """
         self.unsynced = True
-        largest = self._max_timestamp or self._largest()  # now: once the bytes are written, nothing may fail any more
+        largest = self._max_timestamp or self._largest()  # before the write: no step may fail after it
         position = self.size
         self._write(data)
         self.size += len(data)
@@ -110,7 +109,7 @@ class LogSegment(SegmentReader):
                 self.file.truncate(self.size)
                 self._torn = False
             except OSError:
-                pass  # tried again before the next write; until then nobody reads past `size`
+                pass  # retried before the next write; until then no reader goes past `size`
             raise
 
     def _take_back_torn(self) -> None:
@@ -119,7 +118,7 @@ class LogSegment(SegmentReader):
             self._torn = False
 
     def should_roll(self, *, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        """Whether a set of batches must go to a new segment."""
+        """Whether the incoming batches need a new segment."""
         config = self.config
         if self.size > config.segment_bytes - incoming_bytes:
             return self.size > 0
@@ -132,7 +131,8 @@ class LogSegment(SegmentReader):
         limit = config.roll_after_ms
         jitter = min(config.segment_jitter_ms, limit)
         if jitter:
-            # Of each its own, also of the first ones of logs that were made together; the same after a restart.
+            # Each segment has a different jitter, also the first ones of logs created together; a restart does not
+            # change it.
             jitter = crc32c(f"{self._directory.rpartition('/')[2]}/{self.base_offset}".encode()) * jitter >> 32
         if waited > limit - jitter:
             return True
@@ -142,27 +142,27 @@ class LogSegment(SegmentReader):
         return self.offset_index.is_full or self.time_index.is_full
 
     def seal(self) -> None:
-        """Nothing more will be appended: write the indexes, with the largest timestamp as the last entry."""
-        self._take_back_torn()  # else it would count at the next start, and what comes in the next segment would not
+        """Seal the segment: write the indexes, with the largest timestamp as the last entry."""
+        self._take_back_torn()  # otherwise the next start would find these bytes, and drop the next segment
         if self.size:
             self._with_indexes(lambda: self.time_index.maybe_append(*self._largest()))
         self.write_indexes()
 
     def write_indexes(self) -> None:
-        """Bring the index files up to date."""
+        """Write new index entries to the files."""
         for index in self._indexes():
             index.write()
 
     def sync(self) -> None:
-        """Make everything written so far durable, except the files' names."""
+        """Sync everything written so far, except the directory."""
         self.begin_sync()()
 
     def begin_sync(self) -> Callable[[], None]:
-        """Prepare a `sync`; the function returned does the slow part, and may run in another thread."""
+        """Prepare a `sync`; the returned function does the slow part and may run in another thread."""
         self.write_indexes()
         storage = self._storage
         paths = [index.path for index in self._indexes() if index.unsynced]
-        may_be_new = self.transaction_index.unsynced  # the one file that comes when its segment is there already
+        may_be_new = self.transaction_index.unsynced  # the only file that may be created after its segment
         directory = self._directory
         self.unsynced = False
         for index in self._indexes():
@@ -177,13 +177,13 @@ class LogSegment(SegmentReader):
         return run
 
     def keep_age_of(self, segment: SegmentReader) -> None:
-        """Count as written when ``segment`` was, whose records it has: to be called after the last `append`."""
+        """Copy the age of ``segment``, whose records this one has; call it after the last `append`."""
         self._storage.set_modified_ms(self._log_path, self._storage.modified_ms(segment.path(LOG_SUFFIX)))
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped.
+        """Drop the batch that contains ``offset`` and all later ones; return the number of bytes dropped.
 
-        With nothing left it begins anew at ``now_ms``, as far as its age is concerned.
+        The age of an emptied segment counts from ``now_ms``.
         """
         place = self.find(offset)
         if place is None:
@@ -192,7 +192,7 @@ class LogSegment(SegmentReader):
         for index in self._indexes():
             index.truncate_to(offset)
         dropped = self.size - place.position
-        # The indexes first: an index that is too short is only slower, one that is too long is wrong.
+        # The indexes first: an index that is too short is slower, but one that is too long is wrong.
         self.write_indexes()
         self.file.truncate(place.position)
         self.size = place.position
@@ -208,9 +208,9 @@ class LogSegment(SegmentReader):
     # -- recovery
 
     def trusted_part(self, offset: int) -> TrustedPart | None:
-        """What need not be read after a crash, because it is below ``offset``, up to which all is on disk.
+        """Return the part of the segment below ``offset``, which is on disk, so that recovery need not read it.
 
-        The indexes keep only what they say of that part. None when they are not to be trusted.
+        Index entries beyond that part are dropped. Returns None when the indexes are damaged.
 
         Raises:
             OSError: the disk failed.
@@ -231,7 +231,7 @@ class LogSegment(SegmentReader):
                 if trusted is None and batch.last_offset != indexed:
                     return None
                 if batch.last_offset >= offset or (trusted is not None and batch.base_offset < trusted.end_offset):
-                    break  # with zeros in its torn header, what comes after could pass for something from before
+                    break  # a torn header may have zeros, so the offsets behind it cannot be trusted
                 if batch.max_timestamp > largest[0]:
                     largest = (batch.max_timestamp, batch.last_offset)
                 since_entry += batch.size
@@ -249,12 +249,12 @@ class LogSegment(SegmentReader):
         after: TrustedPart | None = None,
         before_cut: Callable[[int], None] = lambda position: None,
     ) -> int:
-        """Read the batches, rebuild the indexes, and cut the file at the first bad batch.
+        """Read the batches, rebuild the indexes, and truncate the file at the first bad batch.
 
         Args:
-            visit: called with every good batch.
-            after: from `trusted_part`: read only what comes after it.
-            before_cut: called with the position at which the file is about to be cut; may raise to prevent it.
+            visit: called with every valid batch.
+            after: the result of `trusted_part`; only batches after it are read.
+            before_cut: called with the position before a truncation; may raise to prevent it.
 
         Returns:
             The number of bytes cut.
@@ -268,8 +268,8 @@ class LogSegment(SegmentReader):
             before_cut(valid)
             self.file.truncate(valid)
             self.size = valid
-        # Before anything else comes there, also for what a dead process has cut: a second crash could bring it back
-        # behind what was appended meanwhile.
+        # Sync truncations, also those of an earlier process, before the next append: a second crash could bring back
+        # the old bytes behind new ones.
         sync_path(self._storage, self._log_path)
         self.unsynced = True
         self._write_rebuilt()
@@ -278,15 +278,15 @@ class LogSegment(SegmentReader):
     # -- end of life
 
     def close(self) -> None:
-        """Close the file. Writes nothing."""
+        """Close the file without writing."""
         self._files.close(self._log_path)
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files so that they no longer count, and return their new paths.
+        """Rename the files to ``.deleted``, and return their new paths.
 
         Raises:
-            OSError: the segment is there as before. (Once its ``.log`` is renamed it is gone: the other files mean
-                nothing without it, and the next opening of the log removes them.)
+            OSError: the segment is unchanged. (Once the ``.log`` file is renamed, the segment is deleted: the next
+                opening of the log removes index files without a ``.log`` file.)
         """
         self.close()
         self._storage.rename(self._log_path, self._log_path + DELETED_SUFFIX)

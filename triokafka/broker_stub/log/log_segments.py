@@ -1,7 +1,7 @@
-"""The segments of one log as one sequence of batches: adding at the end, finding, cutting at both ends.
+"""The segments of one log as one sequence of batches: appending, look-up, and truncation at both ends.
 
-What the offsets mean (who wrote what, what is committed, what may be read) is `PartitionLog`'s affair. Errors of the
-disk are `OSError`; after one the sequence is still whole, though maybe longer than asked for.
+`PartitionLog` handles producers, commitment and visibility. Disk errors are `OSError`; after one, the sequence is still
+consistent, but may be longer than requested.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from triokafka.errors import CorruptRecordError, IllegalStateError
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer
 
-_MAX_HINTS: Final = 64  # places of batches that are likely to be read next
+_MAX_HINTS: Final = 64  # positions of batches that are likely to be read next
 
 
 class LogSegments:
@@ -43,8 +43,8 @@ class LogSegments:
         self._config = config
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
-        self._hints: dict[int, tuple[int, int]] = {}  # offset: segment base and position of the batch that has it
-        self._doomed: list[tuple[int, list[str]]] = []  # when to remove which renamed files
+        self._hints: dict[int, tuple[int, int]] = {}  # by offset: base offset of the segment, and position of the batch
+        self._doomed: list[tuple[int, list[str]]] = []  # time of removal, and renamed files
         self._closed = False
         self.end_offset = self.active.next_offset()
 
@@ -59,7 +59,7 @@ class LogSegments:
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is written to."""
+        """The segment that takes new batches."""
         return self._segments[-1]
 
     @property
@@ -68,11 +68,11 @@ class LogSegments:
         return sum(segment.size for segment in self._segments)
 
     def end_of(self, index: int) -> int:
-        """The offset at which the segment ``index`` ends, and the next one begins."""
+        """Return the end offset of the segment ``index``, where the next one begins."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else self.end_offset
 
     def update_config(self, config: LogConfig) -> None:
-        """Work with another configuration from now on."""
+        """Replace the configuration."""
         self._config = config
         for segment in self._segments:
             segment.config = config
@@ -80,7 +80,7 @@ class LogSegments:
     # -- adding
 
     def append(self, batches: Sequence[BatchInfo], data: Buffer) -> None:
-        """Add ``data``, which consists of ``batches``, to the active segment; nothing is added when that fails."""
+        """Append ``data``, the bytes of ``batches``, to the active segment; append nothing on failure."""
         segment = self._segments[-1]
         position = segment.size
         segment.append(batches, data)
@@ -88,7 +88,7 @@ class LogSegments:
         self._hint(batches[0].base_offset, segment.base_offset, position)
 
     def roll(self, base_offset: int, now_ms: int) -> None:
-        """Go on in a new segment."""
+        """Start a new segment at ``base_offset``."""
         self.active.seal()
         self._add(base_offset, now_ms)
 
@@ -98,28 +98,28 @@ class LogSegments:
         self._bases.append(base_offset)
 
     def begin_sync(self, *, sealed_only: bool) -> list[Callable[[], None]]:
-        """What syncs the segments that have something to be synced; it may run in another thread."""
+        """Return functions that sync the segments with unsynced data; they may run in another thread."""
         segments = [s for s in self._segments if s.unsynced and not (sealed_only and s is self.active)]
         for segment in segments:
-            segment.write_indexes()  # of all before the first counts as synced: this may fail in the middle
+            segment.write_indexes()  # all of them first: this may fail, and then none counts as synced
         return [segment.begin_sync() for segment in segments]
 
     # -- finding
 
     def from_offset(self, offset: int) -> Sequence[LogSegment]:
-        """The segment that would have ``offset``, and those after it."""
+        """Return the segment whose range includes ``offset``, and all later ones."""
         return self._segments[max(0, bisect_right(self._bases, offset) - 1) :]
 
     def read(
         self, offset: int, max_bytes: int, *, up_to_offset: int, at_least_one: bool, to_send: bool = False
     ) -> tuple[int, SegmentRead] | None:
-        """Whole batches below ``up_to_offset`` out of one segment, with its base offset; None when there are none.
+        """Read complete batches below ``up_to_offset`` from one segment; return them with its base offset, or None.
 
-        Segments without anything at or above ``offset`` are passed over: compaction has emptied them. For
-        ``to_send`` see `LogSegment.read`.
+        Segments without records at or above ``offset`` are skipped: compaction emptied them. For ``to_send``, see
+        `LogSegment.read`.
 
         Raises:
-            CorruptRecordError: a header is damaged, or the end of the segment that is written to is missing.
+            CorruptRecordError: a header is damaged, or the end of the active segment is missing.
         """
         first = max(0, bisect_right(self._bases, offset) - 1)
         for index in range(first, len(self._segments)):
@@ -148,7 +148,7 @@ class LogSegments:
         return bisect_right(self._bases, start_offset) == bisect_right(self._bases, end_offset)
 
     def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
-        """How many bytes the batches from that of ``start_offset`` up to ``end_offset`` have, at most ``limit``."""
+        """Return the size of the batches from ``start_offset`` up to ``end_offset``, at most ``limit``."""
         total = 0
         for segment in self.from_offset(start_offset):
             if segment.base_offset >= end_offset or total >= limit:
@@ -162,7 +162,9 @@ class LogSegments:
         return max(0, min(total, limit))
 
     def batch_start(self, offset: int) -> int:
-        """The base offset of the batch that reaches over ``offset``; ``offset`` when it is between batches."""
+        """Return the base offset of the batch that contains ``offset``; ``offset`` itself when it is between
+        batches.
+        """
         place = self.from_offset(offset)[0].find(offset)
         return offset if place is None else min(offset, place.base_offset)
 
@@ -178,7 +180,7 @@ class LogSegments:
     # -- cutting
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop the batch that has ``offset`` and all after it, durably but for the names of files."""
+        """Drop the batch that contains ``offset`` and all later ones, durably except for the directory."""
         self._hints.clear()
         try:
             if self.active.base_offset > offset:
@@ -186,7 +188,7 @@ class LogSegments:
                     self._remove_files(self.active.mark_deleted())
                     self._segments.pop()
                     self._bases.pop()
-                self._files.storage.sync_dir(self._directory)  # else a crash may leave them behind a gap
+                self._files.storage.sync_dir(self._directory)  # otherwise a crash may leave later segments behind a gap
             self._remove_strays()
             self.active.truncate_to(offset, now_ms)
             self.active.sync()
@@ -196,7 +198,7 @@ class LogSegments:
         self.end_offset = self.active.next_offset()
 
     def start_afresh(self, offset: int, now_ms: int) -> None:
-        """Drop everything, and go on at ``offset``."""
+        """Drop all segments, and start a new one at ``offset``."""
         self._hints.clear()
         doomed, self._segments, self._bases = self._segments, [], []
         try:
@@ -214,14 +216,14 @@ class LogSegments:
         self.end_offset = offset
 
     def _find_end_anyway(self) -> None:
-        """After an error. What a sync has lost may be missing already: nothing of it is to hide that error."""
+        """Recompute ``end_offset`` after an error; a further error must not hide the first one."""
         try:
             self.end_offset = self.active.next_offset()
         except (OSError, CorruptRecordError):
-            pass  # nobody uses it before it was opened again
+            pass  # the log is offline until it is reopened
 
     def _remove_strays(self) -> None:
-        """Remove what a failed roll has left: beyond the new end it would pass for the end of the log."""
+        """Remove the remains of a failed roll: a segment beyond the new end would count as the end of the log."""
         storage = self._files.storage
         known = {offset_file_name(base, LOG_SUFFIX) for base in self._bases}
         for name in storage.list_dir(self._directory):
@@ -229,10 +231,10 @@ class LogSegments:
                 storage.remove(f"{self._directory}/{name}")
 
     def drop_oldest(self, count: int, *, remove_at_ms: int, one_by_one: bool) -> list[int]:
-        """Drop segments at the beginning, and return their base offsets; their files are removed by `remove_doomed`.
+        """Drop the oldest segments, and return their base offsets; `remove_doomed` removes their files.
 
         Args:
-            one_by_one: none is dropped before the ones before it are gone for good.
+            one_by_one: make the removal of each segment durable before the next.
         """
         dropped: list[int] = []
         for _ in range(count):
@@ -246,16 +248,16 @@ class LogSegments:
     def replacing(
         self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, remove_at_ms: int
     ) -> Iterator[Callable[[], None]]:
-        """Let ``new``, whose files end with `CLEANED_SUFFIX`, take the place of ``old``.
+        """Replace ``old`` by ``new``, whose files end with `CLEANED_SUFFIX`.
 
-        Yields the slow parts, which may be called in another thread; the sequence is whole at each of them, first with
-        the old segments, then with the new ones. Given up in between, it stays with the old ones, or goes to the end.
-        A crash leaves one or the other, as `leftovers` says. After an error of the disk the sequence must not be used
-        until the log was opened again.
+        Yields the slow parts, which the caller may run in another thread. The sequence is consistent at each of them,
+        first with the old segments, then with the new ones. Closing the iterator early keeps the old segments, or
+        finishes the replacement. After a crash, recovery does the same (see `swap_recovery`). After a disk error, the
+        log must be reopened before the sequence is used.
 
         Raises:
-            IllegalStateError: ``old`` are not neighbours in the log, or include the active segment; or ``new`` do not
-                fit in between. Nothing has changed.
+            IllegalStateError: ``old`` are not adjacent in the log, or include the active segment; or ``new`` do not fit
+                in between. Nothing has changed.
         """
         storage = self._files.storage
         sync_names = partial(storage.sync_dir, self._directory)
@@ -266,7 +268,7 @@ class LogSegments:
             segment.seal()
             yield segment.begin_sync() if segment.unsynced else sync_names
         try:
-            # The lowest comes last: as long as there is one `.cleaned`, those at and above it do not count.
+            # The lowest base offset last: recovery ignores replacements at and above any `.cleaned` file.
             for segment in reversed(new):
                 segment.adopt(self._files)
                 segment.change_suffix(SWAP_SUFFIX)
@@ -289,8 +291,8 @@ class LogSegments:
             raise
 
     def _check_replacement(self, old: Sequence[LogSegment], bases: list[int]) -> int:
-        """The index of the first of ``old``."""
-        if self._closed:  # in its folder there may be another log by now
+        """Check a replacement; return the index of the first of ``old``."""
+        if self._closed:  # its folder may have another log now
             raise IllegalStateError(f"{self._directory}: the log was closed")
         first = self._bases.index(old[0].base_offset) if old and old[0].base_offset in self._bases else -1
         end = first + len(old)
@@ -302,14 +304,14 @@ class LogSegments:
 
     @staticmethod
     def _take_names(new: Sequence[LogSegment], sync_names: Callable[[], None]) -> Iterator[Callable[[], None]]:
-        """Strip the suffix, step by step: what is not stripped yet still says which segments it has replaced."""
+        """Remove the suffix, file by file: the remaining ``.swap`` files identify the segments that they replace."""
         yield sync_names
         for segment in new:
             for _ in segment.take_name():
                 yield sync_names
 
     def new_cleaned(self, base_offset: int, files: OpenFiles, now_ms: int) -> LogSegment:
-        """An empty segment that is to replace others; leftovers of its name are overwritten."""
+        """Create an empty segment that will replace others; remains with its name are overwritten."""
         for suffix in SEGMENT_SUFFIXES:
             path = f"{self._directory}/{offset_file_name(base_offset, suffix)}{CLEANED_SUFFIX}"
             if files.storage.exists(path):
@@ -319,33 +321,33 @@ class LogSegments:
         )
 
     def remove_doomed(self, now_ms: int) -> None:
-        """Remove files whose time has come."""
+        """Remove the renamed files that are due."""
         while self._doomed and self._doomed[0][0] <= now_ms:
             self._remove_files(self._doomed[0][1])
             del self._doomed[0]
 
     def take_doomed(self, now_ms: int) -> list[str]:
-        """The files that `remove_doomed` would remove: the caller does it, wherever it takes no one's time."""
+        """Return the files that `remove_doomed` would remove; the caller removes them, for example in a thread."""
         due = [paths for at, paths in self._doomed if at <= now_ms]
         del self._doomed[: len(due)]
         return [path for paths in due for path in paths]
 
     def _remove_files(self, paths: list[str]) -> None:
         while paths:
-            if self._files.storage.exists(paths[-1]):  # else one of the same name went later, in its place
+            if self._files.storage.exists(paths[-1]):  # otherwise a later file with the same name replaced it
                 self._files.storage.remove(paths[-1])
             paths.pop()
 
     # -- end of life
 
     def adopt(self, files: OpenFiles) -> None:
-        """Belong to another set of open files from now on."""
+        """Use another set of open files from now on."""
         self._files = files
         for segment in self._segments:
             segment.adopt(files)
 
     def close(self) -> None:
-        """Close the files. Writes nothing."""
+        """Close the files without writing."""
         self._closed = True
         for segment in self._segments:
             segment.close()

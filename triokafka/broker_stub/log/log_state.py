@@ -14,7 +14,7 @@ from triokafka.world import Storage
 
 
 class LogState:
-    """Segments, offsets, leader epochs and producers of one log, and the steps that several components need.
+    """Segments, offsets, leader epochs and producers of one log, and operations that several components share.
 
     ``log_start_offset`` is the first offset that readers may fetch. ``settled_offset`` is the offset up to which
     records may be acknowledged: with ``flush.messages``, records that are not flushed in time are behind it.
@@ -59,7 +59,7 @@ class LogState:
         self._last_time_ms = now_ms
 
     def time(self, now_ms: int | None) -> int:
-        """Return ``now_ms``, or the newest time that any caller gave when it is None."""
+        """Return ``now_ms``; if it is None, the latest time that any caller passed."""
         if now_ms is not None:
             self._last_time_ms = now_ms
         return self._last_time_ms

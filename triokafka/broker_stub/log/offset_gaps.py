@@ -1,7 +1,7 @@
-"""Offsets that are missing between the segments of a log: a segment was removed, or its end was cut off.
+"""Finding missing offsets between the segments of a log: a segment was removed or truncated.
 
-Opening a log after a clean stop reads nothing of its older segments, so that this runs afterwards, in a thread, on the
-files themselves. It reads the last index entry of each segment and the batch headers behind it.
+After a clean stop, opening a log does not read older segments. Therefore this check runs afterwards, in a thread, on
+the files. It reads the last index entry of each segment and the batch headers behind it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import HEADER, HEADER_SIZE
 from triokafka.world import File, Storage
 
-_ENTRY: Final = struct.Struct(">ii")  # offset above the base, position
+_ENTRY: Final = struct.Struct(">ii")  # relative offset, position
 
 
 class OffsetGap(NamedTuple):
-    """Offsets from ``start`` to before ``end`` that are missing after the segment in the file ``path``, and why."""
+    """The missing offsets from ``start`` to ``end`` (exclusive) after the segment file ``path``, and the reason."""
 
     path: str
     start: int
@@ -33,11 +33,11 @@ class OffsetGap(NamedTuple):
 def find_gaps(storage: Storage, directory: str, bases: Sequence[int], *, compacted: bool = False) -> list[OffsetGap]:
     """Find the gaps between the segments of a log; ``bases`` are those of all segments.
 
-    A segment that was compacted once has gaps within itself: then those at its end are no loss, unless the segment is
-    cut. Segments that vanish meanwhile are passed over: retention removes them.
+    A compacted segment has gaps within itself. A gap at its end is then no loss, unless the segment is truncated.
+    Segments that retention removes meanwhile are skipped.
 
     Args:
-        compacted: the log is compacted now.
+        compacted: the log's ``cleanup.policy`` includes ``compact``.
 
     Raises:
         OSError: a file cannot be read.
@@ -59,7 +59,7 @@ def find_gaps(storage: Storage, directory: str, bases: Sequence[int], *, compact
 
 
 def _end_of(storage: Storage, file: File, directory: str, base: int) -> tuple[int, str]:
-    """The offset after the last whole batch of a segment, and what is wrong with the bytes behind it."""
+    """Return the offset after the last complete batch of a segment, and the problem with the bytes behind it."""
     size = file.size()
     indexed = _last_indexed(storage, directory, base)
     for position in (indexed if indexed < size else 0, 0):
@@ -77,7 +77,7 @@ def _end_of(storage: Storage, file: File, directory: str, base: int) -> tuple[in
 
 
 def _last_indexed(storage: Storage, directory: str, base: int) -> int:
-    """The position of the last entry in a segment's offset index; 0 when there is none."""
+    """Return the position in the last entry of a segment's offset index; 0 when it is empty."""
     try:
         index = storage.open(f"{directory}/{offset_file_name(base, INDEX_SUFFIX)}", read_only=True)
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def _last_indexed(storage: Storage, directory: str, base: int) -> int:
 
 
 def _was_compacted(file: File) -> bool:
-    """Whether offsets are missing within a segment; formats before v2 do not say."""
+    """Whether offsets are missing within a segment; formats before v2 do not show it."""
     expected = -1
     try:
         for place in scan_batches(file, 0, file.size()):

@@ -1,7 +1,7 @@
-"""Which files are open: at most so many at once, over all logs that share one `OpenFiles`.
+"""A limit for the open files of all logs that share one `OpenFiles`.
 
-A broker hosts more partitions than a process may have files. Whoever needs a file asks by path each time; one that was
-not asked for longest is closed to make room, and opened again when it is needed.
+A broker may host more partitions than a process may open files. Callers get a file by path each time. The least
+recently used file is closed to make room, and opened again when needed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ DEFAULT_LIMIT: Final = 500
 
 
 class OpenFiles:
-    """A bounded set of open files. Not thread safe; errors of the disk are `OSError`.
+    """A bounded set of open files. Not thread-safe; disk errors are `OSError`.
 
-    ``storage`` is where the files are.
+    ``storage`` has the files.
 
     Args:
-        limit: how many are open at once, at least 1.
+        limit: the most open files, at least 1.
     """
 
     def __init__(self, storage: Storage, limit: int = DEFAULT_LIMIT) -> None:
@@ -32,13 +32,13 @@ class OpenFiles:
         return len(self._files)
 
     def get(self, path: str, *, create: bool = False) -> File:
-        """The open file; valid until the next call of any kind."""
+        """Return the open file, which is valid until the next call of any method."""
         file = self._files.get(path)
         if file is not None:
             self._files.move_to_end(path)
             return file
         while len(self._files) >= self._limit:
-            # Closing one that is being sent would free nothing, and hide from who cuts the file that it is.
+            # Closing a file that is being sent would free no descriptor, and hide its use from a truncation.
             idle = next((known for known, file in self._files.items() if not file.in_use), None)
             if idle is None:
                 break
@@ -47,12 +47,12 @@ class OpenFiles:
         return file
 
     def close(self, path: str) -> None:
-        """Close the file if it is open: it is about to be renamed or removed, or not needed any more."""
+        """Close the file if it is open, before it is renamed or removed, or when it is no longer needed."""
         file = self._files.pop(path, None)
         if file is not None:
             file.close()
 
     def close_all(self) -> None:
-        """Close whatever is open."""
+        """Close all files."""
         while self._files:
             self._files.popitem()[1].close()

@@ -1,4 +1,4 @@
-"""Reads that never wait for the disk: what is not in the page cache is reported, to be brought there by a thread."""
+"""Reads that never wait for the disk: they raise for data outside of the page cache, which a thread then loads."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from triokafka.world import File, Storage
 
 
 class ColdReadError(Exception):
-    """Something must come from the disk first: call ``warm`` in a thread, then read again.
+    """The data is not in the page cache: call ``warm`` in a thread, then read again.
 
-    ``warm`` raises nothing: what is wrong with the disk shows when it is read again.
+    ``warm`` raises nothing: the second read reports disk errors.
     """
 
     def __init__(self, warm: Callable[[], None]) -> None:
@@ -19,7 +19,7 @@ class ColdReadError(Exception):
 
 
 class PageCacheFile:
-    """An open file whose reads raise `ColdReadError` where they would have to wait for the disk."""
+    """An open file whose reads raise `ColdReadError` instead of waiting for the disk."""
 
     __slots__ = ("_file",)
 
@@ -27,7 +27,7 @@ class PageCacheFile:
         self._file = file
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``offset``; fewer at the end of the file."""
+        """Read up to ``size`` bytes from ``offset``; fewer at the end of the file."""
         data = self._file.read_resident(offset, size)
         if data is None:
             raise ColdReadError(_quiet(self._file.warmer(offset, size)))
@@ -35,7 +35,7 @@ class PageCacheFile:
 
 
 def require_in_page_cache(storage: Storage, path: str) -> None:
-    """Raise `ColdReadError` unless all of a file can be read without waiting. A file that is missing is no matter."""
+    """Raise `ColdReadError` unless the whole file is in the page cache. A missing file is no error."""
     try:
         file = storage.open(path, read_only=True)
     except FileNotFoundError:

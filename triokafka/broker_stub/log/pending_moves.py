@@ -1,4 +1,4 @@
-"""The moves of logs between data directories that have not ended."""
+"""The unfinished moves of logs between data directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triokafka.structs import TopicPartition
 
 @dataclass(slots=True, eq=False)
 class PendingMove:
-    """A move of one log; ``scope`` ends the task that copies it, ``folder`` is the directory of the copy."""
+    """A move of one log; ``scope`` cancels the task that copies it, ``folder`` is the directory of the copy."""
 
     topic_partition: TopicPartition
     target: LogDirectory
@@ -34,25 +34,25 @@ class PendingMoves:
         return iter(tuple(self._moves.values()))
 
     def get(self, topic_partition: TopicPartition) -> PendingMove | None:
-        """The move of a partition's log, when there is one."""
+        """Return the move of a partition's log, or None."""
         return self._moves.get(topic_partition)
 
     def add(self, move: PendingMove) -> None:
-        """Add a move of a partition that has none."""
+        """Add the move of a partition without a pending move."""
         self._moves[move.topic_partition] = move
 
     def ended(self, topic_partition: TopicPartition) -> None:
-        """Forget a move without stopping its task."""
+        """Forget a move without cancelling its task."""
         self._moves.pop(topic_partition, None)
 
     def give_up(self, topic_partition: TopicPartition) -> None:
-        """End the move of a log, if there is one; its task removes the copy."""
+        """Cancel the move of a log, if there is one; its task removes the copy."""
         move = self._moves.pop(topic_partition, None)
         if move is not None:
             move.scope.cancel()
 
     def give_up_all_to(self, target: LogDirectory) -> None:
-        """End all moves to a data directory."""
+        """Cancel all moves to a data directory."""
         for move in self:
             if move.target is target:
                 self.give_up(move.topic_partition)

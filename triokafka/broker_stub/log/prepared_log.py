@@ -1,6 +1,6 @@
-"""Logs that are made before their partitions are there, many at once and away from the event loop.
+"""Logs created in threads, in parallel, before their partitions exist.
 
-Making a log is a few files and a sync: little for one, but a topic may have thousands of partitions.
+Creating a log takes a few files and a sync. That is cheap for one log, but a topic may have thousands of partitions.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _Open = Callable[[FoundLog, UUID, OpenFiles, Callable[[OSError], None]], Partiti
 
 
 class PreparedLog:
-    """A log that `HostedLogs.create` is about to be asked for.
+    """A log for `LogCreator.create` to take over.
 
     Args:
-        disk_failed: told of errors of the disk once the log is in use; making it again meets an earlier one, too.
+        disk_failed: called with disk errors once the log is in use. Creating the log again shows earlier errors.
     """
 
     def __init__(self, found: FoundLog, topic_id: UUID, disk_failed: Callable[[OSError], None]) -> None:
@@ -35,11 +35,11 @@ class PreparedLog:
         self._in_use = False
 
     def make(self, open_log: _Open, files: OpenFiles) -> None:
-        """Make it with files of this thread's own. One that cannot be made is left to `HostedLogs.create`."""
+        """Create the log with this thread's ``files``. If that fails, `LogCreator.create` tries again."""
         try:
             self._log = open_log(self.found, self._topic_id, files, self._failed)
         except KafkaStorageError as error:
-            logger.warning("%s; it is tried again", error)
+            logger.warning("%s. The log's creation is retried.", error)
         finally:
             files.close_all()
 
@@ -48,7 +48,7 @@ class PreparedLog:
             self._disk_failed(error)
 
     def take_over(self, files: OpenFiles, topic_id: UUID | None, config: LogConfig | None) -> PartitionLog | None:
-        """The log, if it is that of ``topic_id`` and can be used; None otherwise."""
+        """Return the log if it is usable and belongs to ``topic_id``; None otherwise."""
         log = self._log
         if log is None or topic_id != self._topic_id or self.found.directory.failure:
             self.give_up()
@@ -56,18 +56,18 @@ class PreparedLog:
         log.adopt(files)
         if config is not None and config is not log.config:
             log.update_config(config)
-        self._in_use, self._log = True, None  # the log knows this
+        self._in_use, self._log = True, None  # the log reports disk errors from now on
         return log
 
     def give_up(self) -> None:
-        """It is not wanted any more. Its files stay, as those of a log that nobody hosts."""
+        """Close an unused log. Its files stay, as those of a log that is not hosted."""
         if self._log is not None:
             self._log.abandon()
             self._log = None
 
 
 def prepare_logs(left: list[PreparedLog], open_log: _Open, files: OpenFiles) -> None:
-    """Make logs, and take them from ``left``, until none is left. Several threads may do it."""
+    """Create the logs in ``left`` and remove them from it, until it is empty. Several threads may run this."""
     while True:
         try:
             made = left.pop()

@@ -1,9 +1,9 @@
-"""Checks of compressed batches before they are appended, in a worker thread where they may take long.
+"""Validation of compressed batches before they are appended, in a worker thread if it may take long.
 
-The sender of a batch decides how much is to be decompressed, and the topic whether it is compressed anew: up to seconds
-of work for one request, during which the event loop would serve nobody else. The handover to a thread costs more than
-to decompress a usual batch of a fast codec, so small batches are checked on the event loop, each up to a limit of
-decompressed bytes, and one request for at most `_AT_ONCE_SECONDS`.
+The producer determines how much data must be decompressed, and the topic may require recompression. One request may
+take seconds, which would block the event loop. But handing a batch to a thread costs more than decompressing a typical
+batch of a fast codec. So the event loop validates small batches itself, each up to a limit of decompressed bytes, and
+for at most `_AT_ONCE_SECONDS` per request.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ if TYPE_CHECKING:
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
 _GZIP: Final = CODEC_IDS["gzip"]
 _FAST: Final = 1 << 20, 5 << 18
-"""Bytes of a batch that is checked on the event loop, and decompressed bytes after which a thread starts over: about a
-millisecond of lz4, snappy or zstd, and enough for batches as producers fill them by default."""
+"""The largest batch that the event loop validates, and the decompressed bytes after which a thread starts over. The
+limits allow about a millisecond of lz4, snappy or zstd, and batches of the producers' default size.
+"""
 _SLOW: Final = 32_768, 262_144
-"""The same for gzip, and for batches that are compressed anew."""
+"""The same limits for gzip, and for batches that are recompressed."""
 _AT_ONCE_SECONDS: Final = 0.002
-"""After so long, a thread checks the remaining batches of a request."""
+"""The time per request on the event loop; after it, a thread validates the remaining batches."""
 USUAL_DECOMPRESSED: Final = 8 << 20
-"""Batches that decompress to more are checked one after the other."""
+"""Batches that decompress to more are validated one at a time."""
 
 
 class PrevalidatedBatch(NamedTuple):
-    """A client's batch that was looked at: what may be appended, or why it may not.
+    """The result of prevalidating a client's batch: the data to append, or the error.
 
-    It holds for a log with this very ``config``; with another, ``data`` is to be looked at again.
+    The result is valid only while the log has this ``config`` object; otherwise, ``data`` must be validated again.
     """
 
     data: Buffer
@@ -50,7 +51,7 @@ class PrevalidatedBatch(NamedTuple):
 
 
 def needs_prevalidation(data: Buffer, config: LogConfig) -> bool:
-    """Whether a client's batch is compressed, or will be."""
+    """Whether a client's batch is compressed, or must be compressed for the topic."""
     if len(data) < HEADER_SIZE:
         return False
     codec = data[_ATTRIBUTES] & CODEC_MASK
@@ -60,10 +61,10 @@ def needs_prevalidation(data: Buffer, config: LogConfig) -> bool:
 
 
 class PrevalidationSlots:
-    """Bounds how many requests' batches are decompressed at the same time, and so the memory that this takes.
+    """Limits the number of requests whose batches are decompressed in parallel, and thereby the memory for it.
 
     Args:
-        threads: requests whose batches are of the usual size (``num.validation.threads``). One more thread serves the
+        threads: parallel requests with batches of the usual size (``num.validation.threads``). One more thread handles
             batches that decompress to more than `USUAL_DECOMPRESSED`, one request at a time.
     """
 
@@ -79,10 +80,10 @@ async def prevalidate(
     lanes: PrevalidationSlots | None = None,
     slot: Slot | None = None,
 ) -> dict[TopicPartition, PrevalidatedBatch]:
-    """Check batches for which `needs_prevalidation` holds; waits for a thread where they may take long.
+    """Validate batches for which `needs_prevalidation` is true; wait for a thread if that may take long.
 
-    A cancelled call waits for the thread first. The batches must not be changed meanwhile. The handler ``slot`` is free
-    during the wait.
+    If cancelled, the call first waits for the thread. The caller must not change the batches meanwhile. The handler
+    ``slot`` is released during the wait.
     """
     now_ms = world.wall_ms()
     found: dict[TopicPartition, PrevalidatedBatch] = {}
@@ -123,7 +124,7 @@ def _limits(data: Buffer, config: LogConfig) -> tuple[int, int]:
 def _check_all(
     wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]], now_ms: int, most: int | None = None
 ) -> dict[TopicPartition, PrevalidatedBatch]:
-    """Check the batches; with ``most``, leave out those that decompress to more bytes."""
+    """Validate the batches; with ``most``, skip batches that decompress to more bytes."""
     found: dict[TopicPartition, PrevalidatedBatch] = {}
     for key, (data, config) in wanted.items():
         checked = _check(key, data, config, now_ms, most=most)
@@ -135,7 +136,7 @@ def _check_all(
 def _check(
     topic_partition: TopicPartition, data: Buffer, config: LogConfig, now_ms: int, *, most: int | None = None
 ) -> PrevalidatedBatch | None:
-    """Check one batch; None when it decompresses to more than ``most`` bytes."""
+    """Validate one batch; return None when it decompresses to more than ``most`` bytes."""
     limit = {} if most is None else {"max_decompressed": most}
     try:
         return PrevalidatedBatch(
@@ -144,5 +145,5 @@ def _check(
     except BrokerResponseError as error:
         if most is not None and isinstance(error.__cause__, DecompressedSizeError):
             return None
-        # Without the traceback and the cause, whose frames have the decompressed records.
+        # Without the traceback and the cause, whose frames refer to the decompressed records.
         return PrevalidatedBatch(data, config, error.fresh_copy())

@@ -1,8 +1,8 @@
-"""Producer state on disk: ``<offset>.snapshot`` files with the state before the record at that offset.
+"""Producer snapshots: ``<offset>.snapshot`` files with the producer state before the record at that offset.
 
-One is written when a segment begins, when a log is closed, and now and then in between, so that not much of the log
-must be read to know its producers after a crash. None is synced: a torn one fails its checksum, and an older one with
-the batches after it takes its place.
+A snapshot is written when a segment begins, when the log is closed, and at intervals in between, which limits the part
+of the log that recovery must read. Snapshots are not synced: a torn one fails its checksum, and recovery uses an older
+one and the batches after it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 
 
 class ProducerSnapshots:
-    """The snapshots of one log. Errors of the disk are `OSError`."""
+    """The producer snapshots of one log. Disk errors are `OSError`."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
         self._storage = storage
@@ -33,19 +33,20 @@ class ProducerSnapshots:
 
     @property
     def newest(self) -> int:
-        """The offset of the newest one; -1 without any."""
+        """Return the offset of the newest snapshot; -1 when there is none."""
         return self._offsets[-1] if self._offsets else -1
 
     def take(self, producers: ProducerStates, offset: int) -> None:
-        """Write one for ``offset``, which is at or after all others'."""
+        """Write a snapshot for ``offset``, which is at or after the offsets of all others."""
         replace_unsynced(self._storage, self._path(offset), producers.encode())
         if offset != self.newest:
             self._offsets.append(offset)
 
     def restore(self, up_to_offset: int, *, from_offset: int = 0) -> tuple[ProducerStates, int]:
-        """The state of the newest that can be read between the two offsets, and its offset; -1 when none can.
+        """Read the newest readable snapshot between the two offsets; return its state and offset, or an empty state and
+        -1.
 
-        Those that cannot be read are removed.
+        Unreadable snapshots are removed.
         """
         for offset in reversed(self._offsets):
             if not from_offset <= offset <= up_to_offset:
@@ -56,25 +57,27 @@ class ProducerSnapshots:
                 producers.decode(self._storage.read_file(path), path)
                 return producers, offset
             except CorruptSnapshotError as error:
-                logger.warning("%s; going back to an older one", error)
+                logger.warning("%s. An older snapshot is used.", error)
                 self.remove(offset)
         return ProducerStates(), -1
 
     def remove(self, offset: int) -> None:
-        """Remove the one for ``offset`` when there is one."""
+        """Remove the snapshot for ``offset`` if it exists."""
         if offset in self._offsets:
             self._storage.remove(self._path(offset))
             self._offsets.remove(offset)
 
     def remove_after(self, offset: int) -> bool:
-        """Remove those after ``offset``: the log was cut there. True when there were any: sync the directory then."""
+        """Remove snapshots after ``offset``, for a truncation; return whether any existed, so that the caller must sync
+        the directory.
+        """
         doomed = [known for known in self._offsets if known > offset]
         for known in doomed:
             self.remove(known)
         return bool(doomed)
 
     def remove_strays(self, segment_bases: Collection[int]) -> None:
-        """Remove those in the middle of segments, except for the newest of all."""
+        """Remove the snapshots within segments, except for the newest of all."""
         for offset in self._offsets[:-1]:
             if offset not in segment_bases:
                 self.remove(offset)

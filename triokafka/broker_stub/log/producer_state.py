@@ -1,10 +1,10 @@
-"""What a log knows about its producers: epochs, the last batches, open transactions (KIP-98).
+"""The producer state of a log: epochs, the last batches and open transactions of each producer (KIP-98).
 
-`ProducerStates` answers whether a batch is new, a duplicate or out of order, and up to where no transaction is
-undecided; it changes only by `ProducerStates.replay` with batches that are in the log. `ProducerStates.encode` is the
-content of Kafka's snapshot files, which name the last batch of each producer. The batches before it follow behind what
-Kafka reads: a producer that lost several answers when the broker stopped sends all those batches again, and if only the
-last one was known, the others would seem out of order, and be sent once more as new ones of another epoch.
+`ProducerStates` decides whether a batch is new, a duplicate or out of order, and finds the first unstable offset. Only
+`ProducerStates.replay`, with batches that are in the log, changes the state. `ProducerStates.encode` gives the content
+of Kafka's snapshot files, which have the last batch of each producer. The earlier batches follow behind the part that
+Kafka reads: a producer that lost several responses when the broker stopped retries all those batches. If only the last
+one was known, the others would be out of order, and the producer would send them again with a new epoch, as duplicates.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from triokafka.records import decode_records
 from triokafka.records.batch import MAX_SEQUENCE, BatchInfo
 from triokafka.structs import Buffer
 
-_BATCHES_KEPT: Final = 5  # what a producer may have in flight (max.in.flight.requests.per.connection)
+_BATCHES_KEPT: Final = 5  # the limit of max.in.flight.requests.per.connection
 _VERSION: Final = 1
-_PREFIX: Final = struct.Struct(">hI")  # version, CRC-32C of what follows
+_PREFIX: Final = struct.Struct(">hI")  # version, CRC-32C of the rest
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 _EARLIER: Final = struct.Struct(">qiqiq")  # producer id, last sequence, last offset, offset delta, timestamp
@@ -41,18 +41,20 @@ _COMMIT: Final = 1
 
 
 class CorruptSnapshotError(KafkaError):
-    """A producer snapshot that cannot be read; the state is rebuilt from an older one and the log."""
+    """A producer snapshot is unreadable; the state is rebuilt from an older one and the log."""
 
 
 class Marker(NamedTuple):
-    """The end of a transaction, as its coordinator writes it to every partition."""
+    """A transaction marker, which the coordinator writes to every partition of the transaction."""
 
     commits: bool
     coordinator_epoch: int
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction with its first record and its marker. ``last_stable_offset``: what has ended before is known."""
+    """A completed transaction: the offsets of its first record and its marker. ``last_stable_offset``: all transactions
+    that ended before it are known.
+    """
 
     producer_id: int
     first_offset: int
@@ -62,7 +64,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducedBatch(NamedTuple):
-    """A batch in the log, as far as later batches of its producer are compared with it."""
+    """The fields of a batch in the log that are compared with later batches of its producer."""
 
     first_sequence: int
     last_sequence: int
@@ -73,7 +75,7 @@ class ProducedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerState:
-    """One producer id, as far as the log tells of it."""
+    """The state of one producer id in the log."""
 
     producer_id: int
     epoch: int = -1
@@ -92,18 +94,18 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
-        self._open: dict[int, int] = {}  # first offset of the transaction by producer, in the order of the offsets
-        self._completed: list[CompletedTransaction] = []  # those not known to be committed, in the order of markers
+        self._open: dict[int, int] = {}  # first offset of the open transaction by producer, ascending
+        self._completed: list[CompletedTransaction] = []  # not known to be committed, in the order of their markers
 
     def __len__(self) -> int:
         return len(self._states)
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """What is known about a producer id."""
+        """Return the state of a producer id, or None."""
         return self._states.get(producer_id)
 
     def all(self) -> list[ProducerState]:
-        """All producers, in the order of their ids."""
+        """Return all producers, ordered by id."""
         return [self._states[key] for key in sorted(self._states)]
 
     def clear(self) -> None:
@@ -113,11 +115,11 @@ class ProducerStates:
         self._completed.clear()
 
     def transaction_start(self, producer_id: int) -> int | None:
-        """Where the producer's open transaction begins; None when it has none."""
+        """Return the first offset of the producer's open transaction, or None."""
         return self._open.get(producer_id)
 
     def duplicate_of(self, batch: BatchInfo) -> ProducedBatch | None:
-        """The batch in the log that ``batch`` repeats, among the producer's last five."""
+        """Return the batch that ``batch`` duplicates, among the producer's last five batches in the log."""
         state = self._states.get(batch.producer_id)
         if state is None or state.epoch != batch.producer_epoch:
             return None
@@ -127,13 +129,13 @@ class ProducerStates:
         return None
 
     def check(self, batch: BatchInfo) -> None:
-        """Raise unless a client's ``batch`` may follow what the log has from its producer.
+        """Raise unless a client's ``batch`` may follow the producer's batches in the log.
 
         Raises:
             InvalidProducerEpochError: a newer incarnation of the producer has written already.
-            InvalidTxnStateError: its transaction is open, and ``batch`` is not a part of it.
-            OutOfOrderSequenceNumberError: sequence numbers are missing in between. A producer of which nothing is known
-                (its records were deleted, or it was silent for long) may go on with any number.
+            InvalidTxnStateError: the producer has an open transaction, and ``batch`` is not part of it.
+            OutOfOrderSequenceNumberError: sequence numbers are missing in between. An unknown producer (its records
+                were deleted, or its state expired) may continue with any sequence number.
         """
         state = self._states.get(batch.producer_id)
         if state is None:
@@ -163,7 +165,7 @@ class ProducerStates:
             )
 
     def check_marker(self, batch: BatchInfo, marker: Marker) -> None:
-        """Raise unless a coordinator's ``marker`` may follow what the log has from its producer.
+        """Raise unless a coordinator's ``marker`` may follow the producer's batches in the log.
 
         Raises:
             InvalidProducerEpochError: a newer incarnation of the producer has written already.
@@ -184,13 +186,13 @@ class ProducerStates:
             )
 
     def replay(self, batch: BatchInfo, data: Buffer) -> CompletedTransaction | None:
-        """Take note of a batch, data or marker, that is in the log now.
+        """Update the state with a data batch or marker that is now in the log.
 
         Args:
-            data: the whole batch; it is looked at only when it is a control batch.
+            data: the whole batch; only control batches are decoded.
 
         Returns:
-            The transaction that a marker has ended.
+            The transaction that the marker completed; None for other batches.
         """
         if batch.producer_id < 0:
             return None
@@ -226,18 +228,20 @@ class ProducerStates:
         return completed
 
     def committed(self, high_watermark: int) -> None:
-        """Everything before ``high_watermark`` is committed, the markers of transactions too."""
+        """Forget completed transactions whose markers are before ``high_watermark``, and so committed."""
         if self._completed:
             self._completed = [known for known in self._completed if known.last_offset >= high_watermark]
 
     @property
     def all_decided(self) -> bool:
-        """Whether no transaction is open, or has a marker that is not known to be committed."""
+        """Whether no transaction is open and all markers are known to be committed."""
         return not (self._open or self._completed)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction began that is open, or whose marker is not known to be committed."""
+        """Return the first offset of the oldest transaction that is open or whose marker is not known to be
+        committed.
+        """
         first = next(iter(self._open.values()), None)
         for completed in self._completed:
             if first is None or completed.first_offset < first:
@@ -245,7 +249,7 @@ class ProducerStates:
         return first
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were silent for ``expiration_ms`` and have no open transaction."""
+        """Forget producers without an open transaction that were inactive for ``expiration_ms``."""
         old = [
             state.producer_id
             for state in self._states.values()
@@ -255,7 +259,7 @@ class ProducerStates:
             del self._states[producer_id]
 
     def encode(self) -> bytes:
-        """The content of a snapshot file."""
+        """Encode the state as the content of a snapshot file."""
         parts = [_COUNT.pack(len(self._states))]
         for state in self.all():
             last = state.batches[-1] if state.batches else None
@@ -284,7 +288,7 @@ class ProducerStates:
         return _PREFIX.pack(_VERSION, crc32c(body)) + body
 
     def decode(self, data: bytes, path: str) -> None:
-        """Take over the content of a snapshot file. Raises `CorruptSnapshotError` and changes nothing then."""
+        """Load the content of a snapshot file. Raises `CorruptSnapshotError`, which leaves the state unchanged."""
         if len(data) < _PREFIX.size + _COUNT.size:
             raise CorruptSnapshotError(f"{path} has only {len(data)} bytes")
         version, crc = _PREFIX.unpack_from(data)
@@ -318,20 +322,20 @@ def _batch(last_sequence: int, last_offset: int, delta: int, timestamp: int) -> 
 
 
 def _read_earlier(data: memoryview, path: str) -> dict[int, list[ProducedBatch]]:
-    """The batches before the last one of each producer; none in a snapshot that Kafka has written."""
+    """Decode the batches before the last one of each producer; snapshots that Kafka wrote have none."""
     found: dict[int, list[ProducedBatch]] = {}
     if not data:
         return found
     (count,) = _COUNT.unpack_from(data) if len(data) >= _COUNT.size else (-1,)
     if count < 0 or count * _EARLIER.size != len(data) - _COUNT.size:
-        raise CorruptSnapshotError(f"{path} announces {count} earlier batches in {len(data)} bytes")
+        raise CorruptSnapshotError(f"{path} has {count} earlier batches in {len(data)} bytes")
     for producer_id, sequence, offset, delta, timestamp in _EARLIER.iter_unpack(data[_COUNT.size :]):
         found.setdefault(producer_id, []).append(_batch(sequence, offset, delta, timestamp))
     return found
 
 
 def read_marker(data: Buffer) -> Marker | None:
-    """The transaction marker in a control batch; None when it holds something else."""
+    """Decode the transaction marker of a control batch; None for another control record."""
     records = decode_records(data, check_crc=False, include_control=True)
     key, value = (records[0].key, records[0].value) if records else (None, None)
     if key is None or value is None or len(key) < _MARKER_KEY.size or len(value) < _MARKER_VALUE.size:

@@ -1,4 +1,4 @@
-"""Reading one log: by offset, by timestamp, and the aborted transactions that read_committed consumers skip."""
+"""Reading one log by offset and by timestamp, and its aborted transactions for read_committed consumers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class ReadResult(NamedTuple):
-    """Whole batches, the first of which contains the offset that was asked for.
+    """Complete batches, the first of which contains the requested offset.
 
-    ``position`` is the byte in the segment ``segment_base_offset`` where they start; both -1 when there is nothing.
-    All records are below ``end_offset``.
+    ``position`` is the byte position of the first batch in the segment ``segment_base_offset``; both are -1 when there
+    are no batches. All records are below ``end_offset``.
     """
 
     records: Buffer
@@ -32,14 +32,14 @@ class ReadResult(NamedTuple):
 
 
 class SlicedResult(NamedTuple):
-    """As `ReadResult`, for records that are only to be sent."""
+    """A `ReadResult` whose records may be a slice of the file, for sending only."""
 
     records: Buffer | FileSlice
     end_offset: int = -1
 
 
 class LogReader:
-    """Reads one log; changes no records."""
+    """Reads one log."""
 
     def __init__(self, state: LogState) -> None:
         self._state = state
@@ -49,10 +49,10 @@ class LogReader:
     def read(
         self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
     ) -> ReadResult:
-        """Whole batches from the one that contains ``offset``, out of one segment.
+        """Read complete batches of one segment, from the batch that contains ``offset``.
 
         Args:
-            max_bytes: their total size; with ``min_one_batch`` the first batch may be larger.
+            max_bytes: the limit of their total size; with ``min_one_batch``, the first batch may exceed it.
             up_to_offset: read only batches below it; the end of the log when None.
 
         Raises:
@@ -69,10 +69,10 @@ class LogReader:
     def read_to_send(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True
     ) -> SlicedResult:
-        """`read` for records that are only to be sent: no copy of them is made, and the disk is not waited for.
+        """Read records for sending only, without copying them or waiting for the disk.
 
         Raises:
-            ColdReadError: a part of what is needed to find them is not in memory.
+            ColdReadError: data needed to find the records is not in the page cache.
             OffsetOutOfRangeError, KafkaStorageError: as `read`.
         """
         found, bound = self._find(offset, max_bytes, up_to_offset, min_one_batch=min_one_batch, to_send=True)
@@ -100,11 +100,11 @@ class LogReader:
         return found, bound
 
     def in_one_segment(self, start_offset: int, end_offset: int) -> bool:
-        """Whether one read may reach from one offset to the other."""
+        """Whether two offsets are in the same segment, so that one read may return both."""
         return self._segments.in_one(start_offset, end_offset)
 
     def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
-        """About how many bytes a read from ``start_offset`` up to ``end_offset`` would find, at most ``limit``.
+        """Estimate the bytes that a read from ``start_offset`` up to ``end_offset`` would return, at most ``limit``.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -115,7 +115,7 @@ class LogReader:
             return self._segments.bytes_between(start_offset, min(end_offset, self._segments.end_offset), limit)
 
     def offset_for_timestamp(self, timestamp: int, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
-        """The first record at or after ``timestamp`` (ms): its offset, timestamp and leader epoch; None if none.
+        """Return offset, timestamp and leader epoch of the first record at or after ``timestamp`` (ms), or None.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -129,7 +129,7 @@ class LogReader:
             )
 
     def offset_of_max_timestamp(self, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
-        """The first record with the largest timestamp: its offset, timestamp and leader epoch; None if none.
+        """Return offset, timestamp and leader epoch of the first record with the largest timestamp, or None.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -141,22 +141,23 @@ class LogReader:
             return timestamp_lookup.first_with_largest(tuple(self._segments), self._state.log_start_offset, end)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where readers of committed records stop: at the high watermark, or before it at the first record whose
-        transaction is open, or ended by a marker that is not committed yet."""
+        """Return the last stable offset: the high watermark, or the first offset of a transaction that is open or whose
+        marker is not committed, if that is lower.
+        """
         producers = self._state.producers
         if producers.all_decided:
             return high_watermark
         producers.committed(high_watermark)
         first = producers.first_unstable_offset
-        # What is deleted of a transaction is before the start, where nobody can go on reading.
+        # Deleted records of a transaction are before the log start offset, where reads fail.
         return high_watermark if first is None else min(max(first, self._state.log_start_offset), high_watermark)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [start, end), where ``end`` is at most the last stable offset.
+        """Return the aborted transactions with records in [start, end); ``end`` is at most the last stable offset.
 
         Raises:
             KafkaStorageError: the disk failed.
-            CorruptRecordError: an index was damaged, and cannot be made anew because a batch is, too.
+            CorruptRecordError: an index is damaged, and cannot be rebuilt because a batch is damaged too.
         """
         self._guard.check()
         with self._guard.during("look-up of transactions"):

@@ -13,7 +13,7 @@ from triokafka.errors import OffsetOutOfRangeError
 def count_expired(
     segments: LogSegments, config: LogConfig, *, log_start_offset: int, up_to_offset: int, now_ms: int
 ) -> int:
-    """Return how many segments retention deletes, counted from the oldest. The first that stays ends the search.
+    """Return the number of segments that retention deletes, from the oldest up to the first one that it keeps.
 
     Args:
         up_to_offset: no segment with records at or after it is deleted.
@@ -26,7 +26,7 @@ def count_expired(
             break
         by_start = index + 1 < len(segments) and end <= log_start_offset
         by_size = config.deletes and excess >= segment.size
-        # A segment that compaction has emptied would only hold up the segments after it.
+        # An empty segment (after compaction) must not keep the segments after it from being deleted.
         by_time = (
             config.deletes
             and config.retention_ms >= 0
@@ -66,7 +66,7 @@ class LogRetention:
     def apply_retention(self, now_ms: int, *, up_to_offset: int | None = None, remove_files: bool = True) -> int:
         """Delete old segments by time, size and log start offset; returns how many.
 
-        Their files are renamed now. A later call removes them, ``file.delete.delay.ms`` later.
+        Their files are renamed immediately. A later call removes them, after ``file.delete.delay.ms``.
 
         Args:
             up_to_offset: the high watermark; nothing at or after it is deleted. The log's end when None.
@@ -89,7 +89,7 @@ class LogRetention:
             if count == len(segments):
                 state.roll(segments.end_offset, now_ms)
             if durability.names_unsynced:
-                # Otherwise a power cut could take the segment that stays, and with it the offset where the log ends.
+                # Otherwise a power cut could take the remaining segment, and with it the log end offset.
                 durability.sync_names()
             remove_at_ms = now_ms + state.config.file_delete_delay_ms
             durability.names_unsynced = True
@@ -104,16 +104,16 @@ class LogRetention:
                     count, remove_at_ms=remove_at_ms, one_by_one=self._checkpoint_start is None
                 ):
                     state.snapshots.remove(base_offset)
-            finally:  # a failing disk may have ended it part of the way
+            finally:  # also after a disk failure part of the way
                 state.advance_log_start_offset(segments[0].base_offset)
-                # The first epoch says, beside the names of the files, where the log starts.
+                # The first epoch records the log start offset, like the file names.
                 state.leader_epochs.write()
             if remove_files:
                 segments.remove_doomed(now_ms)
         return count
 
     def take_doomed_files(self, now_ms: int) -> list[str]:
-        """Return the paths of deleted files that are to be removed now.
+        """Return the paths of deleted files that are due for removal.
 
         The caller removes them, in a thread: removing a large file takes long and needs nothing of the log.
         """

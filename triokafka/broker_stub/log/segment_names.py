@@ -1,4 +1,4 @@
-"""What the files of a segment are called: 20 digits of its base offset and what they hold, as in Kafka."""
+"""File names of segments, as in Kafka: 20 digits of the base offset and a suffix for the content."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"  # being written by compaction
-SWAP_SUFFIX: Final = ".swap"  # complete, about to take the place of others
+SWAP_SUFFIX: Final = ".swap"  # complete, about to replace other segments
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
-    """Kafka's name of a file that belongs to an offset: 20 digits and a suffix."""
+    """Return Kafka's file name for an offset: 20 digits and a suffix."""
     return f"{offset:020d}{suffix}"
 
 
 def is_segment_file(name: str, suffix: str) -> bool:
-    """Whether that is the name of one of a segment's files, the one with ``suffix``."""
+    """Whether ``name`` is the name of a segment's file with ``suffix``."""
     stem = name.removesuffix(suffix)
     return stem != name and len(stem) == 20 and stem.isascii() and stem.isdigit()

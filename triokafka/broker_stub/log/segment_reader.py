@@ -1,6 +1,6 @@
 """Reading and searching one segment of a log: a ``.log`` file of record batches with its indexes.
 
-Looks at batch headers only, and never past ``size``. An index that proves to be broken is made anew on the way.
+Reads batch headers only, and never past ``size``. A damaged index is rebuilt when a read finds it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ from triokafka.world import File, FileSlice
 T = TypeVar("T")
 
 _OVERHEAD: Final = struct.Struct(">qi")
-_CHUNK: Final = 262_144  # bytes read at once when reading whole batches
-_HEADERS: Final = 4096  # bytes read at once when only headers are looked at
-_SLICE_BYTES: Final = 16_384  # from here on sending from the file costs less than a copy
+_CHUNK: Final = 262_144  # bytes per read of complete batches
+_HEADERS: Final = 4096  # bytes per read of headers
+_SLICE_BYTES: Final = 16_384  # from this size on, sending from the file costs less than a copy
 
 
 class TrustedPart(NamedTuple):
-    """The beginning of a segment that recovery leaves alone: up to where it goes, its largest timestamp with its
-    offset, and how many of its bytes lie behind the last index entry."""
+    """The beginning of a segment that recovery does not read: its end position, its largest timestamp with the offset,
+    and the number of its bytes after the last index entry.
+    """
 
     end: int
     end_offset: int
@@ -57,9 +58,9 @@ class TrustedPart(NamedTuple):
 
 
 class SegmentRead(NamedTuple):
-    """Whole batches read from a segment: they start at ``position`` and the batch after them at ``next_position``.
+    """Complete batches of a segment from ``position`` to ``next_position``.
 
-    ``next_offset`` is the offset after the last batch, or None when it was not looked at.
+    ``next_offset`` is the offset after the last batch, or None when it was not read.
     """
 
     position: int
@@ -69,7 +70,7 @@ class SegmentRead(NamedTuple):
 
 
 class SegmentReader:
-    """What `LogSegment` has for readers; see there for the arguments. Nothing here changes a ``.log`` file."""
+    """The read operations of a `LogSegment`; see there for the arguments. They never change a ``.log`` file."""
 
     def __init__(
         self,
@@ -96,8 +97,8 @@ class SegmentReader:
         self._first_timestamp: int | None = None
         self._max_timestamp: tuple[int, int] | None = (-1, base_offset) if new else None
         self._bytes_since_index_entry = 0
-        self._torn_tail_at: int | None = None  # where the whole batches end, if a cut one follows
-        self._indexes_checked = new  # they are loaded, and fit the log file
+        self._torn_tail_at: int | None = None  # end of the complete batches, if a torn one follows
+        self._indexes_checked = new  # loaded, and consistent with the log file
         limit = config.segment_index_bytes
         self.offset_index = OffsetIndex(storage, self.path(INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
         self.time_index = TimeIndex(storage, self.path(TIME_INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
@@ -111,21 +112,21 @@ class SegmentReader:
         return f"LogSegment({self._log_path!r}, size={self.size})"
 
     def path(self, suffix: str) -> str:
-        """The path of one of the segment's files."""
+        """Return the path of the segment's file with ``suffix``."""
         return f"{self._directory}/{offset_file_name(self.base_offset, suffix)}{self._suffix}"
 
     @property
     def ends_torn(self) -> bool:
-        """Whether readers have met a batch at its end that is not whole."""
+        """Whether a read has found an incomplete batch at the end."""
         return self._torn_tail_at is not None
 
     @property
     def file(self) -> File:
-        """The open ``.log`` file; for use at once."""
+        """Return the open ``.log`` file, for immediate use."""
         return self._files.get(self._log_path)
 
     def find(self, offset: int, *, from_position: int = 0, file: ReadableFile | None = None) -> BatchPosition | None:
-        """The first batch whose last offset is at or above ``offset``; None when there is none.
+        """Find the first batch whose last offset is at or above ``offset``, or None.
 
         Raises:
             CorruptRecordError: a header before that batch is damaged.
@@ -135,7 +136,7 @@ class SegmentReader:
         try:
             for place in walk:
                 if place.position == position and position and place.last_offset != indexed:
-                    # The offset of a batch, which no checksum covers, or the index is damaged: the walk tells.
+                    # Either the index is damaged, or the offset of a batch, which no checksum covers; the walk decides.
                     self.rebuild_indexes()
                     return self.find(offset, from_position=from_position, file=file)
                 if place.last_offset >= offset:
@@ -146,19 +147,19 @@ class SegmentReader:
 
     @staticmethod
     def _checked(place: BatchPosition, walk: Iterator[BatchPosition]) -> BatchPosition:
-        """Look at the batch behind ``place``: no checksum covers offsets, but they must ascend."""
+        """Check that the offset of the next batch is above that of ``place``, since no checksum covers offsets."""
         try:
             next(walk, None)
         except OffsetOrderError:
             raise
         except CorruptRecordError:
-            pass  # the next read shows it
+            pass  # the next read reports the damage
         return place
 
     def _check_torn_tail(self, error: TornBatchError) -> None:
-        """Raise ``error`` unless the batch that it is about is the last one, and cut: then the segment ends before it.
+        """Raise ``error`` unless its batch is the last one and torn; the segment then ends before it.
 
-        A destroyed length would otherwise hide the batches behind it.
+        Otherwise a corrupt length would hide the batches behind it.
         """
         position = error.position
         if position != self._torn_tail_at:
@@ -168,7 +169,9 @@ class SegmentReader:
 
     @property
     def indexed_bytes(self) -> int:
-        """How long the segment is at least, or was, by the last entry of its offset index; 0 without any."""
+        """The position in the last entry of the offset index, a lower bound of the segment's original size; 0 without
+        entries.
+        """
         try:
             position = self.offset_index.last[1]
         except CorruptIndexError:
@@ -176,10 +179,10 @@ class SegmentReader:
         return position + 1 if position > 0 else 0
 
     def next_offset(self) -> int:
-        """The offset after the last batch, from the last index entry on.
+        """Return the offset after the last batch, by a walk from the last index entry.
 
         Raises:
-            CorruptRecordError: the file does not end with a whole batch.
+            CorruptRecordError: the file does not end with a complete batch.
         """
         offset, position = self._with_indexes(lambda: self.offset_index.last)
         places: list[BatchPosition] = []
@@ -189,7 +192,7 @@ class SegmentReader:
             if not position:
                 raise
         if position and (not places or places[0].last_offset != offset):
-            self.rebuild_indexes()  # plausible in itself, but of another log file
+            self.rebuild_indexes()  # valid entries, but of another log file
             return self.next_offset()
         end = places[-1].position + places[-1].size if places else position
         if end != self.size:
@@ -211,20 +214,20 @@ class SegmentReader:
         to_send: bool = False,
         ends_at: int | None = None,
     ) -> SegmentRead | None:
-        """Whole batches from the one that contains ``offset``, all of them below ``up_to_offset``.
+        """Read complete batches below ``up_to_offset``, from the batch that contains ``offset``.
 
         Args:
-            max_bytes: their total size; with ``at_least_one`` the first batch may be larger.
-            hint: the position of the first batch, when known.
-            to_send: the data are to be sent only, so that a slice of the file will do; and the disk is not waited for.
-            ends_at: the offset at which the segment ends, when known.
+            max_bytes: the limit of their total size; with ``at_least_one``, the first batch may exceed it.
+            hint: the position of the first batch, if known.
+            to_send: return a slice of the file where possible, and never wait for the disk.
+            ends_at: the end offset of the segment, if known.
 
         Returns:
-            None when the segment has nothing at or above ``offset``; empty data when nothing fits the bounds.
+            None when the segment has no batch at or above ``offset``; empty data when no batch fits the limits.
 
         Raises:
-            ColdReadError: with ``to_send``, where the disk would have to be waited for.
-            CorruptRecordError: a header is damaged, so that where batches begin and end is not known.
+            ColdReadError: with ``to_send``, needed data is not in the page cache.
+            CorruptRecordError: a header is damaged, so the batch boundaries are unknown.
         """
         file: ReadableFile = self.file
         if to_send:
@@ -276,12 +279,12 @@ class SegmentReader:
             return None
         if (hinted and base_offset < offset) or (ends_at is not None and base_offset >= ends_at):
             raise CorruptRecordError(
-                f"{self._log_path}: the batch at byte {hint} says that it has offset {base_offset}, not {offset}"
+                f"{self._log_path}: the batch at byte {hint} has offset {base_offset}, expected {offset}"
             )
         return SegmentRead(hint, data, end, next_offset)
 
     def _end_of_whole_batches(self, start: int, end: int, file: ReadableFile) -> tuple[int, int | None]:
-        """Where the last whole batch between two positions ends, and the offset at which the next one begins."""
+        """Return the end position of the last complete batch between two positions, and the next offset."""
         _, indexed = self._with_indexes(lambda: self.offset_index.lookup_position(end - 1))
         position, next_offset = max(start, indexed), None
         try:
@@ -290,16 +293,19 @@ class SegmentReader:
                     return place.position, place.base_offset
                 position, next_offset = place.position + place.size, place.last_offset + 1
         except CorruptRecordError:
-            pass  # what comes before is handed out; the next read starts at the damage
-        return position, next_offset if position == self.size else None  # what is cut there is no batch to go on with
+            pass  # return the batches before; the next read starts at the damage
+        return position, next_offset if position == self.size else None  # no batch starts at a torn end
 
     def batches(self, position: int = 0, *, check_crc: bool = False) -> Iterator[tuple[BatchInfo, memoryview]]:
-        """Header and bytes of every batch from ``position`` on; ``BatchInfo.position`` is the one in the file.
+        """Yield header and bytes of every batch from ``position`` on; ``BatchInfo.position`` is the file position.
 
         Raises:
-            CorruptRecordError: what is there is not a batch, or is cut.
+            CorruptRecordError: the bytes are not a batch, or the batch is torn.
         """
-        rest, want = b"", _CHUNK  # what was read already of the batch at `position`; how much to read for it in all
+        rest, want = (
+            b"",
+            _CHUNK,
+        )  # the bytes already read of the batch at `position`, and the total bytes to read for it
         while position < self.size:
             left = self.size - position
             view = memoryview(rest + self.file.read_at(position + len(rest), min(want, left) - len(rest)))
@@ -317,9 +323,10 @@ class SegmentReader:
             position += used
 
     def producer_batches(self, start_offset: int, end_offset: int | None) -> Iterator[tuple[BatchInfo, memoryview]]:
-        """As `batches`, from the batch with ``start_offset`` up to ``end_offset``, but bytes only of control batches.
+        """Yield batches like `batches`, from ``start_offset`` up to ``end_offset``, with the bytes of control batches
+        only.
 
-        Of the others just the headers are read, which tell all that there is to know of their producers.
+        The headers of data batches have all data about their producers.
         """
         first = self.find(start_offset)
         if first is None:
@@ -331,15 +338,15 @@ class SegmentReader:
                 data = self.read_batch(batch) if batch.is_control else b""
                 yield batch, memoryview(data)
             if end_offset is not None and batch.next_offset >= end_offset:
-                return  # what follows may be torn, and look like anything
+                return  # bytes after the end may be torn
 
     def headers(self, position: int = 0) -> Iterator[BatchInfo]:
-        """As `batches`, but without the bytes, most of which are not read."""
+        """Yield the headers of `batches`; most of the records are not read."""
         window, start = b"", position
         while (left := self.size - position) >= LOG_OVERHEAD:
             at = position - start
             if len(window) - at < HEADER_SIZE:
-                # Small batches are read together; of large ones only the headers.
+                # Small batches are read together; for large ones, only the header is read.
                 size = _HEADERS if at - len(window) < _HEADERS else HEADER_SIZE
                 window, start, at = self.file.read_at(position, min(size, left)), position, 0
             place = place_at(window, at, position)
@@ -347,7 +354,7 @@ class SegmentReader:
                 return
             if window[at + 16] >= 2 and len(window) - at >= HEADER_SIZE:
                 yield BatchInfo._make((position, *HEADER.unpack_from(window, at)))
-            else:  # an older format, where one header is not like another
+            else:  # an older format, whose headers have different sizes
                 batch = parse_batch(memoryview(self.file.read_at(position, place.size)), 0)
                 if batch is None:
                     return
@@ -355,7 +362,7 @@ class SegmentReader:
             position += place.size
 
     def read_batch(self, batch: BatchInfo) -> bytes:
-        """The bytes of a batch that `headers` has found."""
+        """Return the bytes of a batch from `headers`."""
         return self.file.read_at(batch.position, batch.size)
 
     # -- timestamps
@@ -376,30 +383,32 @@ class SegmentReader:
 
     @property
     def age_counts_from_ms(self) -> int:
-        """The largest timestamp, or, where no record has one, when the file was last written."""
+        """The largest timestamp; if no record has one, the time of the last write to the file."""
         return self.max_timestamp if self.max_timestamp >= 0 else self._storage.modified_ms(self._log_path)
 
     @property
     def offset_of_max_timestamp(self) -> int:
-        """The last offset of the first batch that has the largest timestamp."""
+        """The last offset of the first batch with the largest timestamp."""
         return self._largest()[1]
 
     def _largest(self) -> tuple[int, int]:
         if self._max_timestamp is None:
             largest = self._with_indexes(lambda: self.time_index.last)
-            # With every entry of the offset index the time index was brought up to date, so only the rest is looked at.
+            # Each entry of the offset index comes with an update of the time index, so only the rest must be read.
             _, position = self._with_indexes(lambda: self.offset_index.last)
             try:
                 for batch in self.headers(position):
                     if batch.max_timestamp > largest[0]:
                         largest = (batch.max_timestamp, batch.last_offset)
             except CorruptRecordError:
-                pass  # what cannot be read has no time: it must not keep retention from going on
+                pass  # unreadable batches have no timestamp, and must not block retention
             self._max_timestamp = largest
         return self._max_timestamp
 
     def position_for_timestamp(self, timestamp: int, from_offset: int) -> int:
-        """A position before which no batch at or above ``from_offset`` has a record at or after ``timestamp``."""
+        """Return a position before which no batch at or above ``from_offset`` has a record at or after
+        ``timestamp``.
+        """
         _, offset = self._with_indexes(lambda: self.time_index.lookup(timestamp))
         return self._with_indexes(lambda: self.offset_index.lookup(max(offset, from_offset)))[1]
 
@@ -409,7 +418,7 @@ class SegmentReader:
         return self.offset_index, self.time_index, self.transaction_index
 
     def _with_indexes(self, action: Callable[[], T]) -> T:
-        """Do ``action``; when an index proves to be broken, rebuild both and do it again."""
+        """Run ``action``; if an index is damaged, rebuild both and run it again."""
         try:
             result = action()
             self.offset_index.check_bounds(max(self.size, 1))
@@ -419,16 +428,16 @@ class SegmentReader:
             return action()
 
     def rebuild_indexes(self) -> None:
-        """Make offset and time index anew from the batches. Raises `OSError`."""
+        """Rebuild the offset and time indexes from the batches. Raises `OSError`."""
         self._clear_indexes()
         self._read_through(None, None, check_crc=False)
         self._write_rebuilt()
 
     def _clear_indexes(self) -> None:
-        """Forget what the indexes say, and see to it that a crash does not bring it back beside something else.
+        """Empty the indexes, in an order that is safe if a crash comes in between.
 
-        An entry of the offset index promises that the others know all up to there; recovery believes that. So its file
-        is the first to be emptied, and the last to be written.
+        Recovery relies on an entry of the offset index to mean that the other indexes are complete up to it. So the
+        offset index is emptied first and written last.
         """
         self.offset_index.clear()
         self.offset_index.write()
@@ -447,7 +456,7 @@ class SegmentReader:
     def _read_through(
         self, after: TrustedPart | None, visit: Callable[[BatchInfo, memoryview], None] | None, *, check_crc: bool
     ) -> int:
-        """Read the batches, add them to the indexes, and return where the good ones end."""
+        """Read the batches, add them to the indexes, and return the end position of the valid ones."""
         valid, next_offset, largest, since_entry = after or (0, self.base_offset, (-1, self.base_offset), 0)
         self._max_timestamp, self._bytes_since_index_entry = largest, since_entry
         self._first_timestamp = None
@@ -455,7 +464,7 @@ class SegmentReader:
         try:
             for batch, data in self.batches(valid, check_crc=check_crc):
                 if batch.base_offset <= last_offset:
-                    break  # offsets that go back were not written by a leader
+                    break  # a leader never writes descending offsets
                 last_offset = batch.last_offset
                 if last_offset - self.base_offset > 2**31 - 1:
                     break
@@ -468,13 +477,13 @@ class SegmentReader:
                 valid = batch.position + batch.size
                 self._bytes_since_index_entry += batch.size
         except CorruptRecordError:
-            pass  # this is where the good part ends
+            pass  # the valid part ends here
         self.time_index.maybe_append(*largest)
         return valid
 
     def _add_index_entry(self, last_offset: int, position: int) -> None:
         if not self.offset_index.reaches(position):
-            return  # what compaction has made so long is searched from the last entry on
+            return  # a compacted segment beyond this limit is searched from its last entry
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(*self._largest())
         self._bytes_since_index_entry = 0

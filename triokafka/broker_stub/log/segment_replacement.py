@@ -1,4 +1,4 @@
-"""Replacing segments of one log by cleaned ones."""
+"""Replacing segments of one log by cleaned segments."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from triokafka.broker_stub.log.open_files import OpenFiles
 
 
 class SegmentReplacement:
-    """Makes cleaned segments beside one log and lets them take the place of its segments."""
+    """Creates cleaned segments beside one log and replaces its segments by them."""
 
     def __init__(self, state: LogState) -> None:
         self._state = state
 
     def new_cleaned_segment(self, base_offset: int, files: OpenFiles, *, now_ms: int) -> LogSegment:
-        """Make an empty segment beside the log, to be filled and then given to `replace_segments`.
+        """Create an empty segment beside the log, for the caller to fill and pass to `replace_segments`.
 
         Args:
-            files: of the thread that fills it. This may be another thread than the log's, as long as no third one
-                uses the segment.
+            files: the open files of the thread that fills it, which may differ from the log's thread. No third thread
+                may use the segment.
 
         Raises:
-            OSError: the disk failed. The log does not report it, since another thread than the log's may call this.
+            OSError: the disk failed. The log does not report it, since this may run in another thread than the log's.
             KafkaStorageError: the log is closed or offline.
         """
         self._state.guard.check()
         return self._state.segments.new_cleaned(base_offset, files, now_ms)
 
     def replace_segments(self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, now_ms: int) -> None:
-        """Run `replacing` from its beginning to its end."""
+        """Run `replacing` to its end in this thread."""
         steps = self.replacing(old, new, now_ms=now_ms)
         for sync in steps:
             try:
@@ -41,20 +41,20 @@ class SegmentReplacement:
     def replacing(
         self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, now_ms: int
     ) -> Generator[Callable[[], None], None, None]:
-        """Let ``new`` take the place of ``old``, whose files are removed ``file.delete.delay.ms`` later.
+        """Replace ``old`` by ``new``; the files of ``old`` are removed ``file.delete.delay.ms`` later.
 
-        Yields functions to be called one after the other, in a thread when the log is to go on meanwhile. When one of
-        them fails, throw its `OSError` into the iterator. The log has the old records or the new ones at any time, and
-        after a crash. Closing the iterator early leaves it with one or the other.
+        Yields functions that the caller must run in order, in a thread if the log is in use meanwhile. If one fails,
+        the caller throws its `OSError` into the iterator. At any time, after a crash, and after closing the iterator
+        early, the log has either the old records or the new ones.
 
         Args:
-            old: neighbours in the log, without the active segment.
-            new: ascending, from `new_cleaned_segment`, the first with the base offset of the first of ``old``. They
-                belong to the log afterwards.
+            old: adjacent segments of the log, without the active one.
+            new: segments from `new_cleaned_segment`, ascending; the first has the base offset of the first of ``old``.
+                The log owns them afterwards.
 
         Raises:
             IllegalStateError: ``old`` are not, or no longer, segments of the log; nothing has changed.
-            KafkaStorageError: the disk failed. Opening the log again shows which records are there.
+            KafkaStorageError: the disk failed. Reopening the log shows which segments it has.
         """
         state = self._state
         state.guard.check()

@@ -1,15 +1,15 @@
-"""How fast work in the background may read and write, all of its threads together."""
+"""A rate limit for the reads and writes of all threads of a background task."""
 
 from __future__ import annotations
 
 
 class Throttle:
-    """Spreads bytes over time (``log.cleaner.io.max.bytes.per.second``). Times are seconds on the world's clock."""
+    """Limits bytes per second (``log.cleaner.io.max.bytes.per.second``). Times are seconds on the world's clock."""
 
     def __init__(self) -> None:
         self._free_at = 0.0
 
     def wait_for(self, moved_bytes: int, bytes_per_second: float, now: float) -> float:
-        """How many seconds to rest now that so many bytes were moved; 0 when there is no need to."""
+        """Return the seconds to wait after moving ``moved_bytes``; 0 if the rate is below the limit."""
         self._free_at = max(self._free_at, now) + moved_bytes / bytes_per_second
         return self._free_at - now

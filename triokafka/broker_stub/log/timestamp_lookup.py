@@ -1,6 +1,6 @@
-"""Looking records up by time: which segment, which batch, which record.
+"""Look-up of records by timestamp: segment, then batch, then record.
 
-As in Kafka the markers of transactions count: a consumer that starts at one passes over it.
+As in Kafka, transaction markers count as records: a consumer that starts at a marker skips it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from triokafka.records import ConsumerRecord, RecordDecoder
 from triokafka.structs import Buffer
 
 _AT_ONCE: Final = 1_000
-"""Records that are decoded in one go: a batch of a megabyte may have millions."""
+"""Records decoded at a time: a batch of a megabyte may have millions."""
 
 
 def first_at_or_after(
     segments: Sequence[LogSegment], timestamp: int, start_offset: int, end_offset: int
 ) -> tuple[int, int, int] | None:
-    """Offset, timestamp and leader epoch of the first record at or after ``timestamp`` in [start, end)."""
+    """Return offset, timestamp and leader epoch of the first record at or after ``timestamp`` in [start, end)."""
     for segment in segments:
         if segment.base_offset >= end_offset:
             break
@@ -40,7 +40,7 @@ def first_at_or_after(
 
 
 def _records(data: Buffer, start_offset: int) -> Iterator[ConsumerRecord]:
-    """The records of a batch from an offset on, of which a few are held in memory at a time."""
+    """Yield the records of a batch from an offset on, holding only a few in memory."""
     decoder = RecordDecoder(data, from_offset=start_offset, include_control=True)
     while records := decoder.take(_AT_ONCE):
         yield from records
@@ -49,9 +49,9 @@ def _records(data: Buffer, start_offset: int) -> Iterator[ConsumerRecord]:
 def first_with_largest(
     segments: Sequence[LogSegment], start_offset: int, end_offset: int
 ) -> tuple[int, int, int] | None:
-    """Offset, timestamp and leader epoch of the first record with the largest timestamp in [start, end)."""
+    """Return offset, timestamp and leader epoch of the first record with the largest timestamp in [start, end)."""
     largest = -1
-    # Newest first: what a segment knows of its largest timestamp then spares a look into most of the older ones.
+    # Newest first: the known largest timestamp of a segment then makes reading most older ones unnecessary.
     for index in range(len(segments) - 1, -1, -1):
         segment = segments[index]
         ends_at = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
@@ -61,7 +61,7 @@ def first_with_largest(
 
 
 def _largest_in(segment: LogSegment, start_offset: int, end_offset: int) -> int:
-    """The largest timestamp of a segment's records in [start, end); -1 if there is none."""
+    """Return the largest timestamp of a segment's records in [start, end); -1 if there is none."""
     place = segment.find(segment.offset_of_max_timestamp)
     newest = next(segment.headers(place.position), None) if place is not None else None
     if newest is not None and start_offset <= newest.base_offset < newest.next_offset <= end_offset:
@@ -74,7 +74,7 @@ def _largest_in(segment: LogSegment, start_offset: int, end_offset: int) -> int:
             continue
         if start_offset <= batch.base_offset and batch.last_offset < end_offset:
             largest = batch.max_timestamp
-        else:  # cut by one of the bounds: what its header says may be of a record outside
+        else:  # crosses a bound: the largest timestamp in its header may belong to a record outside
             data = segment.read_batch(batch)
             records = _records(data, start_offset)
             largest = max(largest, max((r.timestamp for r in records if r.offset < end_offset), default=-1))

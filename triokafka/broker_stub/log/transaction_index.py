@@ -1,8 +1,8 @@
-"""The aborted transactions of a segment, in Kafka's ``.txnindex`` format (KIP-98).
+"""The transaction index: the aborted transactions of a segment, in Kafka's ``.txnindex`` format (KIP-98).
 
-An entry is made when the marker that aborts a transaction is appended, in the segment that has the marker. It says
-where the producer's records are that readers of committed records must skip, and up to which offset the list of aborted
-transactions is complete with it. There is no file where nothing was aborted.
+When an abort marker is appended, its segment gets an entry. The entry gives the range in which read_committed consumers
+must skip the producer's records, and the offset up to which the list of aborted transactions is complete. A segment
+without aborted transactions has no such file.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _last_offset = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted.
+    """An aborted transaction.
 
-    ``first_offset`` is that of its first record, ``last_offset`` that of its marker. Transactions that end after
-    ``last_stable_offset`` are all that may reach below it and are not known yet.
+    ``first_offset`` is the offset of its first record, ``last_offset`` that of its marker. ``last_stable_offset`` is
+    the last stable offset when the marker was appended: later entries cover no record below it.
     """
 
     producer_id: int
@@ -54,17 +54,17 @@ class TransactionIndex(IndexFile):
         self._entries.append(transaction)
 
     def entries(self) -> list[AbortedTransaction]:
-        """All of them."""
+        """Return all entries."""
         self._load()
         return list(self._entries)
 
     def reaching_to(self, offset: int) -> list[AbortedTransaction]:
-        """Those that end at or after ``offset``."""
+        """Return the transactions that end at or after ``offset``."""
         self._load()
         return self._entries[bisect_left(self._entries, offset, key=_last_offset) :]
 
     def truncate_to(self, offset: int) -> None:
-        """Forget those whose marker is at or after ``offset``."""
+        """Drop the transactions whose marker is at or after ``offset``."""
         self._load()
         self.keep_first(bisect_left(self._entries, offset, key=_last_offset))
 
@@ -74,7 +74,7 @@ class TransactionIndex(IndexFile):
             entry = AbortedTransaction(*fields)
             if (
                 version != _VERSION
-                or not entry.first_offset < entry.last_offset  # the marker comes last; zeros are a page that was lost
+                or not entry.first_offset < entry.last_offset  # the marker is last; zeros mean a lost page
                 or entry.last_offset < self.base_offset
             ):
                 break
@@ -96,7 +96,7 @@ class TransactionIndex(IndexFile):
 def aborted_between(
     indexes: Iterable[TransactionIndex], start_offset: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """The aborted transactions with records in [start, end), in the order of their markers.
+    """Return the aborted transactions with records in [start, end), in the order of their markers.
 
     Args:
         indexes: those of the segments from the one with ``start_offset`` on.

@@ -1,10 +1,9 @@
-"""What a leader checks before it appends, and the bytes that it then appends.
+"""Validation of batches by the leader before an append, and conversion to the topic's codec.
 
-A batch that is right already is never encoded anew: `prepare` returns it as it came, writable, for offsets to be
-patched in. Only a topic with a codec of its own (``compression.type``) has batches of other codecs converted: their
-records are compressed anew as they are. A kernel walks the records of a client's batch once, makes no objects of them,
-and decompresses them piece by piece on the way, so that checking a batch takes no more memory than a window (and a
-codec's history), whatever it decompresses to.
+`prepare` returns a valid batch unchanged, in a writable buffer, so that offsets can be patched in. Only topics with
+their own codec (``compression.type``) convert batches: the records are recompressed but not re-encoded. A kernel walks
+the records of a client's batch once without creating objects, and decompresses them in windows. So validation takes the
+memory of one window (and the codec's history), whatever the decompressed size.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ from triokafka.structs import Buffer, TopicPartition
 
 _LOG_APPEND_TIME: Final = 1
 _LAST_CODEC: Final = 4
-_CRC_FIELDS: Final = BatchInfo._fields.index("magic")  # from here on a header is as the producer made it
-_ASSIGNED: Final = struct.Struct(">qii")  # base offset, length, leader epoch: outside of the checksum
+_CRC_FIELDS: Final = BatchInfo._fields.index("magic")  # the header fields from here on come from the producer
+_ASSIGNED: Final = struct.Struct(">qii")  # base offset, length, leader epoch: not covered by the checksum
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -53,9 +52,9 @@ _ATTRIBUTES_AT: Final = 21
 
 
 class RejectedRecordsError(InvalidRecordError):
-    """Single records that may not be appended; the whole batch is refused.
+    """Single records are invalid; the whole batch is rejected.
 
-    ``record_errors`` has the index in the batch and what is wrong, as the answer to Produce carries them (KIP-467).
+    ``record_errors`` has the index in the batch and the reason, for the Produce response (KIP-467).
     """
 
     def __init__(self, message: str, record_errors: list[tuple[int, str]]) -> None:
@@ -64,7 +63,7 @@ class RejectedRecordsError(InvalidRecordError):
 
 
 class RejectedTimestampsError(InvalidTimestampError):
-    """Records whose timestamps are out of the topic's bounds; ``record_errors`` as in `RejectedRecordsError`."""
+    """Timestamps of records are out of the topic's bounds; ``record_errors`` as in `RejectedRecordsError`."""
 
     def __init__(self, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(message)
@@ -72,7 +71,7 @@ class RejectedTimestampsError(InvalidTimestampError):
 
 
 class Prepared(NamedTuple):
-    """Batches that may be appended, in a buffer that may be written to."""
+    """Validated batches in a writable buffer."""
 
     buffer: bytearray | memoryview
     batches: list[BatchInfo]
@@ -87,20 +86,20 @@ def prepare(
     from_client: bool,
     max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
 ) -> Prepared:
-    """Check batches for an append by the leader.
+    """Validate batches for an append by the leader.
 
     Args:
-        data: v2 batches; exactly one from a client, behind which the beginning of another is left out. Changed in place
-            later when writable.
+        data: v2 batches; exactly one from a client, whose incomplete successor is ignored. A writable buffer is later
+            changed in place.
         from_client: apply the rules for applications: no control batches, base offset 0, timestamps in bounds.
 
     Raises:
         CorruptRecordError: a checksum or a length does not fit.
-        InvalidRecordError: well-formed, but not to be appended; see also `RejectedRecordsError`.
+        InvalidRecordError: a well-formed batch may not be appended; see also `RejectedRecordsError`.
         InvalidTimestampError: a timestamp out of bounds.
         MessageSizeTooLargeError: a batch above ``max.message.bytes``.
-        RecordListTooLargeError: more than a segment holds.
-        UnsupportedCompressionTypeError: a codec that Kafka does not have, or one that is needed and not installed.
+        RecordListTooLargeError: the batches exceed ``segment.bytes``.
+        UnsupportedCompressionTypeError: an unknown codec, or a required codec whose package is not installed.
     """
     newest = None
     if from_client:
@@ -129,7 +128,7 @@ def prepare(
     else:
         buffer = bytearray(data)
     if newest is not None and newest != batches[0].max_timestamp and not config.stamps_on_append:
-        # What the header says is looked up by; the records are what was meant.
+        # Look-ups use the header's timestamp, so it must match the records.
         patch_batch(buffer, 0, base_offset=0, leader_epoch=-1, max_timestamp=newest)
         batches = list(iter_batches(buffer))
     if len(buffer) > config.segment_bytes:
@@ -147,7 +146,7 @@ def assign_offsets(
     leader_epoch: int,
     append_time: int,
 ) -> list[BatchInfo]:
-    """Patch offsets, epoch and, unless ``append_time`` is -1, timestamps into the headers; returns these."""
+    """Patch offsets, epoch and, unless ``append_time`` is -1, timestamps into the headers; return the headers."""
     assigned = []
     for batch in batches:
         if append_time >= 0 and not batch.is_control:
@@ -168,12 +167,12 @@ def assign_offsets(
 
 
 def _only_batch(view: memoryview, topic_partition: TopicPartition) -> BatchInfo:
-    """The one whole v2 batch that a request may have for a partition; its checksum is yet to be looked at."""
+    """Return the only complete v2 batch that a request may have for a partition; its checksum is not verified yet."""
     size = len(view)
     if size >= HEADER_SIZE and view[16] == 2:
         batch = BatchInfo(0, *HEADER.unpack_from(view))
         if batch.length < HEADER_SIZE - LOG_OVERHEAD:
-            raise CorruptRecordError(f"{topic_partition}: a batch of {batch.length} bytes has no room for its header")
+            raise CorruptRecordError(f"{topic_partition}: a batch of {batch.length} bytes is shorter than its header")
         end = batch.end
         if end == size:
             return batch
@@ -181,7 +180,7 @@ def _only_batch(view: memoryview, topic_partition: TopicPartition) -> BatchInfo:
             if next(iter_batches(view[end:]), None) is None:
                 return batch
             raise InvalidRecordError(
-                f"{topic_partition}: a produce request carries exactly one batch per partition, this has more"
+                f"{topic_partition}: a produce request must have exactly one batch per partition, got more"
             )
     else:
         other = next(iter_batches(view), None)
@@ -190,16 +189,18 @@ def _only_batch(view: memoryview, topic_partition: TopicPartition) -> BatchInfo:
                 f"{topic_partition}: a batch has message format v{other.magic}; only v2 is accepted for writing"
             )
     raise InvalidRecordError(
-        f"{topic_partition}: a produce request carries exactly one batch per partition, this has no whole one"
+        f"{topic_partition}: a produce request must have exactly one batch per partition, got no complete batch"
     )
 
 
 def _own_batches(data: Buffer, topic_partition: TopicPartition, config: LogConfig) -> list[BatchInfo]:
-    """Batches that the broker itself made."""
+    """Parse batches that the broker itself encoded."""
     batches = list(iter_batches(data, check_crc=True))
     end = batches[-1].end if batches else 0
     if end != len(data):
-        raise CorruptRecordError(f"{topic_partition}: {len(data) - end} bytes follow that are not a whole batch")
+        raise CorruptRecordError(
+            f"{topic_partition}: {len(data) - end} bytes after the last batch are not a complete batch"
+        )
     for batch in batches:
         _check_size(batch, topic_partition, config)
         _check_count(batch, topic_partition)
@@ -207,7 +208,7 @@ def _own_batches(data: Buffer, topic_partition: TopicPartition, config: LogConfi
 
 
 def _check_client_batch(view: memoryview, batch: BatchInfo, topic_partition: TopicPartition, config: LogConfig) -> None:
-    """What the header says, in the order in which Kafka finds it wrong."""
+    """Validate the header, in the order of Kafka's checks."""
     if batch.base_offset != 0:
         raise InvalidRecordError(
             f"{topic_partition}: a batch to append must have base offset 0, not {batch.base_offset}"
@@ -223,15 +224,15 @@ def _check_client_batch(view: memoryview, batch: BatchInfo, topic_partition: Top
             f"{topic_partition}: a batch of producer {batch.producer_id} has sequence {batch.base_sequence}"
         )
     if attributes & LOG_APPEND_TIME:
-        reason = "a producer must not say LogAppendTime: that is for the broker to set"
+        reason = "producers must not set the timestamp type LogAppendTime"
         raise RejectedTimestampsError(f"{topic_partition}: {reason}", [(0, reason)])
 
 
 def _check_count(batch: BatchInfo, topic_partition: TopicPartition) -> None:
     if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
         raise InvalidRecordError(
-            f"{topic_partition}: a batch says that it has {batch.record_count} records, "
-            f"and that its last one has offset {batch.last_offset_delta}"
+            f"{topic_partition}: a batch has {batch.record_count} records, "
+            f"but the last offset delta is {batch.last_offset_delta}"
         )
 
 
@@ -259,7 +260,7 @@ def _check_records(
     try:
         if codec:
             if codec > _LAST_CODEC:
-                raise UnsupportedCompressionTypeError(f"{topic_partition}: there is no codec {codec}")
+                raise UnsupportedCompressionTypeError(f"{topic_partition}: unknown codec {codec}")
         else:
             topic, partition = topic_partition
             oldest, newest, keyless = survey_records(
@@ -282,20 +283,20 @@ def _check_records(
             config.compacts,
         )
     except CorruptRecordError as error:
-        # The bytes are as the producer sent them: sending them again, as after a corruption, would not help.
+        # The checksum matches, so the producer encoded these bytes: a retry, as after CORRUPT_MESSAGE, would not help.
         raise InvalidRecordError(str(error)) from error
     except UnsupportedCodecError as error:
         bounded = config.message_timestamp_before_max_ms < now_ms and not config.stamps_on_append
         if config.compacts or bounded:
             raise UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
-        return None  # kept as it came, for readers who have the codec
+        return None  # stored unchanged, for consumers that have the codec
     if found.refused:
         raise _refusal(found, topic_partition, config, now_ms)
     return found.newest
 
 
 def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
-    """The earliest and the latest timestamp that a record may have."""
+    """Return the earliest and the latest valid timestamp."""
     if config.stamps_on_append:
         return -MAX_INT64, MAX_INT64
     return (
@@ -307,7 +308,7 @@ def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
 def _refusal(
     found: SurveyedRecords, topic_partition: TopicPartition, config: LogConfig, now_ms: int
 ) -> RejectedRecordsError | RejectedTimestampsError:
-    """Return the error that names the refused records and says what is wrong with each."""
+    """Return the error that lists the rejected records with the reasons."""
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     shown = [
@@ -321,7 +322,7 @@ def _refusal(
     ]
     if found.untimely:
         return RejectedTimestampsError(
-            f"{topic_partition}: {found.refused} records were refused, some for timestamps out of bounds "
+            f"{topic_partition}: {found.refused} records were rejected, some for timestamps out of bounds "
             f"(message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}, "
             f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}); the first: {shown[0][1]}",
             shown,
@@ -338,7 +339,7 @@ def _target_codec(config: LogConfig) -> str | None:
 
 
 def needs_conversion(codec: int, config: LogConfig) -> bool:
-    """Whether records with this codec are to have another one in the log."""
+    """Whether records with this codec must be converted to the topic's codec."""
     target = _target_codec(config)
     return target is not None and codec != CODEC_IDS[target]
 
@@ -350,10 +351,10 @@ def _needs_conversion(batch: BatchInfo, config: LogConfig) -> bool:
 def _converted(
     data: Buffer, batch: BatchInfo, topic_partition: TopicPartition, config: LogConfig, max_decompressed: int
 ) -> Buffer:
-    """Return the batch in the topic's codec; everything else stays.
+    """Return the batch in the topic's codec, otherwise unchanged.
 
     Raises:
-        MessageSizeTooLargeError: it is above ``max.message.bytes`` in that codec; no more than that is compressed.
+        MessageSizeTooLargeError: the batch exceeds ``max.message.bytes`` in that codec; compression stops there.
     """
     raw = memoryview(data)[batch.position : batch.end]
     if not _needs_conversion(batch, config):
@@ -380,6 +381,6 @@ def _converted(
     attributes = batch.attributes & (TRANSACTIONAL | LOG_APPEND_TIME) | CODEC_IDS[target]
     _LENGTH.pack_into(converted, _LENGTH_AT, len(converted) - LOG_OVERHEAD)
     _ATTRIBUTES.pack_into(converted, _ATTRIBUTES_AT, attributes)
-    # The checksum with the rest: the base offset and the epoch are those that a client's batch has.
+    # This also sets the checksum. Base offset and epoch are those of a client's batch.
     patch_batch(converted, 0, base_offset=0, leader_epoch=-1, max_timestamp=batch.max_timestamp)
     return converted

@@ -6,33 +6,34 @@ from collections.abc import Mapping
 from typing import Final
 
 COUNTERS: Final[Mapping[str, str]] = {
-    "record_send_total": "Records that a broker acknowledged; with acks=0, that were written to a connection.",
-    "record_error_total": "Records that were given up, for whatever reason.",
-    "record_expired_total": "Those of them whose delivery_timeout_ms was over.",
-    "record_retry_total": "Records in batches that were sent again, once per repetition.",
+    "record_send_total": "Records that a broker acknowledged; with acks=0, records written to a connection.",
+    "record_error_total": "Records that failed, for any reason.",
+    "record_expired_total": "Records that failed because delivery_timeout_ms was over.",
+    "record_retry_total": "Records in retried batches, counted once per retry.",
     "batch_total": "Batches that were sent, each counted once.",
-    "batch_retry_total": "Attempts to send a batch that failed, and after which it was queued again.",
-    "batch_split_total": "Batches that a broker found too large, and that went on as smaller ones.",
-    "batch_error_total": "Batches that were given up.",
-    "duplicate_batch_total": "Repeated batches that the broker had already, and forgot where (DUPLICATE_SEQUENCE).",
-    "byte_total": "Bytes of batches in requests, repetitions included.",
+    "batch_retry_total": "Failed attempts to send a batch after which the batch was queued again.",
+    "batch_split_total": "Batches that a broker found too large and the producer split.",
+    "batch_error_total": "Batches that failed.",
+    "duplicate_batch_total": "Retried batches that the broker already had, at an offset it no longer knew"
+    " (DUPLICATE_SEQUENCE).",
+    "byte_total": "Bytes of batches in requests, retries included.",
     "record_byte_total": "Bytes of batches before compression, each counted once.",
     "compressed_byte_total": "Bytes of batches after compression, each counted once.",
-    "queue_seconds_total": "Seconds that batches waited from their beginning to their first request, summed up.",
-    "queue_seconds_max": "The longest such wait.",
+    "queue_seconds_total": "Seconds from the creation of a batch to its first request, summed over batches.",
+    "queue_seconds_max": "Longest time from the creation of a batch to its first request, in seconds.",
     "request_total": "Produce requests handed to a connection.",
-    "request_error_total": "Those of them that ended without an answer.",
-    "request_seconds_total": "Seconds from handing over a request to its end, summed up.",
-    "request_seconds_max": "The longest such time.",
+    "request_error_total": "Produce requests that ended without an answer.",
+    "request_seconds_total": "Seconds from sending a Produce request to its end, summed over requests.",
+    "request_seconds_max": "Longest time from sending a Produce request to its end, in seconds.",
     "requests_in_flight": "Produce requests that have not ended yet.",
-    "throttle_seconds_total": "Seconds that brokers asked to wait because of quotas, summed up.",
-    "throttle_seconds_max": "The longest such wait.",
-    "epoch_bump_total": "How often batches had to be numbered anew under a new epoch.",
+    "throttle_seconds_total": "Throttle time of brokers because of quotas, in seconds, summed over answers.",
+    "throttle_seconds_max": "Longest throttle time of an answer, in seconds.",
+    "epoch_bump_total": "How often the producer began a new epoch and renumbered batches.",
     "producer_id_total": "Producer ids received.",
 }
-"""Totals since the start by their names; ``_max`` are the greatest so far, and ``requests_in_flight`` goes down too."""
+"""Name and meaning of every counter: totals since the start, except ``_max`` (maximum) and ``requests_in_flight``."""
 
 
 def new_counters() -> dict[str, float]:
-    """All counters at 0."""
+    """Return all counters at 0."""
     return dict.fromkeys(COUNTERS, 0)

@@ -1,7 +1,7 @@
 """A producer's metrics: totals since the start, averages, and current values.
 
-The counters, and values derived from them under Kafka's names, whose times are milliseconds. There are no rates: two
-readings and a clock give any. Values are computed when they are read.
+The metrics are the counters, and values under Kafka's names that are derived from them, with times in milliseconds.
+There are no rates: callers compute them from two readings. Values are computed when the caller reads them.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from triokafka.network.network_client import NetworkClient
 
 METRICS: Final[Mapping[str, str]] = {
     **COUNTERS,
-    "batch_size_avg": "Bytes of a batch as it is sent, on average.",
-    "compression_rate_avg": "Bytes after compression by bytes before: 1 without compression, the less the better.",
-    "record_queue_time_avg": "Milliseconds that a batch waited from its beginning to its first request, on average.",
-    "record_queue_time_max": "The longest such wait.",
-    "request_latency_avg": "Milliseconds from handing over a Produce request to its end, on average.",
-    "request_latency_max": "The longest such time.",
-    "produce_throttle_time_avg": "Milliseconds that an answer asked to wait because of quotas, on average.",
-    "produce_throttle_time_max": "The longest such wait.",
-    "bufferpool_wait_time_total": "Milliseconds that senders waited for buffer memory.",
-    "bufferpool_wait_time_max": "The longest such wait.",
+    "batch_size_avg": "Average size of a sent batch in bytes, after compression.",
+    "compression_rate_avg": "Bytes after compression divided by bytes before; 1 without compression.",
+    "record_queue_time_avg": "Average time from the creation of a batch to its first request, in milliseconds.",
+    "record_queue_time_max": "Longest time from the creation of a batch to its first request, in milliseconds.",
+    "request_latency_avg": "Average time from sending a Produce request to its end, in milliseconds.",
+    "request_latency_max": "Longest time from sending a Produce request to its end, in milliseconds.",
+    "produce_throttle_time_avg": "Average throttle time of an answer because of quotas, in milliseconds.",
+    "produce_throttle_time_max": "Longest throttle time of an answer, in milliseconds.",
+    "bufferpool_wait_time_total": "Time that senders waited for buffer memory, in milliseconds.",
+    "bufferpool_wait_time_max": "Longest time that a sender waited for buffer memory, in milliseconds.",
     "buffer_total_bytes": "The option buffer_memory.",
-    "buffer_available_bytes": "Bytes of it that are not lent to batches.",
-    "waiting_threads": "Tasks that wait for buffer memory now (Kafka's name).",
-    "batches_unacknowledged": "Batches that are neither acknowledged nor given up, being filled or sent.",
+    "buffer_available_bytes": "Bytes of buffer_memory that no batch uses.",
+    "waiting_threads": "Tasks that are waiting for buffer memory (Kafka's name).",
+    "batches_unacknowledged": "Batches that are being filled or sent, neither acknowledged nor failed.",
     "connection_count": "Connections that are ready.",
-    "metadata_age": "Milliseconds since the metadata was refreshed; -1 before the first time.",
+    "metadata_age": "Milliseconds since the last refresh of the metadata; -1 before the first.",
 }
 """Every metric and its meaning."""
 
@@ -38,7 +38,7 @@ METRICS: Final[Mapping[str, str]] = {
 def take_metrics(
     accumulator: Accumulator, counters: Mapping[str, float], client: NetworkClient, now: float
 ) -> dict[str, float]:
-    """Return the value of every metric. Averages of nothing are 0."""
+    """Return the value of every metric. An average without values is 0."""
     pool = accumulator.pool
     batches, ended = counters["batch_total"], counters["request_total"] - counters["requests_in_flight"]
     refreshed = client.metadata.last_success

@@ -457,7 +457,7 @@ def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing
         ("max.poll.record", "did you mean 'kafka.max.poll.records'?"),
         ("fetch.message.max.bytes", "here it is 'kafka.max.partition.fetch.bytes'"),
         ("consumer.timeout.ms", "option kafkaConsumer.pollTimeoutMs says how long a task waits"),
-        ("api.version", "versions are negotiated with every broker"),
+        ("api.version", "the client negotiates versions with every broker"),
         ("security.providers", "TLS and SASL are not there yet"),
     ],
 )

@@ -1,7 +1,8 @@
-"""What compaction leaves of one batch.
+"""Filtering the records of one batch during compaction.
 
-A batch of which everything stays is passed on as it is. What goes: records with a newer one of the same key, tombstones
-whose time is over (KIP-534), records of aborted transactions, and markers of transactions of which nothing is left.
+A batch that keeps all its records is copied unchanged. The filter removes records superseded by a newer record with the
+same key, tombstones past their delete horizon (KIP-534), records of aborted transactions, and markers of transactions
+that have no batches left.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ _LATEST_MS: Final = 2**63 - 1
 
 
 class LastOfProducer(NamedTuple):
-    """The newest that the log knows of a producer: its last data batch (None: only a marker is known), and its epoch.
+    """The newest state of a producer in the log: the offset of its last data batch (None if it has only a marker), and
+    its epoch.
 
-    That batch stays, if need be without records: a restart finds the producer's sequence number there.
+    Compaction keeps that batch, if necessary without records: a restart reads the producer's sequence number from it.
     """
 
     last_offset: int | None
@@ -33,7 +35,7 @@ class LastOfProducer(NamedTuple):
 
 @dataclass(slots=True)
 class FilterCounts:
-    """What was read and kept. ``keyless`` records have no place in a compacted log and are dropped."""
+    """Counts of records and batches read and kept. ``keyless`` counts records without a key, which compaction drops."""
 
     records_read: int = 0
     records_kept: int = 0
@@ -45,12 +47,12 @@ class BatchFilter:
 
     Args:
         offsets: the newest offset of every key up to ``offsets.latest_offset``.
-        transactions: told of every batch, in order.
-        producers: those that are still known.
-        now_ms: tombstones whose horizon is not later go.
-        delete_retention_ms: how long tombstones stay from now on.
-        codec: the id of the topic's codec; None leaves each batch its own.
-        level: of that codec; None for Kafka's default.
+        transactions: receives every batch in offset order.
+        producers: the active producers by id.
+        now_ms: wall clock; tombstones whose delete horizon is at or before it are removed.
+        delete_retention_ms: how long tombstones stay after this pass (``delete.retention.ms``).
+        codec: the id of the topic's codec; None keeps each batch's codec.
+        level: the compression level; None for Kafka's default.
     """
 
     def __init__(
@@ -74,14 +76,15 @@ class BatchFilter:
         self._level: Final = level
 
     def filter(self, info: BatchInfo, data: Buffer, *, keep_last_offset: bool = False) -> Buffer | None:
-        """What is to be written instead of a batch: itself, another one, or None for nothing.
+        """Return the batch to write: the original, a filtered copy, or None if the batch is dropped.
 
         Args:
-            data: the batch, and nothing else.
-            keep_last_offset: it ends what is cleaned; at least its header stays, so that its last offset is known.
+            data: the bytes of exactly this batch.
+            keep_last_offset: True for the last batch of the cleaned range; at least its header stays, so that the last
+                offset stays known.
 
         Raises:
-            CorruptRecordError: the records are not as the header says.
+            CorruptRecordError: the records contradict the header.
         """
         kept = self._control(info, data) if info.is_control else self._data(info, data)
         if kept is None and (keep_last_offset or self._is_last_of_producer(info)):
@@ -110,14 +113,14 @@ class BatchFilter:
         return batch.with_only(kept, delete_horizon_ms=new_horizon, codec=self._codec, level=self._level)
 
     def _newest(self, records: list[ConsumerRecord], *, keep_tombstones: bool) -> list[int]:
-        """The indexes of the records that stay."""
+        """Return the indexes of the records to keep."""
         newest_of = self._offsets.get
         latest = self._offsets.latest_offset
         kept = []
         for index, record in enumerate(records):
             offset = record.offset
             if offset > latest:
-                kept.append(index)  # a later pass will know
+                kept.append(index)  # beyond the map: a later pass decides
             elif record.key is None:
                 self.counts.keyless += 1
             elif offset >= newest_of(record.key) and (keep_tombstones or record.value is not None):
@@ -146,7 +149,7 @@ class BatchFilter:
 
 
 def marker_kind(records: list[ConsumerRecord]) -> int | None:
-    """What the records of a control batch say: 0 abort, 1 commit, -1 something else; None without records."""
+    """Return the type of a control batch: 0 abort, 1 commit, -1 another type; None without records."""
     if not records:
         return None
     key = records[0].key

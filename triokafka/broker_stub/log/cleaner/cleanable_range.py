@@ -1,8 +1,8 @@
-"""Which part of a log is to be cleaned, and which log first.
+"""The part of a log that compaction may clean, and the dirty ratio that orders the logs.
 
-Below the first dirty offset a log was cleaned before; from the first uncleanable offset on it must not be cleaned yet:
-that is the active segment, what is not committed or belongs to an open transaction, and what is younger than
-``min.compaction.lag.ms``. In between lies what is worth cleaning.
+Records below the first dirty offset were cleaned before. Records from the first uncleanable offset on must not be
+cleaned yet: the active segment, records that are uncommitted or belong to an open transaction, and records younger than
+``min.compaction.lag.ms``. The cleanable range lies between the two offsets.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _NEVER: Final = 2**63 - 1
 
 
 class CleanableRange(NamedTuple):
-    """How much of a log is clean, and what could be cleaned.
+    """The clean part of a log and its cleanable range.
 
-    ``end_offset`` is the base offset of a segment. ``overdue_ms``: for how long something dirty is older than
-    ``max.compaction.lag.ms``; 0 when nothing is. ``checkpoint_was_wrong``: the offset that was cleaned up to is not in
-    the log, so that all of it counts as dirty.
+    ``end_offset`` is the base offset of a segment. ``overdue_ms`` is the time since the oldest dirty record exceeded
+    ``max.compaction.lag.ms``; 0 if none has. ``checkpoint_was_wrong``: the checkpointed offset is not in the log, so
+    the whole log counts as dirty.
     """
 
     first_dirty: int
@@ -32,21 +32,21 @@ class CleanableRange(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of what could be cleaned in all but the active segment."""
+        """The dirty bytes as a share of the clean and cleanable bytes."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, min_dirty_ratio: float) -> bool:
-        """Whether it is time to clean: enough is dirty, or something has been dirty for long enough."""
+        """Whether the log needs cleaning: the dirty ratio is reached, or ``max.compaction.lag.ms`` is exceeded."""
         return self.cleanable_bytes > 0 and (self.overdue_ms > 0 or self.dirty_ratio > min_dirty_ratio)
 
 
 def cleanable_range(log: PartitionLog, cleaned_up_to: int | None, *, committed: int, now_ms: int) -> CleanableRange:
-    """What of ``log`` is clean and what could be cleaned.
+    """Determine the clean part and the cleanable range of ``log``.
 
     Args:
-        cleaned_up_to: from the cleaner's checkpoint; None when the log was never cleaned.
-        committed: the last stable offset: from there on transactions are open or records not replicated.
+        cleaned_up_to: the offset in the cleaner's checkpoint; None when the log was never cleaned.
+        committed: the last stable offset; records from there on belong to open transactions or are not replicated.
 
     Raises:
         OSError, CorruptRecordError: the log cannot be read.
@@ -70,7 +70,7 @@ def cleanable_range(log: PartitionLog, cleaned_up_to: int | None, *, committed: 
         ):
             end_offset = segment.base_offset
             break
-        # The one that a pass has ended in counts as dirty: it will be read once more.
+        # The segment in which the last pass ended counts as dirty: the next pass reads it again.
         cleanable_bytes += segment.size
         if config.max_compaction_lag_ms < _NEVER and segment.first_timestamp > 0:
             oldest = min(oldest, segment.first_timestamp)

@@ -1,8 +1,8 @@
-"""One pass of the cleaner over one log: what is to be cleaned, and the cleaning itself, step by step.
+"""One pass of the cleaner over one log, in steps.
 
-A pass reads the dirty part of the log once and learns the newest offset of every key; then it writes the segments from
-the log's beginning anew, without what is superseded. It may end in the middle of the dirty part, when the keys do not
-fit into memory; the next pass goes on there. The log itself is touched only by whoever drives the pass.
+A pass reads the dirty part of the log once and records the newest offset of every key. Then it rewrites the segments
+from the beginning of the log without superseded records. If the keys do not fit into memory, the pass ends within the
+dirty part and the next pass continues there. The pass itself never changes the log: its caller swaps the segments.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from triokafka.records.compression import CODEC_IDS
 from triokafka.records.rewritable_batch import RewritableBatch
 from triokafka.world import Storage
 
-_MAX_OFFSET_SPAN: Final = 2**31 - 1  # offsets in an index are relative to the segment's first
+_MAX_OFFSET_SPAN: Final = 2**31 - 1  # index entries have 31-bit offsets relative to the segment's base offset
 _TIME_ENTRY: Final = 12
-# About a millisecond of work: the threads of a process share an interpreter, and for as long the event loop may stand.
+# About a millisecond of work: the cleaner thread shares the interpreter with the event loop and may delay it that long.
 _STEP_RECORDS: Final = 512
 
 
 class CleanerLimits(NamedTuple):
-    """What one pass may take: bytes for keys and how full they may get, and the bytes of records read per step."""
+    """Limits of one pass: memory for the offset map in bytes, its load factor, and the bytes of records read per
+    step.
+    """
 
     map_bytes: int = 128 * 1024 * 1024
     load_factor: float = 0.9
@@ -42,14 +44,14 @@ class CleanerLimits(NamedTuple):
 
 
 class CleanerProgress(NamedTuple):
-    """A step was done: bytes read and written, for the throttle."""
+    """The bytes that a step read and wrote, for the throttle."""
 
     read: int
     written: int
 
 
 class Replacement(NamedTuple):
-    """``new`` is complete and synced: it is to take the place of ``old`` before the next step."""
+    """A complete, synced segment ``new`` that the caller swaps in for ``old`` before the next step."""
 
     old: Sequence[LogSegment]
     new: LogSegment
@@ -57,7 +59,7 @@ class Replacement(NamedTuple):
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What a pass has done so far. ``end_offset``: everything below is clean once the pass is through."""
+    """Statistics of a pass. ``end_offset``: all records below it are clean once the pass has finished."""
 
     first_dirty_offset: int
     end_offset: int = -1
@@ -71,23 +73,23 @@ class CleaningStats:
 
     @property
     def summary(self) -> str:
-        """What was done, in a line for the log."""
+        """The statistics as one line for the log."""
         counts = self.counts
         return (
-            f"{counts.records_kept} of {counts.records_read} records stay, {self.bytes_written} of {self.bytes_read} "
-            f"bytes, {self.segments_after} of {self.segments_before} segments; {self.map_bytes_read} bytes were dirty, "
-            f"their keys took {100 * self.map_utilization:.0f} % of the memory"
+            f"kept {counts.records_kept} of {counts.records_read} records, {self.bytes_written} of {self.bytes_read} "
+            f"bytes, {self.segments_after} of {self.segments_before} segments; {self.map_bytes_read} bytes were dirty; "
+            f"the offset map used {100 * self.map_utilization:.0f} % of its memory"
         )
 
 
 class CleanerPass:
-    """One pass. Made in the log's thread; its `steps` may be driven from another one.
+    """One pass over one log. Create it in the log's thread; `steps` may run in another thread.
 
-    ``stats`` tells how far it is.
+    ``stats`` shows its progress.
 
     Args:
-        storage: where the log is; the pass opens its files once more for itself.
-        first_dirty: everything below was cleaned before.
+        storage: the storage of the log; the pass opens the log's files separately.
+        first_dirty: the first dirty offset; records below it were cleaned before.
         end: the base offset of the first segment that must not be cleaned.
         salt: unpredictable bytes, see `OffsetMap`.
     """
@@ -113,18 +115,18 @@ class CleanerPass:
         self._first_dirty = first_dirty
         self._end = end
         bases = [segment.base_offset for segment in log.segments]
-        self._ends = dict(pairwise([*bases, log.log_end_offset]))  # where each segment ends
+        self._ends = dict(pairwise([*bases, log.log_end_offset]))  # end offset by base offset
         self._segments = [segment for segment in log.segments if segment.base_offset < end]
         self._producers = _last_of_producers(log)
         first = self._segments[0].base_offset if self._segments else first_dirty
         self._aborted = log.aborted_transactions(first, end) if self._segments else []
 
     def steps(self) -> Generator[CleanerProgress | Replacement, None, None]:
-        """Do the pass, as far as it is iterated. Closed early, it takes back what it has written.
+        """Run the pass, one step per iteration. Closing the iterator early removes the unfinished segment.
 
         Raises:
-            CorruptRecordError: a batch is damaged; nothing of its segment was replaced.
-            OSError, KafkaStorageError: the disk failed, or the log is gone.
+            CorruptRecordError: a batch is damaged; its segment was not replaced.
+            OSError, KafkaStorageError: the disk failed, or the log was closed or deleted.
         """
         offsets = yield from self._map_keys()
         self.stats.map_utilization = offsets.utilization
@@ -149,7 +151,7 @@ class CleanerPass:
             yield from self._clean(group, batch_filter, transactions, end)
 
     def _map_keys(self) -> Generator[CleanerProgress, None, OffsetMap]:
-        """Learn the newest offset of every key from the first dirty offset on, until memory is full."""
+        """Map the newest offset of every key from the first dirty offset on, until the map is full."""
         start = self._first_dirty
         dirty = [segment for segment in self._segments if self._ends[segment.base_offset] > start]
         offsets = offset_map(
@@ -158,7 +160,7 @@ class CleanerPass:
             expected=max(0, self._ends[dirty[-1].base_offset] - start) if dirty else 0,
             salt=self._salt,
         )
-        # Of what ended before, neither records nor marker are read here.
+        # Transactions that ended earlier have neither records nor a marker in the dirty part.
         transactions = CleanedTransactions([entry for entry in self._aborted if entry.last_offset >= start])
         files = OpenFiles(self._storage)
         try:
@@ -169,7 +171,8 @@ class CleanerPass:
                         if not _map_batch(offsets, transactions, info, data, start):
                             return offsets
                     yield CleanerProgress(size, 0)
-            # Also where no batch is: else a gap at the end of a segment would count as dirty for ever.
+            # The end of the range, not of its last batch: otherwise a gap at the end of a segment would stay dirty
+            # forever.
             self.stats.end_offset = max(self._end, self._first_dirty)
         finally:
             files.close_all()
@@ -178,13 +181,13 @@ class CleanerPass:
     def _clean(
         self, group: list[LogSegment], batch_filter: BatchFilter, transactions: CleanedTransactions, end: int
     ) -> Generator[CleanerProgress | Replacement, None, None]:
-        """Write a group of segments as one, and hand it out."""
+        """Write a group of segments as one, and yield the replacement."""
         files = OpenFiles(self._storage)
         stats = self.stats
         target = self._log.new_cleaned_segment(group[0].base_offset, files, now_ms=self._now_ms)
         transactions.keep_aborted = target.transaction_index.append
         group_end = min(self._ends[group[-1].base_offset], end)
-        # What has come after the end of a group is found there after a crash by that end.
+        # Recovery after a crash finds the segments after a group by the group's end offset.
         ends = {end, group_end} if len(group) > 1 else {end}
         changed = len(group) > 1
         handed_out = False
@@ -216,7 +219,7 @@ class CleanerPass:
                 _remove(self._storage, target)
 
     def _read(self, segment: LogSegment, from_offset: int) -> Iterator[tuple[int, list[tuple[BatchInfo, memoryview]]]]:
-        """The batches of a segment from ``from_offset`` on, some at a time, each time with their size in bytes."""
+        """Read the batches of a segment from ``from_offset`` on in groups, each with its size in bytes."""
         position = 0
         if from_offset > segment.base_offset:
             place = segment.find(from_offset)
@@ -237,11 +240,11 @@ class CleanerPass:
 def group_segments(
     segments: Sequence[LogSegment], ends: Mapping[int, int], config: LogConfig
 ) -> list[list[LogSegment]]:
-    """Neighbours that together make one segment: by bytes, by entries of the indexes, and by offsets.
+    """Group adjacent segments that fit into one segment by bytes, index entries, and offset range.
 
     Args:
-        segments: ascending, sealed.
-        ends: where each segment ends, by base offset.
+        segments: sealed segments, ascending.
+        ends: the end offset of each segment by base offset.
     """
     groups: list[list[LogSegment]] = []
     size = index_bytes = 0
@@ -262,14 +265,16 @@ def group_segments(
 
 
 def _index_bytes(segment: LogSegment, config: LogConfig) -> int:
-    """At most so many bytes has an index of the segment, by the distance between entries: none needs to be read."""
+    """Return an upper bound for the index size of a segment, from ``index.interval.bytes``, without reading the
+    index.
+    """
     return (segment.size // max(config.index_interval_bytes, HEADER_SIZE) + 1) * _TIME_ENTRY
 
 
 def _map_batch(
     offsets: OffsetMap, transactions: CleanedTransactions, info: BatchInfo, data: memoryview, start: int
 ) -> bool:
-    """Put the keys of a batch into the map; False when it has no room for another one."""
+    """Put the keys of a batch into the map; return False when the map is full."""
     if info.is_control:
         transactions.read_marker(info, marker_kind(RewritableBatch(data, info).records))
     elif not transactions.read_data(info) and info.record_count:
@@ -278,7 +283,7 @@ def _map_batch(
             if record.key is not None and record.offset >= start:
                 if not put(record.key, record.offset):
                     return False
-                # Record by record: even the smallest map comes forward.
+                # Advance with each record, so that even the smallest map makes progress.
                 offsets.latest_offset = record.offset
     offsets.latest_offset = max(offsets.latest_offset, info.last_offset)
     return True
@@ -292,7 +297,7 @@ def _last_of_producers(log: PartitionLog) -> dict[int, LastOfProducer]:
 
 
 def _codec_of(config: LogConfig) -> int | None:
-    """The topic's codec; None when batches are to stay in their own."""
+    """The topic's codec; None when batches keep the producer's codec."""
     if config.compression_type == "producer":
         return None
     return 0 if config.compression_type == "uncompressed" else CODEC_IDS[config.compression_type]
@@ -309,7 +314,7 @@ def _level_of(config: LogConfig) -> int | None:
 
 
 def _remove(storage: Storage, segment: LogSegment) -> None:
-    """Take back a segment that nobody will use. What stays on a bad disk, the next opening of the log drops."""
+    """Remove an unused segment. The next opening of the log removes files that a failing disk leaves behind."""
     for suffix in SEGMENT_SUFFIXES:
         try:
             if storage.exists(segment.path(suffix)):

@@ -1,4 +1,4 @@
-"""How far each log is cleaned, and which logs are being cleaned: state of the cleaner and its checkpoints."""
+"""The progress of the cleaner: up to which offset each log is clean, with checkpoints, and the cleaning states."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 class CleaningProgress:
     """The cleaner's checkpoints and the states of the logs.
 
-    ``uncleanable`` has the logs that could not be cleaned, and why; ``not_before`` when (on the monotonic clock) a log
-    may be tried again whose disk failed.
+    ``uncleanable`` maps each log that cannot be cleaned to the reason. ``not_before`` maps a log whose disk failed to
+    the time of its next attempt, on the monotonic clock.
     """
 
     def __init__(self, storage: Storage, directories: LogDirectories) -> None:
@@ -34,7 +34,7 @@ class CleaningProgress:
         self._cleaned: dict[str, dict[TopicPartition, int]] = {}  # by data directory
 
     def log_truncated(self, topic_partition: TopicPartition, directory: str, offset: int) -> None:
-        """Stop cleaning a log that is about to be truncated. What comes at and after ``offset`` is not clean."""
+        """Stop cleaning a log before its truncation. Records at and after ``offset`` are no longer clean."""
         self.states.abort(topic_partition)
         self.uncleanable.pop(topic_partition, None)
         cleaned = self._cleaned_in(directory)
@@ -43,7 +43,7 @@ class CleaningProgress:
             self._write_checkpoint(directory)
 
     def log_deleted(self, topic_partition: TopicPartition, directory: str) -> None:
-        """Forget a log that is gone from ``directory``."""
+        """Forget a log that was removed from ``directory``."""
         self.states.abort(topic_partition)
         self.uncleanable.pop(topic_partition, None)
         self.not_before.pop(topic_partition, None)
@@ -55,12 +55,12 @@ class CleaningProgress:
         return self._cleaned_in(self._directories.hosted[topic_partition].directory.path).get(topic_partition)
 
     def cleaned(self, topic_partition: TopicPartition, directory: str, offset: int) -> None:
-        """A pass has cleaned a log of ``directory`` up to ``offset``."""
+        """Record that a pass cleaned a log of ``directory`` up to ``offset``."""
         self._cleaned_in(directory)[topic_partition] = offset
         self._write_checkpoint(directory)
 
     def start_over(self, topic_partition: TopicPartition) -> None:
-        """Treat a hosted log as never cleaned; the checkpoint follows after the next pass."""
+        """Treat a hosted log as never cleaned; the checkpoint is written after the next pass."""
         self._cleaned_in(self._directories.hosted[topic_partition].directory.path).pop(topic_partition, None)
 
     def _cleaned_in(self, directory: str) -> dict[TopicPartition, int]:
@@ -84,5 +84,5 @@ class CleaningProgress:
         try:
             write_offsets(self._storage, f"{directory}/{CLEANER_CHECKPOINT}", cleaned)
         except OSError as error:
-            # After a restart the records are cleaned once more.
+            # Without the checkpoint, the records are cleaned again after a restart.
             logger.error("%s in %s cannot be written: %s", CLEANER_CHECKPOINT, directory, error)

@@ -1,7 +1,7 @@
-"""Which partitions are being cleaned, and which must not be.
+"""The cleaning states of partitions: which are being cleaned, and which are paused.
 
-A partition is idle, or in progress, or in progress and told to stop, or paused any number of times. A pass that was
-told to stop goes on until it looks again; only then the partition is really free, and another pass may begin.
+A partition is idle, in progress, aborted while in progress, or paused any number of times. An aborted pass continues
+until its next check. Another pass may begin only after it has ended.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class _State:
 
 
 class CleaningStates:
-    """The states of all partitions; idle ones cost nothing."""
+    """The cleaning states of all partitions; idle partitions take no memory."""
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, _State] = {}
 
     def in_progress(self, topic_partition: TopicPartition) -> bool:
-        """Whether a pass is under way, also one that was told to stop."""
+        """Whether a pass is running, including an aborted one."""
         state = self._states.get(topic_partition)
         return state is not None and state.in_progress
 
@@ -35,38 +35,38 @@ class CleaningStates:
         return topic_partition not in self._states
 
     def is_paused(self, topic_partition: TopicPartition) -> bool:
-        """Whether somebody has paused the partition and not resumed it."""
+        """Whether the partition is paused."""
         state = self._states.get(topic_partition)
         return state is not None and state.pauses > 0
 
     def all_in_progress(self) -> list[TopicPartition]:
-        """Partitions with a pass under way."""
+        """Partitions with a running pass."""
         return [topic_partition for topic_partition, state in self._states.items() if state.in_progress]
 
     def begin(self, topic_partition: TopicPartition) -> None:
-        """A pass begins. Raises `IllegalStateError` unless the partition is idle."""
+        """Mark the partition as being cleaned. Raises `IllegalStateError` unless it is idle."""
         if not self.is_idle(topic_partition):
             raise IllegalStateError(f"{topic_partition} cannot be cleaned now: {self._states[topic_partition]}")
         self._states[topic_partition] = _State(in_progress=True)
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """Tell a pass to stop, if there is one."""
+        """Abort the pass over the partition, if one is running."""
         state = self._states.get(topic_partition)
         if state is not None and state.in_progress:
             state.aborted = True
 
     def is_aborted(self, topic_partition: TopicPartition) -> bool:
-        """Whether the pass was told to stop."""
+        """Whether the pass was aborted."""
         state = self._states.get(topic_partition)
         return state is not None and state.aborted
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Let no pass begin until `resume` was called as often; one that is under way is told to stop."""
+        """Prevent new passes until `resume` was called as often as `pause`; abort a running pass."""
         self._states.setdefault(topic_partition, _State()).pauses += 1
         self.abort(topic_partition)
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Take back one `pause`. Raises `IllegalStateError` when there was none."""
+        """Undo one `pause`. Raises `IllegalStateError` when the partition is not paused."""
         state = self._states.get(topic_partition)
         if state is None or not state.pauses:
             raise IllegalStateError(f"the cleaning of {topic_partition} is not paused")
@@ -74,7 +74,7 @@ class CleaningStates:
         self._forget_idle(topic_partition, state)
 
     def end(self, topic_partition: TopicPartition) -> bool:
-        """The pass is over; returns whether it was told to stop. Raises `IllegalStateError` when there was none."""
+        """End the pass; return whether it was aborted. Raises `IllegalStateError` when no pass is running."""
         state = self._states.get(topic_partition)
         if state is None or not state.in_progress:
             raise IllegalStateError(f"{topic_partition} is not being cleaned")

@@ -1,8 +1,7 @@
-"""The cleaner of a broker: picks the log that needs it most, drives passes over it, keeps the checkpoints.
+"""The cleaner of a broker: selects the log that most needs cleaning, runs passes over it, and writes the checkpoints.
 
-The work itself is done in threads, a piece at a time, so that the event loop goes on; a log is changed only here, on
-the loop, when a new segment is complete. A log that cannot be cleaned is left alone from then on, and the others are
-cleaned all the same.
+Worker threads do the work in small steps, so that the event loop stays responsive. Only the event loop changes a log,
+when a new segment is complete. The cleaner skips a log that it cannot clean, and continues with the others.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_RETRY_SECONDS: Final = 60  # a failing or full disk may be better by then
+_RETRY_SECONDS: Final = 60  # a full or failing disk may have recovered by then
 _SHORTEST_REST_SECONDS: Final = 0.01
 _SALT_BYTES: Final = 16
 
 
 class CleanerConfig(NamedTuple):
-    """The broker's options ``log.cleaner.…``, with Kafka's defaults; memory is that of all threads together."""
+    """The ``log.cleaner.…`` configuration with Kafka's defaults; memory is the total of all threads."""
 
     threads: int = 1
     backoff_ms: int = 15_000
@@ -44,7 +43,7 @@ class CleanerConfig(NamedTuple):
 
     @property
     def limits(self) -> CleanerLimits:
-        """What one pass may take."""
+        """The limits of one pass."""
         from triokafka.broker_stub.log.cleaner.cleaner_pass import CleanerLimits
 
         threads = max(1, self.threads)
@@ -62,16 +61,15 @@ class _Candidate(NamedTuple):
 
 
 class _StoppedError(Exception):
-    """A pass was told to stop."""
+    """A pass was aborted."""
 
 
 class LogCleaner:
-    """Cleans the logs of ``logs``, as long as `run` runs.
+    """Cleans the logs of ``logs`` while `run` is running.
 
-    ``config`` may be replaced at any time; it counts from the next step on. ``metrics`` say how it goes.
+    ``config`` may be replaced at any time; the next step uses it.
 
-    Records that are not committed are not cleaned: the cleaner leaves alone a log whose partition has no high
-    watermark.
+    The cleaner cleans committed records only: it skips a log whose partition has no high watermark.
     """
 
     def __init__(self, world: World, logs: LogManager, config: CleanerConfig | None = None) -> None:
@@ -87,15 +85,15 @@ class LogCleaner:
     # -- requests
 
     def in_progress(self, topic_partition: TopicPartition) -> bool:
-        """Whether a log is being cleaned: its segments should be dropped by nobody else then."""
+        """Whether a log is being cleaned. Meanwhile only the cleaner may delete its segments."""
         return self._states.in_progress(topic_partition)
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Stop cleaning a log, until `resume` was called as often."""
+        """Stop cleaning a log until `resume` was called as often as `pause`."""
         self._states.pause(topic_partition)
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Take back one `pause`. Raises `IllegalStateError` when there was none."""
+        """Undo one `pause`. Raises `IllegalStateError` when the log is not paused."""
         self._states.resume(topic_partition)
         self._wake.set()
 
@@ -104,7 +102,7 @@ class LogCleaner:
         return self._progress.cleaned_up_to(topic_partition)
 
     def uncleanable(self) -> list[Uncleanable]:
-        """The logs that are left alone because they could not be cleaned, and why."""
+        """The logs that the cleaner skips because they cannot be cleaned, with the reasons."""
         found = []
         for topic_partition, reason in self._progress.uncleanable.items():
             log = self._logs.get(topic_partition)
@@ -114,20 +112,20 @@ class LogCleaner:
         return found
 
     def clock_jumped(self) -> None:
-        """The world's clock was put forward: look at once for what is due now."""
+        """Look for due logs immediately, after a jump of the world's clock."""
         self._wake.set()
 
     # -- work
 
     async def run(self) -> None:
-        """Clean what is due, then rest for ``log.cleaner.backoff.ms``, until cancelled. Errors are logged."""
+        """Clean due logs, then wait ``log.cleaner.backoff.ms``, until cancelled. Errors are logged."""
         async with trio.open_nursery() as nursery:
             while True:
                 while len(self._states.all_in_progress()) < self.config.threads:
                     candidate = self._pick()
                     if candidate is None:
                         break
-                    directory = self._logs.directory_of(candidate.topic_partition)  # it may be deleted any time now
+                    directory = self._logs.directory_of(candidate.topic_partition)  # later it may be deleted
                     self._states.begin(candidate.topic_partition)
                     nursery.start_soon(self._clean, candidate, directory)
                 self._wake = trio.Event()
@@ -135,7 +133,7 @@ class LogCleaner:
                     await self._wake.wait()
 
     def _pick(self) -> _Candidate | None:
-        """The log that needs to be cleaned most: the dirtiest of those that are dirty enough, or overdue."""
+        """Select the log with the highest dirty ratio among those that are due."""
         now_ms, now = self._world.wall_ms(), self._world.now()
         best: _Candidate | None = None
         dirtiest, longest = 0.0, 0
@@ -155,10 +153,11 @@ class LogCleaner:
                 self._failed(topic_partition, error)
                 continue
             if found.checkpoint_was_wrong:
-                # Where retention deletes, too, what was cleaned is gone in the course of nature.
+                # With cleanup.policy=compact,delete, retention may have deleted the cleaned part; that is normal.
                 if not (log.config.deletes and cleaned is not None and cleaned < log.log_start_offset):
                     logger.warning(
-                        "%s is cleaned from its beginning: it has not what was cleaned before", topic_partition
+                        "%s: the cleaner checkpoint is outside of the log; cleaning starts again at its beginning",
+                        topic_partition,
                     )
                 self._progress.start_over(topic_partition)
             dirtiest, longest = max(dirtiest, found.dirty_ratio), max(longest, found.overdue_ms)
@@ -182,13 +181,14 @@ class LogCleaner:
         stats: CleaningStats | None = None
         failure: Exception | None = None
         try:
-            # What takes the place of records is on disk before; so these must be, too, and recovery know it.
+            # Replacement segments are synced. The segments that they replace must be synced and below the recovery
+            # point too.
             await self._logs.flush_sealed_of(topic_partition)
             if log.recovery_point < candidate.range.end_offset:
-                raise KafkaStorageError(f"{topic_partition} could not be synced before")
+                raise KafkaStorageError(f"{topic_partition}: the segments to clean could not be synced")
             stats = await self._pass(candidate)
         except (_StoppedError, IllegalStateError) as error:
-            logger.info("the cleaning of %s was given up: %s", topic_partition, error)
+            logger.info("%s: cleaning aborted: %s", topic_partition, error)
         except Exception as error:
             failure = error
         finally:
@@ -201,7 +201,7 @@ class LogCleaner:
         elif stats is not None:
             self._progress.cleaned(topic_partition, directory, stats.end_offset)
             self.metrics.cleaned(stats, seconds=self._world.now() - started, threads=self.config.threads)
-            logger.info("cleaned %s up to offset %d: %s", topic_partition, stats.end_offset, stats.summary)
+            logger.info("%s: cleaned up to offset %d: %s", topic_partition, stats.end_offset, stats.summary)
             if log.config.deletes:
                 self._logs.apply_retention_to(topic_partition)
 
@@ -239,7 +239,7 @@ class LogCleaner:
         return cleaning.stats
 
     async def _replace(self, log: PartitionLog, replacement: Replacement) -> None:
-        """Swap segments. Not cancelled: half of it is for recovery to finish."""
+        """Swap segments. Shielded from cancellation, since recovery would have to finish half a swap."""
         steps = log.replacing(replacement.old, [replacement.new], now_ms=self._world.wall_ms())
         with trio.CancelScope(shield=True):
             for sync in steps:
@@ -249,18 +249,23 @@ class LogCleaner:
                     steps.throw(error)
 
     def _check_wanted(self, candidate: _Candidate) -> None:
-        """Whether the pass is to go on."""
+        """Raise `_StoppedError` unless the pass may continue."""
         topic_partition, log = candidate.topic_partition, candidate.log
         if self._states.is_aborted(topic_partition) or self._logs.get(topic_partition) is not log:
             raise _StoppedError("the log was truncated or deleted, or its cleaning paused")
         if not log.config.compacts:
-            raise _StoppedError("its cleanup.policy is not compact any more")
+            raise _StoppedError("its cleanup.policy no longer includes compact")
 
     def _failed(self, topic_partition: TopicPartition, error: Exception) -> None:
         if isinstance(error, (OSError, KafkaStorageError)):
-            logger.error("%s cannot be cleaned now: %s", topic_partition, error)
+            logger.error("%s: cleaning failed: %s. It is retried in a minute.", topic_partition, error)
             self._progress.not_before[topic_partition] = self._world.now() + _RETRY_SECONDS
         else:
-            # Not tried again, or it would keep the others from being cleaned.
-            logger.error("%s cannot be cleaned, and is left as it is: %s", topic_partition, error, exc_info=error)
+            # Not retried: the log would keep the cleaner from the others.
+            logger.error(
+                "%s: cleaning failed, and the log is skipped until the broker restarts: %s",
+                topic_partition,
+                error,
+                exc_info=error,
+            )
             self._progress.uncleanable[topic_partition] = str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What the cleaner tells about itself. Names in Kafka are the properties' with hyphens."""
+"""Metrics of the log cleaner. Kafka's metric names are the property names with hyphens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Uncleanable(NamedTuple):
-    """A log that is left alone because it could not be cleaned."""
+    """A log that the cleaner skips because it cannot be cleaned."""
 
     topic_partition: TopicPartition
     directory: str
@@ -28,10 +28,10 @@ class _Pass(NamedTuple):
 
 
 class CleanerMetrics:
-    """Figures of the last passes, one per thread, and of the last look at the logs.
+    """Metrics of the last pass of each thread, and of the last selection of a log.
 
-    ``max_dirty_ratio`` and ``max_compaction_delay_ms`` are of the log that needs cleaning most: the share of it that is
-    dirty, and for how long something in it is older than ``max.compaction.lag.ms``. ``passes`` counts since the start.
+    ``max_dirty_ratio`` is the dirty share of the log that most needs cleaning. ``max_compaction_delay_ms`` is the time
+    since its oldest dirty record exceeded ``max.compaction.lag.ms``. ``passes`` counts since the start of the broker.
     """
 
     def __init__(self, world: World) -> None:
@@ -43,7 +43,7 @@ class CleanerMetrics:
         self._last_at = world.now()
 
     def cleaned(self, stats: CleaningStats, *, seconds: float, threads: int) -> None:
-        """A pass is through."""
+        """Record a finished pass."""
         if self._last.maxlen != max(threads, 1):
             self._last = deque(self._last, maxlen=max(threads, 1))
         self._last.append(_Pass(seconds, stats))
@@ -52,26 +52,26 @@ class CleanerMetrics:
 
     @property
     def max_dirty_percent(self) -> int:
-        """How dirty the dirtiest log is."""
+        """The highest dirty ratio of any log, in percent."""
         return int(100 * self.max_dirty_ratio)
 
     @property
     def cleaner_recopy_percent(self) -> int:
-        """How much of what the last passes read they wrote again."""
+        """The share of the bytes read in the last passes that was written again, in percent."""
         read = sum(entry.stats.bytes_read for entry in self._last)
         return int(100 * sum(entry.stats.bytes_written for entry in self._last) / read) if read else 0
 
     @property
     def max_buffer_utilization_percent(self) -> int:
-        """How full the memory for keys was."""
+        """The highest utilization of the offset map, in percent."""
         return int(100 * max((entry.stats.map_utilization for entry in self._last), default=0.0))
 
     @property
     def max_clean_time_secs(self) -> int:
-        """How long the longest of the last passes took."""
+        """The duration of the longest of the last passes, in seconds."""
         return int(max((entry.seconds for entry in self._last), default=0.0))
 
     @property
     def time_since_last_run_ms(self) -> int:
-        """Since the last pass, or the start."""
+        """Milliseconds since the last pass, or since the start of the broker."""
         return int(1000 * (self._world.now() - self._last_at))

@@ -1,7 +1,7 @@
-"""The newest offset of every key in the dirty part of a log, within a number of bytes.
+"""Offset maps: the newest offset of every key in the dirty part of a log, within a memory limit.
 
-There are two ways to keep it: `SmallOffsetMap`, a dictionary, is fast and takes ten times the memory; `LargeOffsetMap`
-is a hash table in one piece of memory, for when that is what counts. `offset_map` picks.
+`SmallOffsetMap`, a dictionary, is fast but takes ten times the memory. `LargeOffsetMap` is a compact hash table in one
+block of memory. `offset_map` chooses between them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from struct import Struct
 from typing import Final
 
 ENTRY_BYTES: Final = 24
-"""What one key takes in a large map, however long it is: a digest of 16 bytes and the offset."""
+"""Bytes per key in a large map: a digest of 16 bytes and the offset, whatever the length of the key."""
 SMALL_ENTRY_BYTES: Final = 240
-"""What one key takes in a small map, at most: its bytes or digest, the offset, and their place in the dictionary."""
+"""The most bytes per key in a small map: the key or its digest, the offset, and the dictionary entry."""
 
 _DIGEST_BYTES: Final = 16
-_LONGEST_KEY: Final = 48  # longer ones are kept as digests
+_LONGEST_KEY: Final = 48  # longer keys are stored as digests
 _ENTRY: Final = Struct(">16sq")
 _OFFSET: Final = Struct(">q")
 _EMPTY: Final = bytes(_DIGEST_BYTES)
@@ -25,10 +25,10 @@ _MIN_SLOTS: Final = 3
 
 
 class OffsetMap(ABC):
-    """From keys to offsets. ``latest_offset`` is up to where the log was read, by whoever fills the map; -1 at first.
+    """A map from keys to offsets. The caller sets ``latest_offset``, the last offset that it has read; initially -1.
 
-    Long keys are kept as salted digests: two keys with the same digest would be taken for one, which nobody can bring
-    about without knowing the salt.
+    Long keys are stored as salted digests. Two keys with the same digest would count as one key; an attacker cannot
+    construct such keys without knowing the salt.
     """
 
     def __init__(self, salt: bytes) -> None:
@@ -37,20 +37,20 @@ class OffsetMap(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many keys are known."""
+        """The number of keys."""
 
     @property
     @abstractmethod
     def utilization(self) -> float:
-        """How much of the memory is used, 0 to 1."""
+        """The share of the memory in use, 0 to 1."""
 
     @abstractmethod
     def put(self, key: bytes, offset: int) -> bool:
-        """Remember the offset of ``key``, instead of the one known before. False: there is no room for another key."""
+        """Set the offset of ``key``; return False when there is no room for another key."""
 
     @abstractmethod
     def get(self, key: bytes) -> int:
-        """The offset of ``key``; -1 when it was not put."""
+        """Return the offset of ``key``; -1 when the map does not have it."""
 
     def _digest(self, key: bytes) -> bytes:
         digester = self._hash.copy()
@@ -59,11 +59,11 @@ class OffsetMap(ABC):
 
 
 def offset_map(max_bytes: int, load_factor: float, *, expected: int, salt: bytes) -> OffsetMap:
-    """A map for up to ``expected`` keys.
+    """Create a map for up to ``expected`` keys.
 
     Args:
-        max_bytes: memory that it may take (``log.cleaner.dedupe.buffer.size`` of one thread).
-        load_factor: how full it may get (``log.cleaner.io.buffer.load.factor``).
+        max_bytes: memory limit (``log.cleaner.dedupe.buffer.size`` divided by the number of threads).
+        load_factor: the highest share of slots in use (``log.cleaner.io.buffer.load.factor``).
         salt: up to 16 unpredictable bytes.
     """
     if expected * SMALL_ENTRY_BYTES <= max_bytes * load_factor:
@@ -72,7 +72,9 @@ def offset_map(max_bytes: int, load_factor: float, *, expected: int, salt: bytes
 
 
 class SmallOffsetMap(OffsetMap):
-    """A dictionary. Whoever makes it knows that all keys fit into ``max_bytes``: every key is taken."""
+    """An offset map in a dictionary. It accepts every key: its creator makes sure that all keys fit into
+    ``max_bytes``.
+    """
 
     def __init__(self, max_bytes: int, *, salt: bytes = b"") -> None:
         super().__init__(salt)
@@ -95,12 +97,12 @@ class SmallOffsetMap(OffsetMap):
 
 
 class LargeOffsetMap(OffsetMap):
-    """A hash table of fixed size, of which nothing is ever removed. ``capacity`` keys fit.
+    """An offset map in a hash table of fixed size, without removal. It holds up to ``capacity`` keys.
 
     Args:
-        max_bytes: memory that it may take.
-        load_factor: how full it may get.
-        expected: at most so many keys will come; less memory is taken then.
+        max_bytes: memory limit.
+        load_factor: the highest share of slots in use.
+        expected: the highest number of keys; a lower number takes less memory.
         salt: up to 16 unpredictable bytes.
     """
 
@@ -110,8 +112,8 @@ class LargeOffsetMap(OffsetMap):
         super().__init__(salt)
         slots = max_bytes // ENTRY_BYTES
         if expected is not None:
-            slots = min(slots, 2 * expected)  # probes stay short where memory is no matter
-        # A prime, so that every step goes through all slots before it comes back.
+            slots = min(slots, 2 * expected)  # half-empty, so that probe sequences stay short
+        # With a prime number of slots, every step size visits all slots.
         self._slots = _largest_prime(max(slots, _MIN_SLOTS))
         self.capacity = max(1, min(int(self._slots * load_factor), self._slots - 1))
         self._table = bytearray(self._slots * ENTRY_BYTES)
@@ -141,7 +143,7 @@ class LargeOffsetMap(OffsetMap):
         return offset
 
     def _find(self, key: bytes) -> tuple[int, bytes | None]:
-        """Where ``key`` is; or, with its digest, the empty slot where it would be."""
+        """Return the slot of ``key`` and None; or, if it is absent, the empty slot for it and its digest."""
         digest = self._digest(key)
         slots, table = self._slots, self._table
         number = hash(digest)
@@ -162,7 +164,7 @@ class LargeOffsetMap(OffsetMap):
 
 
 def _largest_prime(limit: int) -> int:
-    """The largest prime up to ``limit``, which is at least 3."""
+    """Return the largest prime up to ``limit``, which is at least 3."""
     number = limit if limit % 2 else limit - 1
     while any(number % divisor == 0 for divisor in range(3, int(number**0.5) + 1, 2)):
         number -= 2

@@ -1,7 +1,7 @@
-"""What of a transaction's batches and markers compaction may drop (KIP-98).
+"""The batches and markers of transactions that compaction may drop (KIP-98).
 
-The records of an aborted transaction are for nobody and go at once. A marker stays while a batch of its transaction is
-there: without it, readers would not know how that one ended.
+Compaction drops the records of aborted transactions immediately, since no consumer may read them. A marker stays as
+long as a batch of its transaction is left: readers need it to learn the outcome of the transaction.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _COMMIT = 1
 
 
 class CleanedTransactions:
-    """Follows the transactions of a log from batch to batch, in the order of their offsets.
+    """Tracks the transactions of a log while a pass reads its batches in offset order.
 
-    ``keep_aborted`` is told of every aborted transaction that still has batches, once its marker is read.
+    ``keep_aborted`` is called with every aborted transaction that still has batches, once its marker is read.
 
     Args:
         aborted: the aborted transactions of the part of the log that is read.
@@ -26,13 +26,13 @@ class CleanedTransactions:
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
-        self._aborted: dict[int, AbortedTransaction] = {}  # by producer: those that have begun
-        self._seen: set[int] = set()  # producers of aborted transactions of which a batch was read
-        self._committed: set[int] = set()  # producers of other transactions of which a batch was read
+        self._aborted: dict[int, AbortedTransaction] = {}  # transactions that have begun, by producer id
+        self._seen: set[int] = set()  # producers with a batch of an aborted transaction
+        self._committed: set[int] = set()  # producers with a batch of another transaction
         self.keep_aborted: Callable[[AbortedTransaction], None] = lambda transaction: None
 
     def read_data(self, batch: BatchInfo) -> bool:
-        """A batch of records was read; returns whether it is of an aborted transaction."""
+        """Process a data batch; return whether it belongs to an aborted transaction."""
         self._begin_up_to(batch.last_offset)
         if not batch.is_transactional:
             return False
@@ -43,10 +43,11 @@ class CleanedTransactions:
         return False
 
     def read_marker(self, batch: BatchInfo, kind: int | None) -> bool:
-        """A control batch was read; returns whether nothing of its transaction is left, so that it may go in time.
+        """Process a control batch; return whether its transaction has no batches left, so that the marker may be
+        dropped after the delete horizon.
 
         Args:
-            kind: 0 abort, 1 commit, anything else no transaction marker; None for a batch that was emptied before.
+            kind: 0 abort, 1 commit, another number for other control records; None for a batch without records.
         """
         self._begin_up_to(batch.last_offset)
         if kind is None:

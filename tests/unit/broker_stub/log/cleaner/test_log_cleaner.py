@@ -218,7 +218,7 @@ async def test_compacted_log_with_delete_drops_old_segments_after_cleaning(
 
 
 @pytest.mark.parametrize(("policy", "warned"), [(("compact", "delete"), 0), (("compact",), 1)])
-async def test_what_was_cleaned_and_is_gone_is_worth_a_warning_only_where_retention_has_not_deleted_it(
+async def test_checkpoint_outside_of_the_log_is_worth_a_warning_unless_retention_deleted_the_records(
     policy: tuple[str, ...], warned: int, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A topic that is compacted and deleted would warn for ever."""
@@ -235,7 +235,7 @@ async def test_what_was_cleaned_and_is_gone_is_worth_a_warning_only_where_retent
         log.advance_log_start_offset(31)
         await trio.sleep(20)
         assert cleaner.cleaned_up_to(A) == 60
-    assert caplog.text.count("it has not what was cleaned before") == warned
+    assert caplog.text.count("the cleaner checkpoint is outside of the log") == warned
 
 
 async def test_retention_leaves_a_log_alone_while_it_is_cleaned(autojump_clock: trio.testing.MockClock) -> None:
@@ -482,7 +482,7 @@ async def test_log_that_cannot_be_cleaned_is_left_alone_and_shown_and_the_others
         assert (entry.topic_partition, entry.directory, entry.size) == (A, "/data", bad.size)
         assert "checksum" in entry.reason
         assert cleaner.cleaned_up_to(A) is None
-        assert caplog.text.count("cannot be cleaned, and is left as it is") == 1
+        assert caplog.text.count("cleaning failed, and the log is skipped") == 1
         logs.delete(A)
         assert cleaner.uncleanable() == []
 
