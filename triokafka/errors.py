@@ -1,8 +1,8 @@
 """Every error that triokafka raises: one class per Kafka error code, and the client's own.
 
-The names are kafka-python's, so that ``except`` clauses carry over. Each class says whether trying again may help
-(``retriable``), whether the client's metadata is out of date (``invalid_metadata``), and what a person can do about it
-(``advice``). This module imports nothing else of the package.
+The names are kafka-python's, so that its users can keep their ``except`` clauses. Each class has three properties:
+``retriable`` (a retry may succeed), ``invalid_metadata`` (the client's metadata is out of date), and ``advice`` (the
+remedy, as a sentence). This module imports nothing else of the package.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class InvalidMetadataError(RetriableError):
 
 
 class BrokerResponseError(KafkaError):
-    """A broker answered with an error code (``code``; kafka-python's programs ask for ``errno``)."""
+    """A broker answered with an error code (``code``; ``errno`` is kafka-python's name for it)."""
 
     code: ClassVar[int] = -1
     errno: ClassVar[int] = -1
@@ -70,7 +70,7 @@ class BrokerResponseError(KafkaError):
 
 
 def in_words(kind: type[BrokerResponseError]) -> str:
-    """What a kind of error means, as the end of a sentence: for brokers that say no more than its code."""
+    """Return the meaning of an error class as the end of a sentence, for answers that have only an error code."""
     summary = (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
     return summary[:1].lower() + summary[1:]
 
@@ -80,7 +80,7 @@ class AuthorizationError(BrokerResponseError):
 
 
 class UnknownError(BrokerResponseError):
-    """The broker failed in a way it has no code for."""
+    """The broker failed with an unexpected error."""
 
     code = -1
     advice = "Look into the broker's log at the time of the request."
@@ -96,8 +96,7 @@ class OffsetOutOfRangeError(BrokerResponseError):
 class CorruptRecordError(RetriableError, BrokerResponseError):
     """A record batch fails its checksum, or is not a record batch.
 
-    ``next_offset`` is the offset behind it, where a consumer can `seek` to pass over it; None when nothing says where
-    that is.
+    ``next_offset`` is the offset after the batch, to which a consumer can `seek` to skip it; None if it is unknown.
     """
 
     code = 2
@@ -106,7 +105,7 @@ class CorruptRecordError(RetriableError, BrokerResponseError):
 
 
 class UnknownTopicOrPartitionError(InvalidMetadataError, BrokerResponseError):
-    """The broker asked does not have this topic or partition."""
+    """The broker does not have this topic or partition."""
 
     code = 3
     advice = "Create the topic, check its name, or wait for a new topic to reach every broker."
@@ -127,17 +126,17 @@ class LeaderNotAvailableError(InvalidMetadataError, BrokerResponseError):
 
 
 class NotLeaderForPartitionError(InvalidMetadataError, BrokerResponseError):
-    """The broker asked does not lead the partition, or holds no replica of it."""
+    """The broker does not lead the partition, or holds no replica of it."""
 
     code = 6
-    advice = "Refresh the metadata and ask the leader."
+    advice = "Refresh the metadata and send the request to the leader."
 
 
 class RequestTimedOutError(RetriableError, BrokerResponseError):
     """The request was not answered in time."""
 
     code = 7
-    advice = "Try again; if it lasts, look at the broker's load or raise request_timeout_ms."
+    advice = "Try again; if it happens often, check the broker's load or raise request_timeout_ms."
 
 
 class BrokerNotAvailableError(BrokerResponseError):
@@ -158,21 +157,21 @@ class MessageSizeTooLargeError(BrokerResponseError):
     """A batch is larger than the topic's max.message.bytes, or the request larger than max_request_size."""
 
     code = 10
-    advice = "Send smaller records, or raise max.message.bytes on the topic and max_request_size here."
+    advice = "Send smaller records, or raise max.message.bytes of the topic and max_request_size of the producer."
 
 
 class StaleControllerEpochError(BrokerResponseError):
     """The request comes from a controller that has been replaced."""
 
     code = 11
-    advice = "Find the present controller."
+    advice = "Find the current controller."
 
 
 class OffsetMetadataTooLargeError(BrokerResponseError):
-    """The text committed with an offset is too long."""
+    """The metadata string committed with an offset is too long."""
 
     code = 12
-    advice = "Shorten it, or raise offset.metadata.max.bytes on the broker."
+    advice = "Shorten the string, or raise offset.metadata.max.bytes on the broker."
 
 
 class NetworkExceptionError(InvalidMetadataError, BrokerResponseError):
@@ -197,7 +196,7 @@ class CoordinatorNotAvailableError(RetriableError, BrokerResponseError):
 
 
 class NotCoordinatorError(RetriableError, BrokerResponseError):
-    """The broker asked does not coordinate this group or transaction."""
+    """The broker does not coordinate this group or transaction."""
 
     code = 16
     advice = "Look the coordinator up again."
@@ -211,21 +210,21 @@ class InvalidTopicError(BrokerResponseError):
 
 
 class RecordListTooLargeError(BrokerResponseError):
-    """The batches of a partition are larger than its segment."""
+    """The batches of a partition are larger than a log segment."""
 
     code = 18
     advice = "Send smaller batches, or raise segment.bytes."
 
 
 class NotEnoughReplicasError(RetriableError, BrokerResponseError):
-    """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
+    """Fewer replicas are in sync than min.insync.replicas requires; nothing was written."""
 
     code = 19
     advice = "Try again once the replicas have caught up."
 
 
 class NotEnoughReplicasAfterAppendError(RetriableError, BrokerResponseError):
-    """The records were written, and then too few replicas were in sync."""
+    """The records were written, but then too few replicas were in sync."""
 
     code = 20
     advice = "Try again; without idempotence this may write twice."
@@ -235,11 +234,11 @@ class InvalidRequiredAcksError(BrokerResponseError):
     """acks is not 0, 1 or all (-1)."""
 
     code = 21
-    advice = "Use one of those."
+    advice = "Set acks to 0, 1 or 'all'."
 
 
 class IllegalGenerationError(BrokerResponseError):
-    """The generation is not the group's present one."""
+    """The generation is not the group's current one."""
 
     code = 22
     advice = "Rejoin the group."
@@ -249,7 +248,7 @@ class InconsistentGroupProtocolError(BrokerResponseError):
     """The member shares no protocol type or assignor with the group."""
 
     code = 23
-    advice = "Give all members one assignor in common."
+    advice = "Configure all members with at least one common assignor."
 
 
 class InvalidGroupIdError(BrokerResponseError):
@@ -277,7 +276,7 @@ class RebalanceInProgressError(BrokerResponseError):
     """The group is rebalancing."""
 
     code = 27
-    advice = "Rejoin."
+    advice = "Rejoin the group; the consumer does so by itself."
 
 
 class InvalidCommitOffsetSizeError(BrokerResponseError):
@@ -319,7 +318,7 @@ class UnsupportedSaslMechanismError(BrokerResponseError):
     """The listener does not offer this SASL mechanism."""
 
     code = 33
-    advice = "Choose one that the broker names."
+    advice = "Choose one of the mechanisms that the broker supports."
 
 
 class IllegalSaslStateError(BrokerResponseError):
@@ -330,59 +329,59 @@ class IllegalSaslStateError(BrokerResponseError):
 
 
 class UnsupportedVersionError(BrokerResponseError):
-    """The broker does not serve the version of the API that this call needs."""
+    """The broker does not support the API version that this call needs."""
 
     code = 35
-    advice = "Upgrade the broker, or leave the newer option out."
+    advice = "Upgrade the broker, or leave out the newer option."
 
 
 class TopicAlreadyExistsError(BrokerResponseError):
-    """A topic of that name exists."""
+    """A topic with that name already exists."""
 
     code = 36
-    advice = "Choose another name, or use the topic as it is."
+    advice = "Choose another name, or use the existing topic."
 
 
 class InvalidPartitionsError(BrokerResponseError):
     """The number of partitions is not allowed."""
 
     code = 37
-    advice = "Ask for at least one, and never for fewer than there are."
+    advice = "Request at least one partition, and never fewer than the topic already has."
 
 
 class InvalidReplicationFactorError(BrokerResponseError):
     """The replication factor is below 1 or above the number of live brokers."""
 
     code = 38
-    advice = "Lower it, or start more brokers."
+    advice = "Lower the replication factor, or start more brokers."
 
 
 class InvalidReplicationAssignmentError(BrokerResponseError):
     """The replica assignment is not allowed."""
 
     code = 39
-    advice = "Name distinct, existing brokers, as many for each partition."
+    advice = "Name distinct, existing brokers, and the same number of them for each partition."
 
 
 class InvalidConfigurationError(BrokerResponseError):
     """A configuration value is not allowed."""
 
     code = 40
-    advice = "Check the name of the key, and its value."
+    advice = "Check the name and the value of the configuration."
 
 
 class NotControllerError(RetriableError, BrokerResponseError):
-    """The broker asked is not the active controller."""
+    """The broker is not the active controller."""
 
     code = 41
-    advice = "Find the controller and ask again."
+    advice = "Find the controller and send the request there."
 
 
 class InvalidRequestError(BrokerResponseError):
     """The request contradicts itself or the protocol."""
 
     code = 42
-    advice = "The message says where, when the broker gives one."
+    advice = "See the broker's message, if there is one."
 
 
 class UnsupportedForMessageFormatError(BrokerResponseError):
@@ -400,17 +399,17 @@ class PolicyViolationError(BrokerResponseError):
 
 
 class OutOfOrderSequenceNumberError(BrokerResponseError):
-    """The broker misses records before these of the same producer."""
+    """The broker has not received earlier records of the same producer."""
 
     code = 45
-    advice = "Nothing of this batch was written; the producer restores order itself where that loses nothing."
+    advice = "The batch was not written. The producer restores the order by itself, if that loses no record."
 
 
 class DuplicateSequenceNumberError(BrokerResponseError):
-    """The broker has this batch already."""
+    """The broker already has this batch."""
 
     code = 46
-    advice = "Nothing: it was written before."
+    advice = "No action is necessary: the batch is in the log."
 
 
 class InvalidProducerEpochError(BrokerResponseError):
@@ -421,14 +420,14 @@ class InvalidProducerEpochError(BrokerResponseError):
 
 
 class InvalidTxnStateError(BrokerResponseError):
-    """The transaction is not in a state that allows this."""
+    """The transaction's state does not allow this operation."""
 
     code = 48
-    advice = "Abort it, and begin again."
+    advice = "Abort the transaction, and begin a new one."
 
 
 class InvalidProducerIdMappingError(BrokerResponseError):
-    """The producer id is not the one of the transactional id."""
+    """The producer id does not belong to the transactional id."""
 
     code = 49
     advice = "Create a new producer."
@@ -442,7 +441,7 @@ class InvalidTransactionTimeoutError(BrokerResponseError):
 
 
 class ConcurrentTransactionsError(RetriableError, BrokerResponseError):
-    """The transaction before is still being completed."""
+    """The previous transaction is still being completed."""
 
     code = 51
     advice = "Try again in a moment."
@@ -452,35 +451,35 @@ class TransactionCoordinatorFencedError(BrokerResponseError):
     """The marker comes from a coordinator that has been replaced."""
 
     code = 52
-    advice = "Nothing: the new coordinator completes the transaction."
+    advice = "No action is necessary: the new coordinator completes the transaction."
 
 
 class TransactionalIdAuthorizationFailedError(AuthorizationError):
     """The principal may not use the transactional id."""
 
     code = 53
-    advice = "Grant WRITE on it."
+    advice = "Grant WRITE on the transactional id."
 
 
 class SecurityDisabledError(BrokerResponseError):
     """The broker runs without an authorizer."""
 
     code = 54
-    advice = "Configure one before managing ACLs."
+    advice = "Configure an authorizer before managing ACLs."
 
 
 class OperationNotAttemptedError(BrokerResponseError):
-    """The broker did not try, because another part of the request failed."""
+    """The broker did not attempt the operation, because another part of the request failed."""
 
     code = 55
-    advice = "Mend the other part and send again."
+    advice = "Correct the other part and send the request again."
 
 
 class KafkaStorageError(InvalidMetadataError, BrokerResponseError):
     """The broker cannot read or write the log."""
 
     code = 56
-    advice = "Look at the broker's disk and log."
+    advice = "Check the broker's disk and its server log."
 
 
 class LogDirNotFoundError(BrokerResponseError):
@@ -501,14 +500,14 @@ class UnknownProducerIdError(BrokerResponseError):
     """The broker no longer knows the producer: its records were deleted."""
 
     code = 59
-    advice = "The producer takes a new epoch by itself."
+    advice = "The producer begins a new epoch by itself."
 
 
 class ReassignmentInProgressError(BrokerResponseError):
     """A reassignment of the partition is under way."""
 
     code = 60
-    advice = "Wait for it or cancel it."
+    advice = "Wait for the reassignment, or cancel it."
 
 
 class DelegationTokenAuthDisabledError(BrokerResponseError):
@@ -589,7 +588,7 @@ class InvalidFetchSessionEpochError(RetriableError, BrokerResponseError):
 
 
 class ListenerNotFoundError(InvalidMetadataError, BrokerResponseError):
-    """The leader has no listener of the name that the request came in by."""
+    """The leader has no listener with the name of the listener that received the request."""
 
     code = 72
     advice = "Give all brokers the same listeners."
@@ -624,21 +623,21 @@ class UnsupportedCompressionTypeError(BrokerResponseError):
 
 
 class StaleBrokerEpochError(BrokerResponseError):
-    """The broker registered again meanwhile."""
+    """The request has an old broker epoch: the broker has registered again."""
 
     code = 77
-    advice = "Nothing: the broker goes on with its new epoch."
+    advice = "No action is necessary: the broker continues with its new epoch."
 
 
 class OffsetNotAvailableError(RetriableError, BrokerResponseError):
-    """The leader is new and does not know yet how far the log is committed."""
+    """The leader is new and does not know the high watermark yet."""
 
     code = 78
     advice = "Try again in a moment."
 
 
 class MemberIdRequiredError(BrokerResponseError):
-    """The group gives the member an id, with which it must join again."""
+    """The coordinator has assigned a member id, and the member must join again with it."""
 
     code = 79
     advice = "The consumer does so by itself."
@@ -652,7 +651,7 @@ class PreferredLeaderNotAvailableError(InvalidMetadataError, BrokerResponseError
 
 
 class GroupMaxSizeReachedError(BrokerResponseError):
-    """The group has as many members as it may have."""
+    """The group has reached its maximum number of members."""
 
     code = 81
     advice = "Raise group.max.size, or run fewer consumers."
@@ -662,28 +661,28 @@ class FencedInstanceIdError(BrokerResponseError):
     """Another member uses the same group_instance_id."""
 
     code = 82
-    advice = "Give every instance its own."
+    advice = "Give every instance its own group_instance_id."
 
 
 class EligibleLeadersNotAvailableError(InvalidMetadataError, BrokerResponseError):
-    """No replica may become leader."""
+    """No replica is eligible to become leader."""
 
     code = 83
-    advice = "Bring a replica that was in sync back."
+    advice = "Restart a broker whose replica was in sync."
 
 
 class ElectionNotNeededError(InvalidMetadataError, BrokerResponseError):
-    """The partition has the leader already."""
+    """The partition already has the right leader."""
 
     code = 84
-    advice = "Nothing."
+    advice = "No action is necessary."
 
 
 class NoReassignmentInProgressError(BrokerResponseError):
-    """No reassignment is under way."""
+    """No reassignment of the partition is in progress."""
 
     code = 85
-    advice = "Nothing."
+    advice = "No action is necessary."
 
 
 class GroupSubscribedToTopicError(BrokerResponseError):
@@ -718,42 +717,42 @@ class ProducerFencedError(BrokerResponseError):
     """A newer producer uses the same transactional id."""
 
     code = 90
-    advice = "Stop this one."
+    advice = "Stop this producer."
 
 
 class ResourceNotFoundError(BrokerResponseError):
-    """No such resource."""
+    """The resource does not exist."""
 
     code = 91
-    advice = "Check its name."
+    advice = "Check the resource's name."
 
 
 class DuplicateResourceError(BrokerResponseError):
-    """One resource is named twice."""
+    """The request names a resource twice."""
 
     code = 92
-    advice = "Name it once."
+    advice = "Name each resource once."
 
 
 class UnacceptableCredentialError(BrokerResponseError):
     """The credential is too weak or malformed."""
 
     code = 93
-    advice = "Use more iterations, or a salt."
+    advice = "Use more iterations, and a salt."
 
 
 class InconsistentVoterSetError(BrokerResponseError):
-    """The receiver is not a voter that the sender takes it for."""
+    """Sender and receiver have different sets of voters."""
 
     code = 94
-    advice = "Compare the quorum's configuration on both."
+    advice = "Compare the quorum's configuration on both nodes."
 
 
 class InvalidUpdateVersionError(BrokerResponseError):
     """The feature cannot be set to that level."""
 
     code = 95
-    advice = "Ask for the levels that the cluster supports."
+    advice = "Use a level that the cluster supports."
 
 
 class FeatureUpdateFailedError(BrokerResponseError):
@@ -771,10 +770,10 @@ class PrincipalDeserializationFailureError(BrokerResponseError):
 
 
 class SnapshotNotFoundError(BrokerResponseError):
-    """No such metadata snapshot."""
+    """The metadata snapshot does not exist."""
 
     code = 98
-    advice = "Fetch the newest."
+    advice = "Fetch the newest snapshot."
 
 
 class PositionOutOfRangeError(BrokerResponseError):
@@ -792,21 +791,21 @@ class UnknownTopicIdError(InvalidMetadataError, BrokerResponseError):
 
 
 class DuplicateBrokerRegistrationError(BrokerResponseError):
-    """A live broker has this node id."""
+    """Another live broker has this node id."""
 
     code = 101
     advice = "Give every broker its own node.id."
 
 
 class BrokerIdNotRegisteredError(BrokerResponseError):
-    """No broker of this id is registered."""
+    """No broker with this id is registered."""
 
     code = 102
-    advice = "Register it first."
+    advice = "Register the broker first."
 
 
 class InconsistentTopicIdError(InvalidMetadataError, BrokerResponseError):
-    """The log belongs to another topic of the same name."""
+    """The log belongs to another topic with the same name."""
 
     code = 103
     advice = "Refresh the metadata."
@@ -820,10 +819,10 @@ class InconsistentClusterIdError(BrokerResponseError):
 
 
 class TransactionalIdNotFoundError(BrokerResponseError):
-    """No such transactional id."""
+    """The transactional id does not exist."""
 
     code = 105
-    advice = "Check its name."
+    advice = "Check the transactional id."
 
 
 class FetchSessionTopicIdError(RetriableError, BrokerResponseError):
@@ -837,28 +836,28 @@ class IneligibleReplicaError(BrokerResponseError):
     """A replica of the new in-sync set is fenced or shutting down."""
 
     code = 107
-    advice = "Nothing: the leader tries again."
+    advice = "No action is necessary: the leader tries again."
 
 
 class NewLeaderElectedError(BrokerResponseError):
-    """The change was made, and another broker leads now."""
+    """The change succeeded, and another broker is now the leader."""
 
     code = 108
     advice = "Refresh the metadata."
 
 
 class OffsetMovedToTieredStorageError(BrokerResponseError):
-    """The offset is in remote storage only."""
+    """The offset is only in tiered storage."""
 
     code = 109
-    advice = "Read it from there."
+    advice = "Read the offset from tiered storage."
 
 
 class FencedMemberEpochError(BrokerResponseError):
     """The coordinator has fenced the member."""
 
     code = 110
-    advice = "Give all partitions up and join again."
+    advice = "Release all partitions and join again."
 
 
 class UnreleasedInstanceIdError(BrokerResponseError):
@@ -872,21 +871,21 @@ class UnsupportedAssignorError(BrokerResponseError):
     """The group does not support the assignor."""
 
     code = 112
-    advice = "Use one that the coordinator names."
+    advice = "Use an assignor that the coordinator supports."
 
 
 class StaleMemberEpochError(BrokerResponseError):
-    """The member's epoch is not the present one."""
+    """The member's epoch is not the current one."""
 
     code = 113
     advice = "Try again with the epoch from the next heartbeat."
 
 
 class MismatchedEndpointTypeError(BrokerResponseError):
-    """The request belongs on the other kind of listener."""
+    """The request was sent to a broker instead of a controller, or the other way round."""
 
     code = 114
-    advice = "Ask a controller, or a broker."
+    advice = "Send the request to the other kind of endpoint."
 
 
 class UnsupportedEndpointTypeError(BrokerResponseError):
@@ -897,45 +896,45 @@ class UnsupportedEndpointTypeError(BrokerResponseError):
 
 
 class UnknownControllerIdError(BrokerResponseError):
-    """No such controller."""
+    """The controller does not exist."""
 
     code = 116
-    advice = "Check its id."
+    advice = "Check the controller's id."
 
 
 class UnknownSubscriptionIdError(BrokerResponseError):
     """The telemetry subscription is out of date."""
 
     code = 117
-    advice = "The client asks for a new one by itself."
+    advice = "The client requests a new subscription by itself."
 
 
 class TelemetryTooLargeError(BrokerResponseError):
     """The pushed metrics are too large."""
 
     code = 118
-    advice = "Push fewer."
+    advice = "Push fewer metrics."
 
 
 class InvalidRegistrationError(BrokerResponseError):
     """The controller refuses the broker's registration."""
 
     code = 119
-    advice = "Compare its features, directories and listeners."
+    advice = "Compare the broker's features, directories and listeners with those of the other brokers."
 
 
 class TransactionAbortableError(BrokerResponseError):
-    """The transaction cannot go on."""
+    """The transaction cannot continue."""
 
     code = 120
-    advice = "Abort it, and begin again."
+    advice = "Abort the transaction, and begin a new one."
 
 
 class InvalidRecordStateError(BrokerResponseError):
-    """The record is not in a state that allows the acknowledgement."""
+    """The record's state does not allow the acknowledgement."""
 
     code = 121
-    advice = "Nothing: it will be delivered again."
+    advice = "No action is necessary: the broker delivers the record again."
 
 
 class ShareSessionNotFoundError(RetriableError, BrokerResponseError):
@@ -946,7 +945,7 @@ class ShareSessionNotFoundError(RetriableError, BrokerResponseError):
 
 
 class InvalidShareSessionEpochError(RetriableError, BrokerResponseError):
-    """The share session is at another epoch."""
+    """The share session has another epoch."""
 
     code = 123
     advice = "The consumer opens a new one by itself."
@@ -960,24 +959,24 @@ class FencedStateEpochError(BrokerResponseError):
 
 
 class InvalidVoterKeyError(BrokerResponseError):
-    """The voter's key is not the one of the receiver."""
+    """The voter's key does not match the receiver's."""
 
     code = 125
-    advice = "Compare directory ids."
+    advice = "Compare the directory ids."
 
 
 class DuplicateVoterError(BrokerResponseError):
-    """The voter is in the set already."""
+    """The voter is already in the set."""
 
     code = 126
-    advice = "Nothing."
+    advice = "No action is necessary."
 
 
 class VoterNotFoundError(BrokerResponseError):
     """The voter is not in the set."""
 
     code = 127
-    advice = "Check its id."
+    advice = "Check the voter's id."
 
 
 class InvalidRegularExpressionError(BrokerResponseError):
@@ -988,35 +987,35 @@ class InvalidRegularExpressionError(BrokerResponseError):
 
 
 class RebootstrapRequiredError(BrokerResponseError):
-    """The client's picture of the cluster is too old."""
+    """The client's metadata of the cluster is too old."""
 
     code = 129
-    advice = "The client starts from bootstrap_servers by itself."
+    advice = "The client reconnects through bootstrap_servers by itself."
 
 
 class StreamsInvalidTopologyError(BrokerResponseError):
     """The topology is not valid."""
 
     code = 130
-    advice = "Mend the topology."
+    advice = "Correct the topology."
 
 
 class StreamsInvalidTopologyEpochError(BrokerResponseError):
     """The topology's epoch is not valid."""
 
     code = 131
-    advice = "Raise it by one."
+    advice = "Raise the epoch by one."
 
 
 class StreamsTopologyFencedError(BrokerResponseError):
     """The topology's epoch is out of date."""
 
     code = 132
-    advice = "Restart with the newest topology."
+    advice = "Restart the application with the newest topology."
 
 
 class ShareSessionLimitReachedError(RetriableError, BrokerResponseError):
-    """The broker has as many share sessions as it may have."""
+    """The broker has reached its maximum number of share sessions."""
 
     code = 133
     advice = "Try again later."
@@ -1026,9 +1025,9 @@ class ProtocolError(KafkaError):
     """Bytes that violate the protocol: truncated, oversized or malformed.
 
     Args:
-        message: what is wrong.
+        message: the problem.
         path: the field, dotted from the message's name, as in ``FetchResponse.responses.partitions``.
-        offset: position in the frame, in bytes, where decoding stopped; -1 when there is none.
+        offset: position in the frame, in bytes, where decoding stopped; -1 if there is none.
     """
 
     def __init__(self, message: str, *, path: str = "", offset: int = -1) -> None:
@@ -1044,72 +1043,72 @@ class ProtocolError(KafkaError):
 
 
 class DecompressedSizeError(CorruptRecordError):
-    """A batch is intact as far as it was read, and decompresses to more bytes than the consumer allows.
+    """A batch, intact as far as it was read, decompresses to more bytes than the consumer allows.
 
-    ``corrupt_batch_policy="skip"`` does not pass over it: raise ``max_decompressed_batch_bytes`` to read it, or seek.
+    ``corrupt_batch_policy="skip"`` does not skip it: raise ``max_decompressed_batch_bytes`` to read it, or seek.
     """
 
 
 class UnencodableValueError(ProtocolError):
-    """A value that the caller gave does not fit its field in a request; nothing was sent."""
+    """A value of the caller does not fit its field in a request; nothing was sent. Correct the value."""
 
 
 class UnansweredItemError(KafkaError):
-    """A broker answered a request about several items, and its answer does not mention this one."""
+    """A broker's answer to a request about several items does not mention this item."""
 
 
 class ConfigurationError(KafkaError):
-    """A configuration key or value that cannot be used; the message names the nearest right one."""
+    """An invalid configuration name or value; the message gives the nearest valid one."""
 
 
 class KafkaConnectionError(InvalidMetadataError):
-    """A connection could not be made, or ended before the answer came."""
+    """The connection failed, or ended before the answer arrived."""
 
 
 class KafkaTimeoutError(RetriableError):
-    """The time given for an operation was over before it was done."""
+    """The operation did not finish within its timeout."""
 
 
 class BufferTimeoutError(KafkaTimeoutError):
-    """No buffer space within ``max_block_ms``."""
+    """No buffer space within ``max_block_ms``: send more slowly, or raise ``buffer_memory``."""
 
 
 class BufferFullError(RetriableError):
-    """``send_nowait`` found no buffer space."""
+    """``send_nowait`` found no buffer space: let the event loop run, then try again, or await ``send``."""
 
 
 class MetadataNotReadyError(RetriableError):
-    """``send_nowait`` was called for a topic whose partitions are not known yet."""
+    """``send_nowait`` was called for a topic whose partitions are not known yet: try again, or await ``send``."""
 
 
 class NodeNotReadyError(RetriableError):
-    """No connection to that broker is ready for a request."""
+    """No connection to the broker is ready for a request."""
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """No committed offset, and ``auto_offset_reset`` is ``none``."""
+    """The group has no committed offset, and ``auto_offset_reset`` is ``"none"``: seek, or set it."""
 
 
 class LogTruncationError(KafkaError):
     """The log was truncated below the consumer's position, and ``auto_offset_reset`` is ``"none"``.
 
-    Raised by every call for records until the partitions are sought. ``divergent_offsets`` has, by partition, the
-    offset up to which the log still equals the records that were read; None when unknown.
+    Every call for records raises it until the program seeks on the partitions. ``divergent_offsets`` has, by partition,
+    the offset up to which the log still equals the records that were read; None if unknown.
     """
 
     divergent_offsets: Mapping[tuple[str, int], int | None] = MappingProxyType({})
 
 
 class CommitFailedError(KafkaError):
-    """The commit came from a member that no longer owns the partitions."""
+    """The committing member no longer owns the partitions. Their new owners read the records again."""
 
 
 class MaxPollIntervalExceededError(KafkaError):
-    """No records were asked for within ``max_poll_interval_ms``: the member left its group; the next call rejoins."""
+    """The program did not poll within ``max_poll_interval_ms``: the member left its group; the next call rejoins."""
 
 
 class WakeupError(KafkaError):
-    """`Consumer.wakeup` was called. Nothing is wrong; the next call goes on."""
+    """`Consumer.wakeup` was called. This is no failure; the next call continues."""
 
 
 class SerializationError(KafkaError, TypeError):
@@ -1117,19 +1116,19 @@ class SerializationError(KafkaError, TypeError):
 
 
 class RecordDeserializationError(KafkaError):
-    """A deserializer failed on a record; the position stays at it. Seek past it, or mend the deserializer."""
+    """A deserializer failed on a record; the position stays at it. Seek past it, or correct the deserializer."""
 
 
 class IllegalStateError(KafkaError):
-    """The object is not in a state in which this call makes sense."""
+    """The object's state does not allow this call."""
 
 
 class ClosedError(IllegalStateError):
-    """The client was left (its ``async with`` block ended)."""
+    """The client is not open: its ``async with`` block has ended, or was not entered."""
 
 
 class UnsupportedCodecError(KafkaError):
-    """The compression codec needs a package that is not installed."""
+    """The compression codec needs a package that is not installed: install ``triokafka[compression]``."""
 
 
 ERRORS: Final[dict[int, type[BrokerResponseError]]] = {
@@ -1141,5 +1140,5 @@ ERRORS[-1] = UnknownError
 
 
 def for_code(code: int) -> type[BrokerResponseError]:
-    """The exception class for a protocol error code; ``UnknownError`` for codes that are not known."""
+    """Return the exception class for a protocol error code; ``UnknownError`` for unknown codes."""
     return ERRORS.get(code, UnknownError)

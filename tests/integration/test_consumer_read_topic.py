@@ -182,7 +182,7 @@ def test_a_topic_made_anew_in_the_middle_is_an_error_and_no_other_record(bootstr
     reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, batch_rows=10, columns=["value"], **little)
     values = reader.read_next_batch().column(0).to_pylist()
     trio.run(fill_anew, bootstrap, topic, "new")
-    with pytest.raises(RangeLostError, match="deleted and made again after the range 0 to 1000 was chosen") as lost:
+    with pytest.raises(RangeLostError, match="deleted and recreated after the range 0 to 1000 was chosen") as lost:
         for batch in reader:
             values += batch.column(0).to_pylist()
     assert values == [f"old {number:0300d}".encode() for number in range(len(values))]
@@ -194,7 +194,7 @@ def test_a_topic_made_anew_before_the_first_batch_is_an_error_and_no_record(boot
     trio.run(fill_anew, bootstrap, topic, "old")
     reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, start={0: 3}, columns=["value"])
     trio.run(fill_anew, bootstrap, topic, "new")
-    with pytest.raises(RangeLostError, match="deleted and made again after the range 3 to 1000 was chosen") as lost:
+    with pytest.raises(RangeLostError, match="deleted and recreated after the range 3 to 1000 was chosen") as lost:
         reader.read_next_batch()
     assert (lost.value.is_made_anew, lost.value.position) == (True, 3)
     assert triokafka.read_topic(topic, bootstrap_servers=bootstrap).read_all().num_rows == RECORDS

@@ -92,8 +92,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "record that fits the open batch waits for nobody",
         _PRODUCER + "producer.py",
-        'outside of the producer\'s block.\n        """\n        delivery = self._fast_path.append(',
-        'outside of the producer\'s block.\n        """\n        while self._accumulator.pool.waiting:\n'
+        'outside the producer\'s block.\n        """\n        delivery = self._fast_path.append(',
+        'outside the producer\'s block.\n        """\n        while self._accumulator.pool.waiting:\n'
         "            await trio.sleep(0.01)\n        delivery = self._fast_path.append(",
         _T_OPENER + "test_record_that_fits_the_open_batch_waits_for_nobody",
     ),

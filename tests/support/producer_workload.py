@@ -67,7 +67,7 @@ class Workload:
                     for _ in range(self._callers):
                         nursery.start_soon(self._call_again_and_again, producer)
         except ExceptionGroup as group:
-            if not group.message.endswith("nobody awaited their deliveries"):
+            if not group.message.endswith("no task awaited their deliveries"):
                 raise
             complaint = group
         told = producer.options.on_delivery is not None

@@ -27,7 +27,7 @@ def _refuse(name: str, value: object, expected: str) -> ConfigurationError:
 
 
 def number(at_least: float = 0, at_most: float = float("inf")) -> Check:
-    """A number within bounds: milliseconds, mostly."""
+    """A number within bounds, usually milliseconds."""
     expected = f"a number from {at_least}" + (f" to {at_most}" if at_most != float("inf") else "")
 
     def check(name: str, value: Any) -> Any:
@@ -103,7 +103,7 @@ def anything() -> Check:
 
 
 def items() -> Check:
-    """A list or tuple of anything, kept as a tuple."""
+    """A list or tuple of any values, converted to a tuple."""
 
     def check(name: str, value: Any) -> Any:
         if isinstance(value, str) or not isinstance(value, Sequence):
@@ -127,7 +127,7 @@ def mapping() -> Check:
 
 
 def serializer(interface: type) -> Check:
-    """A function, an object of the interface or a class of such, ``"module:Name"`` of one of these, or None."""
+    """A function, an object or class of the interface, the ``"module:Name"`` of one of these, or None."""
 
     def check(name: str, value: Any) -> Any:
         if value is None or callable(value) or isinstance(value, (interface, str)):

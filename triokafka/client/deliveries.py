@@ -1,4 +1,4 @@
-"""The deliveries of one record or of many, which a send returns. They cost nothing until they are awaited."""
+"""The deliveries of one or many records, which sends return. They cost nothing until they are awaited."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FilteredDelivery(Delivery):
 
     @property
     def topic(self) -> str:
-        """The topic that the record was meant for."""
+        """The topic of the record."""
         return self._topic
 
     @property
@@ -46,7 +46,7 @@ class FilteredDelivery(Delivery):
         return self.result()
 
     def add_callback(self, callback: DeliveryCallback) -> None:
-        """Do nothing: there will be no acknowledgement."""
+        """Do nothing: a dropped record gets no acknowledgement."""
 
 
 class OffsetRange(NamedTuple):
@@ -65,9 +65,9 @@ class _Span(NamedTuple):
 
 
 class DeliveredColumns(NamedTuple):
-    """Properties that differ between the records of one `Deliveries`, in their order; None where all are equal.
+    """Properties that differ between the records of one `Deliveries`, in their order; None if all are equal.
 
-    With ``partitions`` the records of each partition are added in their order, else all of them.
+    With ``partitions`` the records are added in order within each partition, otherwise in order overall.
     """
 
     partitions: array[int] | None = None
@@ -77,8 +77,8 @@ class DeliveredColumns(NamedTuple):
 
 
 class AcknowledgedColumns(NamedTuple):
-    """Offsets, timestamps in milliseconds and sizes in bytes (-1 for null) of some records in their order. A column
-    with the same value for all of them may be endless."""
+    """Offsets, timestamps in milliseconds and sizes in bytes (-1 for null) of records in their order. A column may be
+    an infinite iterator if all records have the same value."""
 
     offsets: Iterable[int]
     timestamps: Iterable[int]
@@ -105,13 +105,13 @@ class DeliveredPart:
         return self._span.batch.topic_partition
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the last of them is settled, or now. Usually all of them are settled then."""
+        """Call ``callback`` when the last of these records is settled (usually all are then), or now if it is."""
         span = self._span
         last = Delivery(span.batch, span.first + span.records - 1, span.timestamp, -1, -1, span.age)
         last.add_callback(lambda metadata, error: callback())
 
     def acknowledged(self, begin: int, end: int) -> AcknowledgedColumns | None:
-        """Return the outcome of the records from ``begin`` to before ``end`` in ``positions``. None when they were not
+        """Return the outcome of the records from ``begin`` to before ``end`` in ``positions``. None if they were not
         all written with one batch; then each `Delivery` has its own outcome."""
         span = self._span
         batch = span.batch
@@ -135,9 +135,9 @@ class DeliveredPart:
 class Deliveries:
     """The outcome of many records that were sent together.
 
-    Awaiting it gives an `OffsetRange` per partition once all are acknowledged, or raises: the error itself when all
-    failures are one, else an `ExceptionGroup` of them. Iterating gives one `Delivery` per record, in the order in which
-    the records were given, also when they went to several partitions.
+    Awaiting it returns an `OffsetRange` per partition once all records are acknowledged. If records failed, it raises
+    the error if there is only one, otherwise an `ExceptionGroup`. Iterating yields one `Delivery` per record, in the
+    order of the arguments, also with several partitions.
     """
 
     __slots__ = ("_columns", "_count", "_singles", "_spans")
@@ -149,8 +149,8 @@ class Deliveries:
         self._count = 0
 
     def add(self, batch: ProducerBatch, first: int, count: int, timestamp: int, age: float = 0.0) -> None:
-        """Note ``count`` records that were put into ``batch``, ``age`` seconds old, from its index ``first`` on (the
-        producer's business)."""
+        """Add ``count`` records in ``batch``, ``age`` seconds old, from its index ``first`` on. Called by the
+        producer."""
         self._spans.append(_Span(batch, first, count, timestamp, age))
         self._count += count
 
@@ -191,7 +191,7 @@ class Deliveries:
             yield DeliveredPart(span, positions, columns)
 
     def counts(self) -> dict[TopicPartition, int]:
-        """How many of the records went to each partition, delivered or not."""
+        """The number of records for each partition, delivered or not."""
         found: dict[TopicPartition, int] = {}
         for span in self._spans:
             partition = span.batch.topic_partition

@@ -1,8 +1,7 @@
 """Plug-ins of a client: created from a class or a name, configured, and closed with the client.
 
 A class is instantiated without arguments and then configured with the client's options. Serializers given as objects
-are not configured; interceptors and partitioners always are. When one of them cannot be created, those created before
-are closed.
+are not configured; interceptors and partitioners always are. If one of them cannot be created, the others are closed.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ _SIDES: Final = (("key", True), ("value", False))
 
 
 class PluginConfig(Mapping[str, Any]):
-    """The mapping that ``configure`` gets: the client's options by name, and ``plugin_options``.
+    """The argument of ``configure``: the client's options by name, and ``plugin_options``.
 
-    It remembers which of the latter were read, so that a warning can name misspelt ones.
+    It records which ``plugin_options`` were read, so that a warning can name misspelt ones.
     """
 
     def __init__(self, options: ClientOptions, client_id: str) -> None:
@@ -64,7 +63,7 @@ class Plugins:
                 logger.exception("%r failed in close", plugin)
 
     def serializers(self, options: ClientOptions, role: str, interface: type[Any]) -> dict[str, Any]:
-        """The options ``key_<role>`` and ``value_<role>``: objects of the interface, or the user's functions, or
+        """Return the options ``key_<role>`` and ``value_<role>``: objects of the interface, the user's functions, or
         None."""
         return {
             f"{side}_{role}": self._serializer(f"{side}_{role}", getattr(options, f"{side}_{role}"), interface, is_key)
@@ -83,7 +82,7 @@ class Plugins:
         return plugin
 
     def configured(self, option: str, given: Any, interface: type[Any]) -> Any:
-        """An interceptor or partitioner."""
+        """Return an interceptor or partitioner, created if necessary and configured."""
         plugin: Any
         plugin, _ = _materialize(option, given, interface)
         if not isinstance(plugin, interface):
@@ -103,7 +102,7 @@ class Plugins:
     def warn_of_unused(self) -> None:
         """Log the ``plugin_options`` that no plug-in read."""
         if unused := self.config.unused():
-            logger.warning("plugin_options that no plug-in asked for: %s", ", ".join(sorted(unused)))
+            logger.warning("plugin_options: no plug-in read %s; check the spelling", ", ".join(sorted(unused)))
 
 
 def _materialize(option: str, given: Any, interface: type[Any]) -> tuple[Any, bool]:
@@ -115,7 +114,9 @@ def _materialize(option: str, given: Any, interface: type[Any]) -> tuple[Any, bo
     try:
         return given(), True
     except Exception as error:
-        raise ConfigurationError(f"{option}: {given.__name__} cannot be made without arguments: {error!r}") from error
+        raise ConfigurationError(
+            f"{option}: {given.__name__} cannot be created without arguments: {error!r}"
+        ) from error
 
 
 def _imported(option: str, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Where a bounded read starts and ends: from what the user says to the offsets of every partition, as they are now."""
+"""Bounds of a bounded read: resolves the user's start and end to current offsets of every partition."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from triokafka.world.system import RealWorld
 
 Word = Literal["earliest", "latest"]
 Bound = Word | datetime | int | Mapping[TopicPartition, int | Word | datetime] | Mapping[int, int | Word | datetime]
-"""Where a read starts or ends: at what each partition's first or last offset is now; at a time, given as a datetime
-(one without a time zone is local time) or in milliseconds since the epoch; or at an offset, word or datetime for each
-partition (-2 and -1 stand for the first and the last offset). Partitions may be plain numbers when there is one topic.
+"""Start or end of a read: each partition's current first or last offset; a time, given as a datetime (local time if it
+has no time zone) or in milliseconds since the epoch; or an offset, word or datetime for each partition (-2 and -1 stand
+for the first and the last offset). With one topic, partitions may be plain numbers.
 """
 
 _SPECIAL: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class ResolvedRanges(NamedTuple):
-    """What a bounded read is about."""
+    """The offset ranges of a bounded read."""
 
     ranges: dict[TopicPartition, OffsetRange]
     topic_ids: dict[str, UUID]
-    """The topics' ids from before their offsets were asked for, so that a topic that is made anew from then on is seen
-    to be another one (KIP-516). Without the topics of brokers that give no ids (before Kafka 2.8)."""
+    """The topics' ids, fetched before the offsets, so that the reader detects a topic recreated after that (KIP-516).
+    Brokers before Kafka 2.8 return no ids."""
 
 
 async def resolve_ranges(
@@ -45,14 +45,14 @@ async def resolve_ranges(
     world: World | None = None,
     **options: Unpack[ConsumerKeywords],
 ) -> ResolvedRanges:
-    """The offset ranges of all partitions of ``topics`` between two bounds, as the brokers say now.
+    """Return the offset ranges of all partitions of ``topics`` between two bounds, from the brokers' current offsets.
 
-    With a mapping only the partitions in it are read. A time stands for the first record at or after it, or for the
-    end when there is none. An end before the start gives an empty range.
+    A mapping limits the read to its partitions. A time stands for the first record at or after it, or for the end if
+    there is no such record. An end before the start gives an empty range.
 
     Raises:
-        UnknownTopicOrPartitionError: there is no such topic, or a mapping names a partition that is not there.
-        ConfigurationError: a bound is none.
+        UnknownTopicOrPartitionError: the topic does not exist, or a mapping names a partition that does not exist.
+        ConfigurationError: a bound is invalid.
         KafkaTimeoutError: no answer within ``default_api_timeout_ms``.
     """
     names = list(topics)
@@ -77,7 +77,7 @@ async def resolve_ranges(
     return ResolvedRanges(ranges, topic_ids)
 
 
-# What ListOffsets is to be asked for (a time, or one of its special values), or an offset that is known.
+# The timestamp for ListOffsets (a time, or one of its special values), or a known offset.
 _Place = tuple[Literal["ask", "offset"], int]
 
 
@@ -137,6 +137,6 @@ async def _resolve(
             continue
         offset = found[partition] or ends.get(partition)
         if offset is None:
-            raise KafkaError(f"the leader of {partition} does not know where it ends")
+            raise KafkaError(f"the leader of {partition} did not return its end offset")
         resolved[partition] = offset.offset
     return resolved

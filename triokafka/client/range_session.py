@@ -1,4 +1,4 @@
-"""Connections to brokers and fetch sessions for `RangeReader`s, which they outlive."""
+"""Connections to brokers and fetch sessions that several `RangeReader`s use, one after the other."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ OffsetRange = tuple[int, int]
 
 
 class RangeLostError(OffsetOutOfRangeError):
-    """Records of a range are not in the log: ``partition``, and the ``position`` from which on it cannot be read.
+    """Records of a range are not in the log: ``partition`` cannot be read from ``position`` on.
 
-    Either retention deleted them, or the log is too short. Or there are other records now: when ``is_made_anew``, of
-    another topic of that name; when ``is_truncated``, of a leader that had not followed the one that was read from, and
-    the last records that were handed out may be gone too. `RangeReader.go_on_at` passes over them.
+    Either retention deleted the records, or the log is too short, or it has other records now. With ``is_made_anew``
+    the topic was deleted and recreated. With ``is_truncated`` the log was truncated by a leader that did not have the
+    records, and the last returned records may be lost too. `RangeReader.go_on_at` skips the lost records.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RangeLostError(OffsetOutOfRangeError):
 
 
 class RangeSession:
-    """Connections and fetch sessions for `RangeReader`s that come one after the other.
+    """Connections and fetch sessions for several `RangeReader`s, one after the other.
 
     Use it as ``async with RangeSession(bootstrap_servers=…) as session``; it serves one reader at a time. Options are
     those of `ConsumerOptions` about brokers and fetching.
@@ -107,7 +107,7 @@ class RangeSession:
         self.fetcher.buffer.clear()
 
     async def log_bounds(self, partition: TopicPartition) -> OffsetRange:
-        """Return the first offset in a partition's log and its end offset, as its leader has them now.
+        """Return the log start offset and the end offset that a partition's leader has now.
 
         Raises:
             KafkaTimeoutError: no answer within ``default_api_timeout_ms``, or two seconds if that is shorter.
@@ -118,7 +118,7 @@ class RangeSession:
         first = (await offsets.list_offsets({partition: EARLIEST}, deadline=deadline))[partition]
         last = (await offsets.list_offsets({partition: LATEST}, deadline=deadline))[partition]
         if first is None or last is None:
-            raise KafkaError(f"the leader of {partition} does not know where its log begins and ends")
+            raise KafkaError(f"the leader of {partition} did not return the start and end offset of its log")
         return first.offset, last.offset
 
     def is_gone(self, topic: str) -> bool:
@@ -133,7 +133,7 @@ class RangeSession:
     ) -> None:
         """Start to fetch ranges of partitions. A topic whose id is given is read only if it has that id."""
         if self._reading:
-            raise IllegalStateError("this session serves another reader now: use a session for each of them")
+            raise IllegalStateError("this session is in use by another reader: use one session per concurrent reader")
         self._reading = True
         self.subscription.assign(ranges)
         for partition, (start, end) in ranges.items():
@@ -156,7 +156,7 @@ class RangeSession:
         """Ask for metadata, and validate the ranges with it, until the validation is sure.
 
         Raises:
-            KafkaTimeoutError: no answer within ``default_api_timeout_ms``, or none that says which topic there is.
+            KafkaTimeoutError: no answer within ``default_api_timeout_ms``, or no answer with the topic's id.
         """
         deadline = self.world.now() + self.options.default_api_timeout_ms / 1000
         await self.network.refresh_metadata(timeout_ms=self.options.default_api_timeout_ms)
@@ -165,7 +165,9 @@ class RangeSession:
             try:
                 await self.network.refresh_metadata(timeout_ms=left_ms)
             except KafkaTimeoutError as error:
-                raise KafkaTimeoutError("no broker says whether a topic that was read is still the same one") from error
+                raise KafkaTimeoutError(
+                    "no broker returned the ids of the topics, which show whether one was recreated"
+                ) from error
 
     def end(self) -> None:
         """Stop fetching, and drop the fetched data."""

@@ -1,9 +1,8 @@
-"""Whether the log of a range is still the one that the range was chosen from. A plain object: it is told of metadata,
-and says what is to be asked and which partitions hold other records now. No I/O.
+"""Validates that the log of a range still has the records for which the range was chosen. Pure: it receives metadata,
+returns the positions to validate with leaders, and finds partitions that have other records now.
 
-Two things put other records in the place of those that are wanted. A topic is deleted and made again, which its id
-shows (KIP-516). Or a replica leads that had not followed, and what it lacks is cut off, which leader epochs show
-(KIP-320).
+Two events replace the wanted records by others. A topic is deleted and recreated, which its id shows (KIP-516). Or a
+replica that was not in sync becomes leader and the log is truncated, which leader epochs show (KIP-320).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class _Doubt(NamedTuple):
 class RangeValidation:
     """Validates the partitions of one reader after the other.
 
-    A partition in doubt is paused: nothing of it is fetched or handed out.
+    A partition in doubt is paused: its records are neither fetched nor returned.
     """
 
     def __init__(self, subscription: SubscriptionState, buffer: FetchBuffer) -> None:
@@ -55,12 +54,12 @@ class RangeValidation:
         read; -1 if unknown."""
 
     def begin(self, ids: Mapping[str, UUID], cluster: Cluster, version: int) -> None:
-        """A reader begins with the partitions that are assigned now.
+        """Start a reader with the partitions that are assigned now.
 
         Args:
-            ids: what is known of the topics' ids from when the ranges were chosen.
-            cluster: what is known of the cluster, which may be old.
-            version: the metadata's version of that.
+            ids: known ids of the topics from the time when the ranges were chosen.
+            cluster: the present metadata, which may be old.
+            version: the version of that metadata.
         """
         self.end()
         self._ids.update(ids)
@@ -68,11 +67,11 @@ class RangeValidation:
             self._epochs[partition] = cluster.leader_epoch_for(partition)
         for topic, known in cluster.ids_of(ids)[0].items():
             if known != ids[topic]:
-                # Either this metadata is old, or the topic is another one: the next answers show which.
+                # Either this metadata is old, or the topic was recreated: the next answers show which.
                 self._hold(topic, version + 1)
 
     def end(self) -> None:
-        """The reader has ended."""
+        """End the reader."""
         self._ids.clear()
         self._epochs.clear()
         self._doubts.clear()
@@ -89,7 +88,7 @@ class RangeValidation:
         return bool(self._doubts)
 
     def passed_over(self, partition: TopicPartition) -> None:
-        """The reader goes on in the present log."""
+        """Let the reader continue in the present log."""
         self.made_anew.pop(partition, None)
         self.truncated.pop(partition, None)
 
@@ -119,7 +118,7 @@ class RangeValidation:
             return
         doubt = self._doubts.get(topic)
         if now == self._ids.setdefault(topic, now):
-            if doubt is not None:  # the broker that said otherwise had old metadata
+            if doubt is not None:  # the broker with the other id had old metadata
                 self._release(topic)
         elif doubt is None:
             self._hold(topic, version)

@@ -1,6 +1,6 @@
-"""Bounded reads: known ranges of offsets, several partitions at once, all of it or an error.
+"""Bounded reads: known ranges of offsets in several partitions, read completely or with an error.
 
-`RangeReader` is asynchronous and has no group. `read_topic` is for code without Trio. Both give Arrow record batches.
+`RangeReader` is asynchronous and has no group. `read_topic` is for code without Trio. Both return Arrow record batches.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _BATCH_BYTES: Final = 64 << 20
 class RangeReader:
     """Reads offset ranges of partitions. Use it as ``async with RangeReader({partition: (start, end)}, …) as reader``.
 
-    ``async for`` gives Arrow record batches of at most ``batch_rows`` rows, never empty ones; offsets rise within each
-    partition. It ends when every partition has been read up to its end, which counts as reached also when the last
-    offsets hold no record any more (compaction, transaction markers, aborted transactions).
+    ``async for`` yields Arrow record batches of at most ``batch_rows`` rows, never empty ones; offsets ascend within
+    each partition. It ends when every partition has been read up to its end, also if the last offsets have no record
+    (compaction, transaction markers, aborted transactions).
 
     Options are those of `ConsumerOptions` about brokers and fetching (``bootstrap_servers``, ``isolation_level``,
     ``max_partition_fetch_bytes``, …). All partitions of one broker share one fetch session.
@@ -58,20 +58,20 @@ class RangeReader:
         columns: names of Arrow columns; see `Consumer.poll_arrow`.
         values: ``"view"`` for key and value as views into the fetched bytes.
         batch_rows: most rows of one batch.
-        batch_bytes: a batch of so many bytes, decompressed, or more goes out, however few rows it has. What was
-            compressed together is in it as a whole.
-        session: an open `RangeSession` to read with instead of connections of its own; then there are no options.
-        topic_ids: the ids that topics had when the ranges were chosen (KIP-516). Without one, a topic is the one that
-            there is when the reader begins. Brokers before Kafka 3.1 are asked by name: they may give some of a topic
-            recreated before that is seen, but then the reader raises at the latest where it would end. Those before 2.8
-            tell no ids, and there only offsets show it.
+        batch_bytes: a batch that has this many decompressed bytes is yielded, however few rows it has. Records that
+            were compressed together stay together.
+        session: an open `RangeSession` to use instead of separate connections; then options are not allowed.
+        topic_ids: the ids that topics had when the ranges were chosen (KIP-516). Without an id, the reader accepts the
+            topic that exists when it begins. Brokers before Kafka 3.1 fetch by topic name: they may return records of
+            a recreated topic before the reader detects it, but the reader then raises before it ends. Brokers before
+            2.8 return no ids; there only offsets show a recreated topic.
 
     Iterating raises:
-        RangeLostError: the first offsets were deleted, the log is shorter than the range or was truncated below what
-            was read of it, or the topic was recreated.
-        CorruptRecordError: names topic, partition and offset.
-        TopicAuthorizationFailedError: a topic may not be read.
-        KafkaTimeoutError: no progress within ``default_api_timeout_ms``; says where it stands.
+        RangeLostError: the first offsets were deleted, the log is shorter than the range or was truncated below the
+            position, or the topic was recreated.
+        CorruptRecordError: a batch is damaged; the message has topic, partition and offset.
+        TopicAuthorizationFailedError: the principal may not read a topic.
+        KafkaTimeoutError: no progress within ``default_api_timeout_ms``; the message has the position.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class RangeReader:
         if batch_rows < 1 or batch_bytes < 1:
             raise ValueError("batch_rows and batch_bytes must be at least 1")
         if session is not None and (options or world is not None):
-            raise ValueError("a reader with a session takes its world and its options from there")
+            raise ValueError("a reader with a session uses the session's world and options: leave them out")
         self._owns_session = session is None
         self.session = session if session is not None else RangeSession(world=world, **options)
         self.options = self.session.options
@@ -147,13 +147,13 @@ class RangeReader:
         return builder.finish()
 
     async def next_records(self, limit: int = 1_000) -> list[ConsumerRecord]:
-        """Return the next records, at most ``limit``, all of one partition; an empty list when everything was read."""
+        """Return the next records, at most ``limit``, all of one partition; an empty list at the end of all ranges."""
         records: list[ConsumerRecord] = []
         await self._wait_for(lambda: self._take_records(records, limit))
         return records
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the next offset to hand out of a partition; at least its end if the partition was read."""
+        """Return a partition's position, the next offset to return; at least its end if the range was read."""
         state = self._subscription.get(partition)
         if state is not None and state.position is not None:
             return state.position
@@ -166,20 +166,20 @@ class RangeReader:
         return dict(self._left)
 
     def go_on_at(self, partition: TopicPartition, offset: int) -> None:
-        """Pass over lost records, and go on with ``offset``. The range's end ends the partition.
+        """Skip lost records and continue at ``offset``. The range's end ends the partition.
 
         Raises:
-            ValueError: that offset was passed already.
+            ValueError: the position is already beyond that offset.
         """
         if offset < self.position(partition):
-            raise ValueError(f"{partition} stands at {self.position(partition)} and does not go back to {offset}")
+            raise ValueError(f"{partition} is at offset {self.position(partition)} and cannot go back to {offset}")
         if partition in self._unsure:
             self.session.watch.passed_over(partition)
             del self._unsure[partition]
             self._subscription.revoke([partition])
             return
         end = self._left[partition]
-        # Data that was fetched after the topic was found to be another one belongs to the new one.
+        # Data that was fetched after the recreation of the topic was detected belongs to the new topic.
         is_fetched = partition in self.session.watch.made_anew and offset == self.position(partition)
         self.session.watch.passed_over(partition)
         if not is_fetched:
@@ -257,7 +257,7 @@ class RangeReader:
                 if builder.rows >= self._batch_rows or builder.is_full or not data.done:
                     break
         except KafkaError:
-            # Records before the error are handed out first; the next call meets the error again.
+            # Records before the error are returned first; the next call finds the error again.
             if not builder.rows:
                 raise
         return builder.rows > 0
@@ -318,7 +318,7 @@ class RangeReader:
             if (partition in self._left or partition in self._unsure) and self.position(partition) >= first:
                 start, end = self._ranges[partition]
                 raise RangeLostError(
-                    f"{partition}: the topic was deleted and made again after the range {start} to {end} was chosen,"
+                    f"{partition}: the topic was deleted and recreated after the range {start} to {end} was chosen,"
                     f" and offset {self.position(partition)} is another record now, if there is one",
                     partition,
                     self.position(partition),
@@ -360,8 +360,8 @@ class RangeReader:
 def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
     """Return how many records have offsets below ``stop``, and whether others follow. Decodes them one by one.
 
-    Records behind ``stop`` may be corrupt, or need a package that is missing: that is no error here. Where that is
-    below, it is all that comes before that.
+    Records after ``stop`` may be corrupt, or need a missing package: that is no error here. If such a record is below
+    ``stop``, the count covers the records before it.
     """
     inside = 0
     decoder = data.decoder()
@@ -371,7 +371,7 @@ def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
             if chunk[-1].offset >= stop:
                 return inside, True
     except (CorruptRecordError, UnsupportedCodecError):
-        # Batches without records, such as control batches, were passed over on the way.
+        # Batches without records, such as control batches, were skipped.
         return inside if decoder.next_offset >= stop else _ALL, True
     return inside, decoder.next_offset >= stop
 
@@ -412,26 +412,26 @@ def read_topic(
 ) -> pa.RecordBatchReader:
     """Read a topic, or several, between two bounds as a stream of Arrow record batches. Blocks: for code without Trio.
 
-    The bounds are resolved now; records that are produced later are not read. Brokers are read in the background, a
-    little ahead of the caller, until everything was read, or the reader is closed or garbage collected. What is between
-    the bounds is read to its end, or reading raises: the reader never ends early.
+    The call resolves the bounds; records that are produced later are not read. A background task fetches a little ahead
+    of the caller, until the end of all ranges, or until the reader is closed or garbage collected. Reading returns all
+    records between the bounds or raises: the reader never ends early.
 
     Args:
         topics: one name, or several.
         start, end: where to start, and where to end (the record there is not read): ``"earliest"``, ``"latest"``, a
             datetime, milliseconds since the epoch, or one of these or an offset for each partition, which reads no
             others. A time stands for the first record at or after it.
-        columns: some of key, value, topic, partition, offset, timestamp, timestampType, headers; all by default. What
-            is left out is not decoded.
+        columns: some of key, value, topic, partition, offset, timestamp, timestampType, headers; all by default. Other
+            columns are not decoded.
         values: ``"view"`` for key and value as views into the fetched bytes.
         batch_rows, batch_bytes: where a batch ends, whichever comes first; see `RangeReader`.
 
     Options are those of `ConsumerOptions`: ``bootstrap_servers``, ``isolation_level``, …
 
     Raises:
-        UnknownTopicOrPartitionError, ConfigurationError, KafkaTimeoutError: by the call itself, as the bounds cannot be
-            found; while reading as `RangeReader`, also where a topic was deleted and made again after this call.
-        IllegalStateError: called within Trio; while reading, in a process that was forked after this call.
+        UnknownTopicOrPartitionError, ConfigurationError, KafkaTimeoutError: the bounds cannot be resolved. Reading
+            raises as `RangeReader` does, also if a topic was deleted and recreated after this call.
+        IllegalStateError: called within Trio; or read in a process that was forked after this call.
     """
     import pyarrow as pa
 
@@ -466,7 +466,7 @@ def read_topic(
                 return
             yield batch
         raise IllegalStateError(
-            "this reader belongs to the process from which this one was forked: call read_topic again here"
+            "the reader was opened before this process was forked: call read_topic again in this process"
         )
 
     loop = loop_thread()

@@ -1,8 +1,8 @@
 """Serializers and deserializers: objects to bytes and back, for keys and values.
 
-They never get null: a key or value None is sent as null, and null is handed out as None. The built-in types are those
-of Kafka's Java client, byte for byte: numbers are big-endian, text is UTF-8 by default, a UUID is its text. Where the
-topic does not matter, a plain function will do.
+They are never called for null: a key or value None is sent as null, and null is returned as None. The built-in types
+produce the same bytes as Kafka's Java client: numbers are big-endian, text is UTF-8 by default, a UUID is its text. If
+the topic does not matter, a plain function is enough.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Headers = list[tuple[str, bytes | None]]
 class Serializer(ABC, Generic[T]):
     """Turns keys or values into bytes (options ``key_serializer`` and ``value_serializer`` of a producer).
 
-    A class is instantiated without arguments and configured; an object is used as it is. One object may serve keys and
-    values, and several producers.
+    A class is instantiated without arguments and configured; an object is used without configuration. One object may
+    serve keys and values, and several producers.
     """
 
     def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
@@ -78,7 +78,7 @@ def _mismatch(serializer: object, expected: str, value: object) -> Serialization
 
 
 class _Encoded:
-    """The encoding of text: given, or read from ``key_serializer_encoding`` and its like at configure time."""
+    """The encoding of text: an argument, or an option such as ``key_serializer_encoding`` read by ``configure``."""
 
     _ROLE: ClassVar[str]
 
@@ -86,7 +86,7 @@ class _Encoded:
         self._use(encoding)
 
     def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
-        """Take ``key_serializer_encoding``, or its like for this role, or else ``serializer_encoding``."""
+        """Read ``key_serializer_encoding``, or the same for this role, or else ``serializer_encoding``."""
         specific = f"{'key' if is_key else 'value'}_{self._ROLE}_encoding"
         encoding = config.get(specific, config.get(f"{self._ROLE}_encoding"))
         if encoding is not None:
@@ -121,12 +121,12 @@ class StringDeserializer(_Encoded, Deserializer[str]):
     _ROLE = "deserializer"
 
     def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> str:
-        """The decoded text. Bytes that are none in this encoding are an error."""
+        """The decoded text. Bytes that are invalid in this encoding are an error."""
         return str(data, self.encoding)
 
 
 class BytesSerializer(Serializer[Buffer]):
-    """Bytes as they are: ``bytes``, ``bytearray`` or ``memoryview``."""
+    """Bytes without conversion: ``bytes``, ``bytearray`` or ``memoryview``."""
 
     def serialize(self, topic: str, value: Buffer, headers: Headers | None = None) -> Buffer:
         """The same bytes."""
@@ -136,7 +136,7 @@ class BytesSerializer(Serializer[Buffer]):
 
 
 class BytesDeserializer(Deserializer[bytes]):
-    """Bytes as they came."""
+    """Bytes without conversion."""
 
     def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> bytes:
         """The same bytes."""
@@ -154,7 +154,7 @@ class _PackedSerializer(Serializer[T]):
     TYPES: ClassVar[tuple[type, ...]]
 
     def serialize(self, topic: str, value: T, headers: Headers | None = None) -> bytes:
-        """Its bytes. Another type, or a number out of range, is an error."""
+        """The value's bytes. Another type, or a number out of range, is an error."""
         if not isinstance(value, self.TYPES) or (isinstance(value, bool) and bool not in self.TYPES):
             raise _mismatch(self, self.EXPECTED, value)
         try:
@@ -213,7 +213,7 @@ class LongDeserializer(_PackedDeserializer[int]):
 
 
 class FloatSerializer(_PackedSerializer[float]):
-    """Floating-point numbers of 32 bits: the nearest to the one given."""
+    """Floating-point numbers of 32 bits: the nearest to the given number."""
 
     FORMAT, EXPECTED, TYPES = struct.Struct(">f"), "a float of 32 bits", (float, int)
 
@@ -276,9 +276,9 @@ class UUIDDeserializer(Deserializer[uuid.UUID]):
 
 
 class JsonSerializer(Serializer[Any]):
-    """JSON without needless spaces, in UTF-8. Numbers that JSON does not have (NaN, infinity) are refused.
+    """JSON without spaces, in UTF-8. Numbers that JSON does not have (NaN, infinity) are an error.
 
-    None does not come here: it is sent as null, a tombstone, not as the JSON text ``null``.
+    None is not serialized: it is sent as null, a tombstone, not as the JSON text ``null``.
     """
 
     def serialize(self, topic: str, value: Any, headers: Headers | None = None) -> bytes:
@@ -290,5 +290,5 @@ class JsonDeserializer(Deserializer[Any]):
     """JSON in UTF-8."""
 
     def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> Any:
-        """What the text says."""
+        """The decoded object."""
         return json.loads(bytes(data))

@@ -1,7 +1,7 @@
-"""What generated codecs call: the rare paths (long varints, tagged sections, ids) and the exceptions they raise inside.
+"""Runtime of the generated codecs: rare paths (long varints, tagged sections, ids) and their internal exceptions.
 
-Nothing here knows a message. The exceptions never leave ``Message.decode`` and ``Message.encode``, which turn them into
-``ProtocolError`` and ``UnsupportedVersionError``.
+Nothing here depends on a message. The exceptions never leave ``Message.decode`` and ``Message.encode``, which turn them
+into ``ProtocolError`` and ``UnsupportedVersionError``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Malformed(Exception):
 
 
 def too_much_memory(count: int) -> Malformed:
-    """What is wrong with an array that would take more memory than the message may."""
+    """Return the error for an array that would take more memory than the message may."""
     return Malformed(f"{count} elements would take more memory than is allowed for the message")
 
 

@@ -1,9 +1,9 @@
 """Makes codecs and constructors from declarations, on first use, and explains their failures.
 
 A generated function is an ordinary one: its source is registered with ``linecache``, so tracebacks, debuggers and
-``triokafka protocol show`` print it. Making one twice in two threads is harmless: both are equal, and one is kept.
-The functions themselves check everything but locate nothing; when one fails, the line that failed says which field it
-was, and the function's local ``p`` at which byte.
+``triokafka protocol show`` print it. If two threads generate the same function, both results are equal and one is kept.
+The functions check every value but do not record positions; when one fails, the failed line identifies the field, and
+the function's local ``p`` the byte.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def make_values_encoder(cls: Any, version: int) -> Any:
 
 
 def source_of(cls: Any, version: int) -> str:
-    """The generated code of one version, decoder and encoder, as it runs."""
+    """Return the generated source of one version, decoder and encoder."""
     decoder = DecoderWriter()
     decoder.message(cls.construct(version), cls.__name__)
     encoder = EncoderWriter()

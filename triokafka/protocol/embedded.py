@@ -1,7 +1,8 @@
-"""What clients put into the opaque bytes of group requests: subscriptions and assignments of consumers.
+"""Messages in the opaque bytes of group requests: subscriptions and assignments of consumers.
 
-Both start with their version in two bytes. A reader of an older version ignores what a newer one appended, so members
-of different age can share a group. Versions 0–3. v1: owned partitions (KIP-429). v2: generation. v3: rack (KIP-881).
+Both start with their version in two bytes. A reader of an older version ignores the fields that a newer version
+appended, so clients of different versions can share a group. Versions 0–3. v1: owned partitions (KIP-429). v2:
+generation. v3: rack (KIP-881).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class EmbeddedMessage(Message):
         return cls.decode_prefix(data, min(version, cls.versions.max), _VERSION.size)
 
     def encode_versioned(self, version: int | None = None) -> bytes:
-        """The version and the message; the newest version unless told."""
+        """Return the encoded version and message; the newest version by default."""
         version = self.versions.max if version is None else version
         return _VERSION.pack(version) + self.encode(version)
 
@@ -50,7 +51,7 @@ class OwnedTopic(Struct):
 
 
 class ConsumerProtocolSubscription(EmbeddedMessage, versions="0-3"):
-    """What a member tells the leader when it joins."""
+    """A member's subscription, which the group's leader receives."""
 
     topics: list[str] = field(Array(String), doc="The topics that the member wants.")
     user_data: bytes | None = field(
@@ -63,7 +64,7 @@ class ConsumerProtocolSubscription(EmbeddedMessage, versions="0-3"):
         Array(OwnedTopic),
         versions="1+",
         ignorable=True,
-        doc="What the member owned when it joined, for cooperative rebalancing.",
+        doc="The partitions that the member owned when it joined, for cooperative rebalancing.",
     )
     generation_id: int = field(
         Int32,
@@ -90,7 +91,7 @@ class AssignedTopic(Struct):
 
 
 class ConsumerProtocolAssignment(EmbeddedMessage, versions="0-3"):
-    """What the leader gives to one member."""
+    """The leader's assignment for one member."""
 
     assigned_partitions: list[AssignedTopic] = field(Array(AssignedTopic), doc="The member's partitions by topic.")
     user_data: bytes | None = field(

@@ -46,7 +46,7 @@ _WIDE_CHARACTER_BYTES: Final = 4
 
 
 def memory_of(wire: Any) -> int:
-    """About how many bytes a decoded value takes at most, without the elements of its arrays and what its text says."""
+    """Estimate the most bytes of a decoded value, without the elements of its arrays and the characters of its text."""
     if isinstance(wire, Renamed):
         wire = wire.subcon
     if isinstance(wire, Number):

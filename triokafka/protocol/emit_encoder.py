@@ -164,7 +164,7 @@ class EncoderWriter(SourceWriter):
         self.run = []
 
     def content(self, wire: LengthPrefixed, data: str, path: str) -> None:
-        """What follows the length."""
+        """Emit the code for the content after the length."""
         kept, self.run = self.run, []
         if isinstance(wire, ArrayType):
             element = wire.element

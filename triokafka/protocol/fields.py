@@ -113,6 +113,6 @@ config_source = partial(
     Int8,
     default=-1,
     ignorable=True,
-    doc="Where the value comes from: 1 topic, 2 broker, 3 default of all brokers, 4 static broker file, 5 default,"
-    " 6 logger, 7 client metrics, 8 group; -1 unknown.",
+    doc="The source of the value: 1 topic, 2 broker, 3 default of all brokers, 4 static broker "
+    "file, 5 default, 6 logger, 7 client metrics, 8 group; -1 unknown.",
 )

@@ -218,7 +218,7 @@ R = TypeVar("R", bound=Response, covariant=True)
 class _ResponseType:
     def __get__(self, instance: object, owner: type[Request[R]]) -> type[R]:
         found = owner.find_response_type()
-        type.__setattr__(owner, "response_type", found)  # asked for with every answer
+        type.__setattr__(owner, "response_type", found)  # used for every response
         return found
 
 

@@ -155,7 +155,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 class LengthPrefixed(Construct):  # type: ignore[misc]
-    """What starts with a length: an int16 or int32, or, compact, an unsigned varint of length + 1.
+    """A value with a length prefix: an int16 or int32, or, compact, an unsigned varint of length + 1.
 
     Null is -1, or compact 0.
     """

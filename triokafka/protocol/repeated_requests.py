@@ -61,7 +61,7 @@ class RepeatedRequests:
         return len(self._known)
 
     def read(self, frame: Buffer) -> KnownRequest | None:
-        """The request in a frame, or None: then it is to be decoded. Call `done` before the next one."""
+        """Return the request in a frame, or None if the caller must decode it. Call `done` before the next one."""
         if not self._known:
             return None
         start = self._start

@@ -14,7 +14,7 @@ from triokafka.protocol.primitives import NIL_UUID
 
 
 class Origin(NamedTuple):
-    """What a line of generated code reads or writes: the field, and the parts of a fused run in order.
+    """The field that a line of generated code reads or writes, with the parts of a fused run in order.
 
     A decoder's part is ``(path, size)``, an encoder's ``(path, (code, expression))``.
     """
@@ -105,7 +105,7 @@ _RUNTIME = (
 
 
 def bad_length(length: int, left: int) -> codec_runtime.Malformed:
-    """What is wrong with a length or count that cannot be read."""
+    """Return the error for a length or count that cannot be read."""
     if length == -1:
         return codec_runtime.Malformed("null where it is not allowed")
     if length < 0:

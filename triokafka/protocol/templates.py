@@ -128,7 +128,7 @@ class AnswerTemplate:
             raise IllegalStateError(f"{name} v{version} is not the same around any numbers")
 
     def read(self, frame: Buffer) -> tuple[int, ...] | None:
-        """The integers in a frame without its size, or None: then it is to be decoded."""
+        """Return the integers in a frame without its size, or None if the caller must decode it."""
         if (
             len(frame) == self._size
             and frame[_SIZE.size : self._start] == self._first

@@ -317,7 +317,7 @@ async def test_bounds_are_of_the_topic_that_there_was_before_they_were_asked_for
     broker.script(ListOffsetsRequest, make_anew)
     ranges, topic_ids = await resolve_ranges(["t"], "earliest", "latest", **options)
     assert (ranges, topic_ids) == ({T0: (0, 10)}, {"t": before})
-    with pytest.raises(RangeLostError, match="deleted and made again"):
+    with pytest.raises(RangeLostError, match="deleted and recreated"):
         await offsets(RangeReader(ranges, topic_ids=topic_ids, **options))
 
 

@@ -62,17 +62,17 @@ MODULES: Final = {
     "consumer_group_heartbeat": (68, 0, 1),
     "consumer_group_describe": (69, 0, 1),
 }
-"""By module the API's key, and the first and the last version that ApiVersions names, as the module itself says."""
+"""API key, first and last version in ApiVersions by module name; equal to the versions of the module's handler."""
 
 
 class Handlers(Mapping[int, Handler[Any, Any]]):
-    """Every handler by API key; its module is imported when it is first asked for, so that a broker answers early."""
+    """The handlers by API key. Each handler's module is imported on first use, which shortens the broker's start."""
 
     def __init__(self) -> None:
         self._modules = {key: name for name, (key, _, _) in MODULES.items()}
         self._loaded: dict[int, Handler[Any, Any]] = {}
         self.advertised = {key: range(first, last + 1) for key, first, last in MODULES.values()}
-        """The versions that ApiVersions names, without an import."""
+        """The versions in ApiVersions by API key. Reading it imports no handler."""
 
     def __getitem__(self, key: int) -> Handler[Any, Any]:
         handler = self._loaded.get(key)

@@ -1,4 +1,4 @@
-"""AlterClientQuotas (API key 49): sets and removes quotas of users and client ids.
+"""AlterClientQuotas (API key 49): set and remove quotas of users, client ids and IP addresses.
 
 Versions 0-1. v1: flexible.
 """
@@ -42,5 +42,5 @@ def _failed(
     on_error=_failed,
 )
 async def alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
-    """Hand the request to the controller; as many answers as entities."""
+    """Forward the request to the controller. The response has one entry per entity of the request."""
     return await context.gateway.alter_client_quotas(request)

@@ -1,6 +1,7 @@
-"""AlterConfigs (API key 33): replaces the whole configuration of topics and brokers.
+"""AlterConfigs (API key 33): replace the whole configuration of topics and brokers.
 
-Versions 0-2. v1: answers before throttling. v2: flexible. IncrementalAlterConfigs (44) is what clients should use.
+Versions 0-2. v1: the broker responds before it throttles. v2: flexible. Deprecated: clients should use
+IncrementalAlterConfigs (44).
 """
 
 from __future__ import annotations
@@ -37,6 +38,6 @@ def _failed(request: AlterConfigsRequest, context: RequestContext, code: int, me
     on_error=_failed,
 )
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Hand the request to the controller; as many answers as resources."""
+    """Forward the request to the controller. The response has one result per resource of the request."""
     denied = denied_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
     return await context.gateway.alter_configs(request, denied=denied)

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (API key 45): move partitions to other brokers (KIP-455).
 
-Versions 0-1. v1: the number of replicas can be held.
+Versions 0-1. v1: the request can forbid a change of the replication factor (KIP-860).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _failed(
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Hand the request to the controller."""
+    """Forward the request to the controller."""
     response = await context.gateway.alter_partition_reassignments(request)
     context.items = sum(len(topic.partitions) for topic in response.responses)
     return response

@@ -1,7 +1,7 @@
-"""AlterReplicaLogDirs (API key 34): say in which data directory replicas shall be (KIP-113).
+"""AlterReplicaLogDirs (API key 34): move replicas to another data directory (KIP-113).
 
-Versions 1-2. v2: flexible. The answer comes at once; the log is moved while it is in use, and DescribeLogDirs shows how
-far that is.
+Versions 1-2. v2: flexible. The broker responds immediately and moves the log in the background while clients use it.
+DescribeLogDirs shows the progress.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from triokafka.structs import TopicPartition
 
 
 def _by_partition(request: AlterReplicaLogDirsRequest) -> dict[TopicPartition, str]:
-    """The directory that each partition is wanted in; the last one, if there are several."""
+    """Return the requested directory of each partition: the last one if the request names several."""
     return {
         TopicPartition(topic.name, number): directory.path
         for directory in request.dirs
@@ -51,7 +51,7 @@ def _failed(
 async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Have each log moved that is not where it is wanted."""
+    """Start to move each log that is not in its requested directory."""
     return _response({key: _code(key, path, context) for key, path in _by_partition(request).items()})
 
 

@@ -1,7 +1,8 @@
-"""ApiVersions (API key 18): which APIs this broker serves, in which versions, and which features are on.
+"""ApiVersions (API key 18): the APIs that this broker serves with their versions, and the features of the cluster.
 
-Versions 0-4. v1: throttle time. v3: flexible body (never the header), the client's software, features. v4: supported
-features whose lowest version is 0. The dispatcher answers an unknown version itself, in version 0 (KIP-511).
+Versions 0-4. v1: throttle time. v3: flexible body (the response header stays inflexible), the client's software name
+and version, features. v4: also supported features whose lowest version is 0. The dispatcher itself answers a request in
+an unknown version, with a response in version 0 (KIP-511).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
         ]
     )
     if context.version >= 3:
-        # Old clients cannot read a lowest version of 0 (KAFKA-17011).
+        # Clients before v4 reject a feature whose lowest version is 0 (KAFKA-17011).
         response.supported_features = [
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in sorted(SERVED.items())

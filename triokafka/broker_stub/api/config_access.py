@@ -1,4 +1,4 @@
-"""Which permission the configuration of a resource needs, for the three APIs that show and change it."""
+"""Permissions for the configuration of a resource: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_ALLOWED = "Authorization failed."
 
 
 def _of(resource_type: int) -> ResourceType:
-    """Topics and groups have permissions of their own; all else is the cluster's."""
+    """Return the ACL resource type: topic and group for themselves, cluster for every other resource type."""
     match resource_type:
         case ConfigResourceType.TOPIC:
             return ResourceType.TOPIC
@@ -26,7 +26,7 @@ def _of(resource_type: int) -> ResourceType:
 
 
 def config_accesses(operation: AclOperation) -> list[Access]:
-    """The accesses of a request with ``resources``."""
+    """Return the accesses for a request that has a ``resources`` field."""
 
     def names(resource_type: ResourceType) -> Access:
         def of_request(request: Any) -> Iterable[str]:
@@ -44,7 +44,7 @@ def config_accesses(operation: AclOperation) -> list[Access]:
 def denied_resources(
     resources: Iterable[Any], operation: AclOperation, context: RequestContext
 ) -> dict[tuple[int, str], ItemError]:
-    """The resources of a request that the client has no permission for, with what to answer for them."""
+    """Return the error of each resource for which the client lacks permission, by resource type and name."""
     denied = {}
     for resource in resources:
         kind = _of(resource.resource_type)

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (API key 69): groups under the new consumer protocol, with their members (KIP-848).
+"""ConsumerGroupDescribe (API key 69): state and members of groups that use the consumer protocol (KIP-848).
 
-Versions 0-1, all flexible. v1: the kind of each member (KIP-1099).
+Versions 0-1, all flexible. v1: member type, classic or consumer (KIP-1099).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _failed(
 async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    """Describe the groups that the caller may see; one with a topic that it may not see is not shown."""
+    """Describe the groups that the client may see. A group with a topic that the client may not see gets an error."""
     require_group_version(context)
     response = await context.groups.admin.consumer_group_describe(request)
     for i, group in enumerate(response.groups):

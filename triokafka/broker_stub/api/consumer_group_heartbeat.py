@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (API key 68): a member of a group under the new consumer protocol is there (KIP-848).
+"""ConsumerGroupHeartbeat (API key 68): membership and assignment in the consumer protocol (KIP-848).
 
-Versions 0-1, all flexible. v1: member ids that the consumer makes itself (KIP-1082), and regular expressions.
+Versions 0-1, all flexible. v1: the consumer generates its member id (KIP-1082); subscription by regular expression.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from triokafka.security.acl import AclOperation, ResourceType
 async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    """Let the member join, go on or leave, and tell it what it is to own.
+    """Let the member join, stay or leave, and return its assignment when the assignment has changed.
 
-    A regular expression matches the topics that the member may describe.
+    A regular expression matches only topics that the member may describe.
     """
     require_group_version(context)
     return await context.groups.membership.consumer_group_heartbeat(

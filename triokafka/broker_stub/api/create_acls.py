@@ -1,6 +1,6 @@
-"""CreateAcls (API key 30): add access rules, which are not kept here.
+"""CreateAcls (API key 30): add ACLs. This broker stores no ACLs and returns SECURITY_DISABLED.
 
-Versions 1-3. v2: flexible. v3: rules about users.
+Versions 1-3. v2: flexible. v3: ACLs for user resources.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ def _failed(request: CreateAclsRequest, context: RequestContext, code: int, mess
 
 @handles(CreateAclsRequest, versions=range(1, 4), accesses=[cluster(AclOperation.ALTER)], on_error=_failed)
 async def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    """Say for each rule that rules are not kept here."""
+    """Return SECURITY_DISABLED for each ACL."""
     raise errors.SecurityDisabledError(NO_RULES)

@@ -1,6 +1,6 @@
-"""CreatePartitions (API key 37): topics grow.
+"""CreatePartitions (API key 37): add partitions to topics.
 
-Versions 0-3. v1: answers before throttling. v2: flexible. v3: may be throttled by quota.
+Versions 0-3. v1: the broker responds before it throttles. v2: flexible. v3: THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _failed(
     on_error=_failed,
 )
 async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    """Hand the topics that the client may alter to the controller; as many results as topics, in their order."""
+    """Forward the topics that the client may alter to the controller. Results are in the order of the request."""
     refused = {name for name in _names(request) if context.denied(AclOperation.ALTER, ResourceType.TOPIC, name)}
     allowed = CreatePartitionsRequest(
         topics=[topic for topic in request.topics if topic.name not in refused],

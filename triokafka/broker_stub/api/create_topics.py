@@ -1,7 +1,8 @@
-"""CreateTopics (API key 19): new topics, with their partitions and configuration.
+"""CreateTopics (API key 19): create topics with their partitions and configuration.
 
-Versions 2-7. v4: partitions and replication factor may be left to the broker (-1). v5: flexible, the answer tells the
-configuration. v6: may be throttled by quota. v7: the answer tells the topic's id.
+Versions 2-7. v4: -1 selects the broker's default number of partitions or replication factor (KIP-464). v5: flexible,
+the response contains the configuration (KIP-525). v6: THROTTLING_QUOTA_EXCEEDED (KIP-599). v7: the response contains
+the topic id.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _failed(request: CreateTopicsRequest, context: RequestContext, code: int, me
     on_error=_failed,
 )
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Hand the topics that the client may create to the controller; as many results as topics, in their order."""
+    """Forward the topics that the client may create to the controller. Results are in the order of the request."""
     refused: set[str] = set()
     if context.denied_for_cluster(AclOperation.CREATE):
         refused = {name for name in _names(request) if context.denied(AclOperation.CREATE, ResourceType.TOPIC, name)}
@@ -76,10 +77,10 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
 
 
 def _report_offline(topic: CreatableTopicResult, context: RequestContext) -> None:
-    """Turn a success into KAFKA_STORAGE_ERROR when the logs of new partitions could not be created here.
+    """Turn a success into KAFKA_STORAGE_ERROR when this broker could not create the logs of new partitions.
 
-    The topic exists all the same, and its partitions come online once their logs can be created. Kafka answers NONE and
-    leaves it to the first Produce to fail.
+    The topic exists nevertheless, and its partitions come online once their logs can be created. In Kafka, CreateTopics
+    returns NONE and the first Produce fails.
     """
     image = context.metadata.image.topics.get(topic.name)
     if topic.error_code or image is None:

@@ -1,6 +1,6 @@
-"""DeleteAcls (API key 31): remove access rules, which are not kept here.
+"""DeleteAcls (API key 31): remove ACLs. This broker stores no ACLs and returns SECURITY_DISABLED.
 
-Versions 1-3. v2: flexible. v3: rules about users.
+Versions 1-3. v2: flexible. v3: ACLs for user resources.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ def _failed(request: DeleteAclsRequest, context: RequestContext, code: int, mess
 
 @handles(DeleteAclsRequest, versions=range(1, 4), accesses=[cluster(AclOperation.ALTER)], on_error=_failed)
 async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    """Say for each filter that rules are not kept here."""
+    """Return SECURITY_DISABLED for each filter."""
     raise errors.SecurityDisabledError(NO_RULES)

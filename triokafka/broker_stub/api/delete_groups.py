@@ -1,4 +1,4 @@
-"""DeleteGroups (API key 42): empty groups are removed with their positions.
+"""DeleteGroups (API key 42): remove empty groups with their committed offsets.
 
 Versions 0-2. v2: flexible.
 """
@@ -26,7 +26,7 @@ def _failed(request: DeleteGroupsRequest, context: RequestContext, code: int, me
     on_error=_failed,
 )
 async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-    """Remove the groups that the caller may remove and that have no members."""
+    """Remove the groups that have no members and that the client may delete."""
     denied = [name for name in request.groups_names if context.denied(AclOperation.DELETE, ResourceType.GROUP, name)]
     allowed = DeleteGroupsRequest(groups_names=[name for name in request.groups_names if name not in denied])
     response = await context.groups.admin.delete_groups(allowed)

@@ -1,6 +1,7 @@
-"""DeleteRecords (API key 21): drop all records of a partition before an offset (-1: up to the high watermark).
+"""DeleteRecords (API key 21): delete all records of a partition before an offset (-1: up to the high watermark).
 
-Versions 0-2. v2: flexible. The answer names the partition's low watermark, the first offset that is still there.
+Versions 0-2. v2: flexible. The response contains the partition's low watermark: the lowest log start offset of its
+replicas.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _failed(request: DeleteRecordsRequest, context: RequestContext, code: int, m
     on_error=_failed,
 )
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Raise each partition's log start offset. All replicas are this broker's own, so nothing is waited for."""
+    """Raise each partition's log start offset. No follower has to confirm, since this broker holds the only replica."""
     response = DeleteRecordsResponse()
     budget = WorkBudget()
     for topic in request.topics:

@@ -1,7 +1,7 @@
-"""DeleteTopics (API key 20): topics vanish with their records.
+"""DeleteTopics (API key 20): delete topics with their records.
 
-Versions 1-6. v3: says so when deletion is switched off. v4: flexible. v5: error messages; may be throttled by quota.
-v6: topics by id as well.
+Versions 1-6. v3: TOPIC_DELETION_DISABLED when ``delete.topic.enable`` is false. v4: flexible. v5: error messages and
+THROTTLING_QUOTA_EXCEEDED (KIP-599). v6: topics by name or id (KIP-516).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _failed(request: DeleteTopicsRequest, context: RequestContext, code: int, me
     on_error=_failed,
 )
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Hand the topics that the client may delete to the controller; as many results as topics, in their order."""
+    """Forward the topics that the client may delete to the controller. Results are in the order of the request."""
     asked = _asked(request)
     refused = [_denied(topic, context.metadata.image, context) for topic in asked]
     allowed = DeleteTopicsRequest(
@@ -68,7 +68,10 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
 
 
 def _denied(topic: DeleteTopicState, image: MetadataImage, context: RequestContext) -> DeletableTopicResult | None:
-    """The answer for a topic that may not be deleted; who may not see it does not learn whether it exists."""
+    """Return the error for a topic that the client may not delete, or None.
+
+    The error does not reveal whether the topic exists to a client that may not describe it.
+    """
     name = topic.name
     if name is None:
         found = image.topics_by_id.get(topic.topic_id)

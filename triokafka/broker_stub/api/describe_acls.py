@@ -1,6 +1,6 @@
-"""DescribeAcls (API key 29): access rules. There are none here: the authorizer is a Python object of its own.
+"""DescribeAcls (API key 29): list ACLs. This broker stores none: its authorizer is a Python object.
 
-Versions 1-3. v2: flexible. v3: rules about users.
+Versions 1-3. v2: flexible. v3: ACLs for user resources.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from triokafka.protocol.api.describe_acls import DescribeAclsRequest, DescribeAc
 from triokafka.security.acl import AclOperation
 
 NO_RULES = "No Authorizer is configured."
-"""What Kafka says to changes without an authorizer that keeps rules."""
+"""Kafka's error message for CreateAcls and DeleteAcls without an ACL authorizer."""
 
 
 @handles(DescribeAclsRequest, versions=range(1, 4), accesses=[cluster(AclOperation.DESCRIBE)])
 async def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    """Say that rules are not kept here."""
+    """Return SECURITY_DISABLED."""
     raise errors.SecurityDisabledError("No Authorizer is configured on the broker")

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (API key 48): which quotas are set.
+"""DescribeClientQuotas (API key 48): list the quotas of users, client ids and IP addresses.
 
 Versions 0-1. v1: flexible.
 """
@@ -43,16 +43,16 @@ def _failed(
 async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
-    """Answer from the image, without waiting."""
+    """Read the quotas from the metadata image."""
     return matching_quotas(context.metadata.image, request)
 
 
 def matching_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """The quotas of the entities that fulfil every condition.
+    """Return the quotas of the entities that match every component of the filter.
 
     Raises:
-        InvalidRequestError: conditions contradict each other or themselves.
-        UnsupportedVersionError: a condition about something that there are no quotas for.
+        InvalidRequestError: a component is invalid, or components contradict each other.
+        UnsupportedVersionError: a component has an unknown entity type.
     """
     exact, any_name = _conditions(request.components)
     entries = []
@@ -87,7 +87,7 @@ def _conditions(components: Sequence[ComponentData]) -> tuple[dict[str, str | No
         if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
             raise InvalidRequestError(f"Unknown match type {component.match_type}")
         if (component.match is None) is (component.match_type == _EXACT):
-            raise InvalidRequestError(f"A name is needed to match one, and only then ({kind})")
+            raise InvalidRequestError(f"Entity type {kind}: exact match needs a name, other match types forbid a name")
         if component.match_type == _SPECIFIED:
             any_name.append(kind)
         else:

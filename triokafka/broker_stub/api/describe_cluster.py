@@ -1,6 +1,6 @@
-"""DescribeCluster (API key 60): the brokers, the controller and the cluster's id.
+"""DescribeCluster (API key 60): the brokers, the controller id and the cluster id.
 
-Versions 0-2. v1: the client says whether it means brokers or controllers. v2: fenced brokers on request.
+Versions 0-2. v1: endpoint type, brokers or controllers (KIP-919). v2: fenced brokers on request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONTROLLERS: Final = 2
 
 @handles(DescribeClusterRequest, versions=range(0, 3), accesses=[or_cluster(AclOperation.DESCRIBE)])
 async def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Answer from the image."""
+    """Describe the cluster from the metadata image."""
     if request.endpoint_type == _CONTROLLERS:
         raise errors.MismatchedEndpointTypeError("this listener serves brokers, not controllers")
     if request.endpoint_type != _BROKERS:

@@ -1,4 +1,4 @@
-"""DescribeConfigs (API key 32): configuration of topics and brokers, with where each value comes from.
+"""DescribeConfigs (API key 32): the configuration of topics, brokers, loggers and groups with each value's source.
 
 Versions 1-4. v1: sources and synonyms. v3: types and documentation. v4: flexible.
 """
@@ -62,7 +62,10 @@ def _failed(
     on_error=_failed,
 )
 async def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """Answer from the image; others have their turn in between, since tools ask for all topics at once."""
+    """Read the configuration from the metadata image.
+
+    The handler yields to other tasks between resources, since tools request all topics in one request.
+    """
     image, config = context.metadata.image, context.services.configuration.config
     denied = denied_resources(request.resources, AclOperation.DESCRIBE_CONFIGS, context)
     response = DescribeConfigsResponse()
@@ -81,12 +84,13 @@ def describe_resources(
     *,
     denied: Mapping[tuple[int, str], ItemError] | None = None,
 ) -> Iterator[DescribeConfigsResult]:
-    """Yield one result per resource, all as of ``image``; ``denied`` are resources that the client may not see.
+    """Yield one result per resource, all read from ``image``.
 
-    ``config`` is the broker's configuration at its start. All topics share the entries that they inherit.
+    ``denied`` holds the errors of the resources that the client may not see. ``config`` is the broker's configuration
+    at its start. All topics share the objects of inherited entries.
     """
     entries_of = _Entries(image, config)
-    common: dict[int, DescribeConfigsResourceResult] = {}  # by the entry's identity
+    common: dict[int, DescribeConfigsResourceResult] = {}  # by the entry's id()
     for resource in request.resources:
         failure = (denied or {}).get((resource.resource_type, resource.resource_name)) or ItemError()
         entries: list[ConfigEntry] = []
@@ -115,7 +119,7 @@ def describe_resources(
 
 
 class _Entries:
-    """The entries of resources of one image."""
+    """The configuration entries of the resources in one metadata image."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
         self._image = image
@@ -123,11 +127,11 @@ class _Entries:
         self._inherited: dict[str, ConfigEntry] | None = None
 
     def is_inherited(self, entry: ConfigEntry) -> bool:
-        """Whether all topics that say nothing else have this very entry."""
+        """Whether ``entry`` is one of the inherited entries that topics share."""
         return self._inherited is not None and self._inherited.get(entry.name) is entry
 
     def resource(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
-        """Of one resource. Raises `BrokerResponseError`."""
+        """Return the entries of one resource. Raises `BrokerResponseError`."""
         name, image, config = resource.resource_name, self._image, self._config
         match resource.resource_type:
             case ResourceType.TOPIC:

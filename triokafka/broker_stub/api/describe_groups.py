@@ -1,7 +1,7 @@
 """DescribeGroups (API key 15): state and members of groups.
 
-Versions 0-6. v1: throttle time. v3: what the caller may do with them. v4: static members. v5: flexible. v6:
-GROUP_ID_NOT_FOUND with a message for groups that are not there (KIP-1043); before that they are shown as Dead.
+Versions 0-6. v1: throttle time. v3: authorized operations. v4: static members (KIP-345). v5: flexible. v6:
+GROUP_ID_NOT_FOUND with a message for an unknown group (KIP-1043); earlier versions return the state Dead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _failed(request: DescribeGroupsRequest, context: RequestContext, code: int, 
     on_error=_failed,
 )
 async def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    """Describe the groups that the caller may see."""
+    """Describe the groups that the client may see."""
     response = await context.groups.admin.describe_groups(request, version=context.version)
     for i, group in enumerate(response.groups):
         context.items += 1 + len(group.members)

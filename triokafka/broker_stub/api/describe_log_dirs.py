@@ -1,6 +1,6 @@
-"""DescribeLogDirs (API key 35): what the data directories hold (KIP-113, KIP-827).
+"""DescribeLogDirs (API key 35): the logs in each data directory, their sizes and the free space (KIP-113, KIP-827).
 
-Versions 1-5. v2: flexible. v3: an error of the whole request. v4: the size of the volumes. v5: cordoned directories.
+Versions 1-5. v2: flexible. v3: top-level error code. v4: size of the volumes. v5: cordoned directories.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _failed(
 
 @handles(DescribeLogDirsRequest, versions=range(1, 6), accesses=[cluster(AclOperation.DESCRIBE)], on_error=_failed)
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    """Go through the logs, directory by directory; a directory that failed says so and nothing else."""
+    """Describe each data directory. An offline directory has only an error code."""
     logs, replicas = context.logs, context.replicas
     wanted = None
     if request.topics is not None:

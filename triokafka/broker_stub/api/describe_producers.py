@@ -1,4 +1,4 @@
-"""DescribeProducers (API key 61): the producers that a partition's leader remembers (KIP-664).
+"""DescribeProducers (API key 61): the producer state of a partition, from its leader (KIP-664).
 
 Version 0.
 """
@@ -46,7 +46,7 @@ def _failed(
     on_error=_failed,
 )
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    """Answer for the partitions that this broker leads."""
+    """Describe the producers of the partitions that this broker leads."""
     response, budget = DescribeProducersResponse(), WorkBudget()
     for topic in request.topics:
         result = TopicResponse(name=topic.name)

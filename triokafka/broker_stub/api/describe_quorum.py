@@ -1,6 +1,7 @@
-"""DescribeQuorum (API key 55): the state of the metadata quorum, which is this node (KIP-595).
+"""DescribeQuorum (API key 55): the state of the metadata quorum (KIP-595).
 
-Versions 0-2. v1: times (KIP-836). v2: directories and addresses of the voters (KIP-853).
+Versions 0-2. v1: last fetch and last caught-up timestamps (KIP-836). v2: directory ids and addresses of the voters
+(KIP-853).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions (API key 75): topics with all partitions, in pages.
+"""DescribeTopicPartitions (API key 75): topics with their partitions, in pages.
 
-Version 0. Topics are answered in the order of their names; a cursor says where the next page begins (KIP-966).
+Version 0. Topics are sorted by name. A cursor names the first partition of the next page (KIP-966).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _failed(
 async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    """Answer one page from the image. No topics in the request means all."""
+    """Read one page from the metadata image. A request without topics requests all topics."""
     image = context.metadata.image
     names = sorted({topic.name for topic in request.topics}) or [
         name for name in sorted(image.topics) if not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
@@ -48,9 +48,9 @@ async def describe_topic_partitions(
     first_partition = 0
     if request.cursor is not None:
         if request.cursor.partition_index < 0:
-            raise errors.InvalidRequestError(f"partition {request.cursor.partition_index} in the cursor")
+            raise errors.InvalidRequestError(f"the cursor's partition {request.cursor.partition_index} is negative")
         if request.topics and request.cursor.topic_name not in names:
-            raise errors.InvalidRequestError(f"the cursor's topic {request.cursor.topic_name} is not asked for")
+            raise errors.InvalidRequestError(f"the cursor's topic {request.cursor.topic_name} is not in the request")
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index

@@ -1,4 +1,4 @@
-"""DescribeTransactions (API key 65): the state of transactional ids. This broker coordinates no transactions.
+"""DescribeTransactions (API key 65): the state of transactions by transactional id. This broker has no transactions.
 
 Version 0.
 """
@@ -36,7 +36,7 @@ def _failed(
 async def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    """Say of each id that it is not known."""
+    """Return TRANSACTIONAL_ID_NOT_FOUND for each id that the client may describe."""
     return DescribeTransactionsResponse(
         transaction_states=[_state(name, context) for name in request.transactional_ids]
     )

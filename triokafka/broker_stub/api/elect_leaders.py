@@ -1,6 +1,6 @@
-"""ElectLeaders (API key 43): have partitions led by their first replica, or by any that is alive (KIP-183, KIP-460).
+"""ElectLeaders (API key 43): elect the preferred replica, or any live replica, as the leader (KIP-183, KIP-460).
 
-Versions 0-2. v1: elections of any replica, and an error of the whole request. v2: flexible.
+Versions 0-2. v1: unclean elections and a top-level error code. v2: flexible.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _failed(request: ElectLeadersRequest, context: RequestContext, code: int, me
 
 @handles(ElectLeadersRequest, versions=range(0, 3), accesses=[cluster(AclOperation.ALTER)], on_error=_failed)
 async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    """Hand the request to the controller."""
+    """Forward the request to the controller."""
     response = await context.gateway.elect_leaders(request)
     context.items = sum(len(topic.partition_result) for topic in response.replica_election_results)
     return response

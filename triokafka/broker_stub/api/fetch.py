@@ -1,8 +1,9 @@
-"""Fetch (API key 1): read record batches of many partitions, waiting a little when there is nothing.
+"""Fetch (API key 1): read record batches of many partitions and wait for ``min_bytes`` up to ``max_wait_ms``.
 
-Versions 4-18. v4: isolation level. v5: log start offset. v7: fetch sessions (KIP-227). v9: the client's leader epoch.
-v10: zstd. v11: the client's rack. v12: flexible, detection of diverging logs. v13: topic ids. v15: followers name their
-epoch. v16: leaders' addresses in errors. v17: directory ids. v18: the follower's high watermark.
+Versions 4-18. v4: isolation level. v5: log start offset. v7: fetch sessions (KIP-227). v9: the client's leader epoch
+(KIP-320). v10: zstd. v11: the client's rack (KIP-392). v12: flexible, detection of diverging logs (KIP-595).
+v13: topic ids (KIP-516). v15: the follower's broker epoch (KIP-903). v16: addresses of the new leaders in errors
+(KIP-951). v17: directory ids (KIP-853). v18: the follower's high watermark.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ _TOPIC_IDS_SINCE: Final = 13
 _READ_COMMITTED: Final = 1
 _NO_LIMIT: Final = 2**31 - 1
 
-# What almost every partition says, made once: a response names hundreds of them. Never changed.
+# Defaults that almost every partition of a response shares. Read-only: one response contains hundreds of partitions.
 _NO_EPOCH: Final = EpochEndOffset()
 _NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = SnapshotId()
 
 
 def _failed(request: FetchRequest, context: RequestContext, code: int, message: str) -> FetchResponse:
-    """The error at the top, which there is from version 7, and, as long as topics have names, at every partition."""
+    """Return the error at the top level (since v7) and, before topic ids (v13), at every partition."""
     if context.version >= _TOPIC_IDS_SINCE:
         return FetchResponse(error_code=code)
     failed = ReadOutcome(code)
@@ -77,13 +78,13 @@ def _failed(request: FetchRequest, context: RequestContext, code: int, message: 
     FetchRequest,
     versions=range(4, 19),
     accesses=[
-        or_cluster(AclOperation.CLUSTER_ACTION),  # for other brokers, which need nothing else
+        or_cluster(AclOperation.CLUSTER_ACTION),  # followers need only this permission
         Access(AclOperation.READ, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics]),
     ],
     on_error=_failed,
 )
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
-    """Read what the session asks for; park until there is enough, time is up, or something is wrong."""
+    """Read the partitions of the fetch session; wait for ``min_bytes``, ``max_wait_ms`` or an error."""
     services, metadata = context.services, context.services.metadata
     if request.isolation_level not in (0, _READ_COMMITTED):
         raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
@@ -95,7 +96,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     parameters = FetchParameters(
         replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
-        min_bytes=min(request.min_bytes, max_bytes),  # more than there will ever be in an answer is not waited for
+        min_bytes=min(request.min_bytes, max_bytes),  # a response never exceeds max_bytes, so do not wait for more
         max_bytes=max_bytes,
         read_committed=request.isolation_level == _READ_COMMITTED,
     )
@@ -118,7 +119,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     topic: TopicKey | None = None
     name, code = "", 0
     for wanted in session.partitions:
-        if wanted.topic is not topic:  # partitions of a topic mostly come together
+        if wanted.topic is not topic:  # partitions of one topic are usually adjacent: resolve the topic once
             topic = wanted.topic
             name, code = _resolve(topic, image, context)
         if code:
@@ -134,10 +135,10 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     replicas = services.replicas
     many = len(session.partitions) > BUDGET
     if many:
-        await trio.lowlevel.checkpoint()  # each of these steps takes long then
+        await trio.lowlevel.checkpoint()  # with many partitions, each of the following steps takes long
     outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
     if readable and not urgent and not failed and size < parameters.min_bytes and parameters.max_wait_ms > 0:
-        del outcomes  # nothing read is kept while waiting
+        del outcomes  # release the memory of the first read while the request waits
         if many:
             await trio.lowlevel.checkpoint()
         operation = replicas.delay_fetch(readable, parameters)
@@ -147,12 +148,12 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     if many:
         await trio.lowlevel.checkpoint()
     if by_id and metadata.image is not image:
-        # While this waited, a topic may have been deleted, and one of its name made: that is another one.
+        # During the wait, a topic may have been deleted and created again with the same name and another id.
         for key, wanted in readable:
             if wanted.topic not in metadata.image.topics_by_id:
                 outcomes[key] = ReadOutcome(errors.UnknownTopicIdError.code)
     if not follower and context.count_towards(QuotaKind.FETCH, size):
-        # Nothing is answered, so nothing counts; the client asks again when its time is over.
+        # The response has no records, so the bytes do not count. The client repeats the fetch after the throttle time.
         services.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, services.world.now())
         throttled = session.throttle()
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
@@ -172,7 +173,10 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
 
 
 def _most_at_once(replica_id: int, context: RequestContext) -> int:
-    """More than this would be throttled even if it were the first for a while, and so never be answered."""
+    """Return the largest response in bytes that the client's fetch quota can ever admit.
+
+    The quota would throttle a larger response every time, and the client would never receive it.
+    """
     quotas = context.services.quotas
     if replica_id >= 0 or not quotas.limits(QuotaKind.FETCH):
         return _NO_LIMIT
@@ -196,7 +200,10 @@ def _wanted(request: FetchRequest, by_id: bool) -> list[WantedPartition]:
 
 
 def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext) -> tuple[str, int]:
-    """The topic's name, or the error code for its partitions; who may not read it does not learn whether it exists."""
+    """Return the topic's name, or an empty name and the error code for its partitions.
+
+    The error does not reveal whether a topic exists to a client that may not read it.
+    """
     if isinstance(topic, UUID):
         found = image.topics_by_id.get(topic)
         if found is None:
@@ -238,7 +245,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         current_leader=_NO_LEADER,
         snapshot_id=_NO_SNAPSHOT,
         aborted_transactions=_aborted(outcome) if read_committed else None,
-        records=outcome.records,  # type: ignore[arg-type]  # the encoder passes on what it need not look into
+        records=outcome.records,  # type: ignore[arg-type]  # the encoder passes file slices on unread
     )
     if outcome.diverging_epoch is not None:
         epoch, end_offset = outcome.diverging_epoch

@@ -1,12 +1,12 @@
-"""FindCoordinator (API key 10): which broker coordinates a group.
+"""FindCoordinator (API key 10): find the broker that coordinates a group.
 
 Versions 0-6. v1: key types and error messages. v3: flexible. v4: many keys in one request (KIP-699). v5, v6:
 transactions and share groups, which this broker refuses.
 
-The first such request creates the topic of the groups.
+The first FindCoordinator request creates ``__consumer_offsets``.
 
-For a transactional id the error is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the code that every client treats as fatal:
-after any other but CLUSTER_AUTHORIZATION_FAILED, librdkafka repeats the request for ever.
+For a transactional id the error is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the code that every client treats as fatal.
+librdkafka repeats the request forever after any other code except CLUSTER_AUTHORIZATION_FAILED.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinator
 from triokafka.security.acl import AclOperation, ResourceType
 
 _BATCHED_SINCE: Final = 4
-_NO_ERROR: Final = "NONE"  # what Kafka's brokers say of a coordinator that was found, in versions 1-3 alone
+_NO_ERROR: Final = "NONE"  # Kafka's error message for success in versions 1-3
 
 
 def _groups(request: FindCoordinatorRequest) -> Iterable[str]:
@@ -77,7 +77,7 @@ async def _find(group: str, entry: CoordinatorEntry[Any], context: RequestContex
         addresses = [] if leader is None or leader.fenced else endpoint_of(leader, context.listener)
         if not addresses:
             raise errors.CoordinatorNotAvailableError(f"{entry.topic.name}-{state.partition} has no leader now")
-    except errors.KafkaStorageError as error:  # Kafka's controller takes the leadership of an offline replica away
+    except errors.KafkaStorageError as error:  # Kafka's controller moves leadership away from an offline replica
         return _unknown(group, errors.CoordinatorNotAvailableError.code, str(error))
     except errors.BrokerResponseError as error:
         return _unknown(group, error.code, str(error))

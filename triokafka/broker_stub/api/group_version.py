@@ -1,4 +1,4 @@
-"""The feature ``group.version``: whether the cluster serves the new consumer protocol (KIP-848)."""
+"""Check of the feature ``group.version``, which enables the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from triokafka.errors import UnsupportedVersionError
 
 
 def require_group_version(context: RequestContext) -> None:
-    """Raise `UnsupportedVersionError` in a cluster that was made before there was the protocol, and not upgraded."""
+    """Raise `UnsupportedVersionError` if ``group.version`` is below 1, as in an older cluster before its upgrade."""
     if context.metadata.image.features.get(GROUP_VERSION, 0) < 1:
         raise UnsupportedVersionError("the feature group.version is below 1: set it to 1 to use the consumer protocol")

@@ -1,4 +1,4 @@
-"""Heartbeat (API key 12): a member of a classic group says that it is alive.
+"""Heartbeat (API key 12): keep a member of a classic group alive.
 
 Versions 0-4. v1: throttle time. v3: static members (KIP-345). v4: flexible.
 """
@@ -19,5 +19,5 @@ from triokafka.security.acl import AclOperation, ResourceType
     waits=True,
 )
 async def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Extend the member's session; the error code says whether it has to rejoin."""
+    """Extend the member's session. REBALANCE_IN_PROGRESS tells the member to rejoin."""
     return await context.groups.membership.heartbeat(request)

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (API key 44): sets, deletes, appends to and subtracts from single configuration keys.
+"""IncrementalAlterConfigs (API key 44): set, delete, append to and subtract from single configuration keys (KIP-339).
 
-Versions 0-1. v1: flexible. Log levels (``BROKER_LOGGER``) are this process's own and are not kept.
+Versions 0-1. v1: flexible. Log levels (``BROKER_LOGGER``) apply to this process and are lost at a restart (KIP-412).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _failed(
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Set log levels here, hand the rest to the controller; as many answers as resources, in their order."""
+    """Set log levels in this process and forward the rest to the controller. Results keep the order of the request."""
     denied = denied_resources(request.resources, AclOperation.ALTER_CONFIGS, context)
     if not any(map(_is_logger, request.resources)):
         return await context.gateway.incremental_alter_configs(request, denied=denied)
@@ -86,7 +86,7 @@ def _alter_loggers(
     denied: Mapping[tuple[int, str], ItemError],
     context: RequestContext,
 ) -> AlterConfigsResourceResponse:
-    """All changes of log levels, or none (KIP-412)."""
+    """Apply all changes of log levels, or none of them (KIP-412)."""
     failure = denied.get((resource.resource_type, resource.resource_name), NO_ERROR)
     try:
         if not failure:

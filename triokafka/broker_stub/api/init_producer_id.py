@@ -1,9 +1,9 @@
-"""InitProducerId (API key 22): a producer id for idempotent produce.
+"""InitProducerId (API key 22): allocate a producer id for an idempotent producer.
 
-Versions 0-5. v2: flexible. v3: a producer may name the id and epoch that it has (KIP-360). v4, v5: more errors. Without
-a transactional id every request gets a new id with epoch 0, also one that names an id: sequence numbers then begin anew
-without the broker's help. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client
-treats as fatal.
+Versions 0-5. v2: flexible. v3: the producer may send its current id and epoch (KIP-360). v4, v5: more errors. Every
+request without a transactional id gets a new id with epoch 0, even if it sends a current id: the producer then restarts
+its sequence numbers at 0. A request with a transactional id fails with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
+every client treats as fatal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _failed(request: InitProducerIdRequest, context: RequestContext, code: int, 
 @handles(
     InitProducerIdRequest,
     versions=range(0, 6),
-    # Who may write to some topic needs no permission for the cluster (KIP-679), so the handler asks.
+    # Permission to write to any topic suffices (KIP-679), so the handler checks both permissions.
     accesses=[
         or_cluster(AclOperation.IDEMPOTENT_WRITE),
         Access(AclOperation.WRITE, ResourceType.TOPIC, lambda request: ()),
@@ -35,7 +35,7 @@ def _failed(request: InitProducerIdRequest, context: RequestContext, code: int, 
     on_error=_failed,
 )
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Take the next id of this broker's block; waits for the controller when the block is used up."""
+    """Take the next id of this broker's block. Waits for a new block from the controller when the block is used up."""
     if request.transactional_id == "":
         raise InvalidRequestError("a transactional id may not be empty")
     if request.transactional_id is not None:
@@ -48,6 +48,6 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may write to no topic")
     if (request.producer_id == _NONE) is not (request.producer_epoch == _NONE):
         raise InvalidRequestError(
-            f"a producer names its id and its epoch, or neither, not {request.producer_id} and {request.producer_epoch}"
+            f"producer id {request.producer_id} and epoch {request.producer_epoch}: send both, or -1 for both"
         )
     return InitProducerIdResponse(producer_id=await context.services.producer_ids.next_id(), producer_epoch=0)

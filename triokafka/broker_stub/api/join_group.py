@@ -1,8 +1,8 @@
-"""JoinGroup (API key 11): a member asks to be part of the group's next generation.
+"""JoinGroup (API key 11): join the next generation of a classic group.
 
-Versions 0-9. v1: rebalance timeout apart from the session timeout. v2: throttle time. v4: a new member first gets its
-id (MEMBER_ID_REQUIRED, KIP-394). v5: static members (KIP-345). v6: flexible. v7: the protocol type comes back
-(KIP-559). v8: a reason (KIP-800). v9: a restarted static leader is told to skip the assignment (KIP-814).
+Versions 0-9. v1: separate rebalance timeout. v2: throttle time. v4: a new member first receives its id
+(MEMBER_ID_REQUIRED, KIP-394). v5: static members (KIP-345). v6: flexible. v7: the response contains the protocol type
+(KIP-559). v8: a reason (KIP-800). v9: a restarted static leader skips the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from triokafka.security.acl import AclOperation, ResourceType
     waits=True,
 )
 async def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
-    """Wait for the round to be complete, and answer with the new generation."""
+    """Wait until all members have joined and return the new generation."""
     return await context.groups.membership.join_group(
         request, version=context.version, client_id=context.client_id, client_host=context.client_host
     )

@@ -1,4 +1,4 @@
-"""Who leads a partition, as an answer tells a client that asked the wrong broker (KIP-951)."""
+"""Leaders and their addresses in the response to a client that sent a request to the wrong broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ N = TypeVar("N")
 
 
 def current_leader(topic: str, partition: int, context: RequestContext) -> LeaderHint:
-    """Leader and leader epoch as this broker knows them: its own replica's, or else the metadata's; -1 when unknown."""
+    """Return leader and leader epoch from the hosted replica, or else from the metadata image; -1 when unknown."""
     hosted = context.replicas.find(topic, partition)
     if hosted is not None:
         return hosted.leader_hint
@@ -24,9 +24,9 @@ def current_leader(topic: str, partition: int, context: RequestContext) -> Leade
 def node_endpoints(
     leaders: Iterable[int], context: RequestContext, make: Callable[[int, str, int, str | None], N]
 ) -> list[N]:
-    """Where to connect to these brokers, each once, on the listener that the client uses itself.
+    """Return the endpoint of each broker, without repetition, on the listener that the client uses.
 
-    Brokers that are unknown, fenced, or do not have the listener are left out: the client then asks for metadata.
+    The result omits brokers that are unknown, are fenced, or lack the listener. The client then requests metadata.
     """
     brokers = context.metadata.image.brokers
     found = []

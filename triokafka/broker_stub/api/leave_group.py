@@ -1,7 +1,7 @@
-"""LeaveGroup (API key 13): members leave a classic group, or an administrator removes static ones.
+"""LeaveGroup (API key 13): remove members from a classic group, on their own request or an administrator's.
 
-Versions 0-5. v1: throttle time. v3: several members, named by id or by instance, each with its own error (KIP-345). v4:
-flexible. v5: a reason (KIP-800).
+Versions 0-5. v1: throttle time. v3: several members, by member id or instance id, each with an error code (KIP-345).
+v4: flexible. v5: a reason (KIP-800).
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ from triokafka.security.acl import AclOperation, ResourceType
     waits=True,
 )
 async def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    """Remove the members; the others rebalance."""
+    """Remove the members and rebalance the remaining ones."""
     return await context.groups.membership.leave_group(request, version=context.version)

@@ -1,4 +1,4 @@
-"""ListConfigResources (API key 74): what has a configuration (KIP-714, KIP-1142).
+"""ListConfigResources (API key 74): list the resources that have a configuration (KIP-714, KIP-1142).
 
 Versions 0-1. v0: client metrics only. v1: any type.
 """
@@ -27,7 +27,7 @@ _TYPES: Final = tuple(kind for kind in ConfigResourceType if kind is not ConfigR
 async def list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    """Answer from the image."""
+    """List the resources in the metadata image."""
     types = request.resource_types or _TYPES
     if context.version == 0:
         types = (ConfigResourceType.CLIENT_METRICS,)

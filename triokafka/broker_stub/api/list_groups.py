@@ -1,7 +1,7 @@
-"""ListGroups (API key 16): the groups that this broker coordinates.
+"""ListGroups (API key 16): list the groups that this broker coordinates.
 
-Versions 0-5. v1: throttle time. v3: flexible. v4: filter by state, and the state (KIP-518). v5: filter by type, and the
-type (KIP-848).
+Versions 0-5. v1: throttle time. v3: flexible. v4: state of each group and filter by state (KIP-518). v5: type of each
+group and filter by type (KIP-848).
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from triokafka.security.acl import AclOperation, ResourceType
     ],
 )
 async def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    """List the groups that pass the filters and that the caller may see: all, if it may see the cluster."""
+    """List the groups that match the filters and that the client may see.
+
+    Permission to describe the cluster includes all groups.
+    """
     response = await context.groups.admin.list_groups(request)
     if context.denied_for_cluster(AclOperation.DESCRIBE):
         response.groups = [

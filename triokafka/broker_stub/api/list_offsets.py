@@ -1,8 +1,8 @@
-"""ListOffsets (API key 2): the offset that belongs to a time, or to the start or end of a partition.
+"""ListOffsets (API key 2): find the offset for a timestamp, or the start or end offset of a partition.
 
 Versions 1-11. v2: isolation level. v4: leader epochs. v5: OFFSET_NOT_AVAILABLE. v6: flexible. v7: the record with the
-greatest timestamp (-3). v8: the start of the local log (-4). v9: the last tiered offset (-5). v10: a time-out, for
-tiered storage. v11: the first offset not yet tiered (-6).
+greatest timestamp (-3). v8: the start of the local log (-4). v9: the last tiered offset (-5). v10: a timeout for tiered
+storage. v11: the first offset not yet tiered (-6).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _failed(request: ListOffsetsRequest, context: RequestContext, code: int, mes
     on_error=_failed,
 )
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Look every partition up; those named twice are refused."""
+    """Look up the offset of each partition. A partition that the request names twice gets INVALID_REQUEST."""
     if request.isolation_level not in (0, 1):
         raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
@@ -70,7 +70,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
         for partition in topic.partitions:
             key = TopicPartition(topic.name, partition.partition_index)
             found.partitions.append(_look_up(key, partition, request, context, twice=key in twice))
-            # For a time, a whole batch is decompressed.
+            # A lookup by timestamp decompresses a whole batch.
             await budget.spend(BUDGET if partition.timestamp >= 0 else 1)
     return response
 
@@ -98,7 +98,7 @@ def _look_up(
             asked.timestamp, read_committed=request.isolation_level == 1, follower=request.replica_id >= 0
         )
     except errors.OffsetNotAvailableError as error:
-        # Clients before version 5 do not know this error; they are to ask again all the same.
+        # Clients before version 5 do not know this error. LEADER_NOT_AVAILABLE makes them retry as well.
         response.error_code = error.code if context.version >= 5 else errors.LeaderNotAvailableError.code
     except errors.BrokerResponseError as error:
         response.error_code = error.code

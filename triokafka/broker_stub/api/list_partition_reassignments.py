@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (API key 46): which partitions are being moved (KIP-455).
+"""ListPartitionReassignments (API key 46): list the reassignments in progress (KIP-455).
 
 Version 0.
 """
@@ -22,14 +22,17 @@ from triokafka.security.acl import AclOperation
 async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """Answer from the image."""
+    """Read the reassignments from the metadata image."""
     return list_reassignments(context.metadata.image, request)
 
 
 def list_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Reassignments in progress, of all partitions or those of the request; what does not exist is left out."""
+    """Return the reassignments in progress, of all partitions or of those in the request.
+
+    The result omits partitions that do not exist.
+    """
     if request.topics is None:
         asked = [(topic.name, sorted(topic.partitions)) for topic in image.topics.values()]
     else:

@@ -1,6 +1,6 @@
-"""ListTransactions (API key 66): the transactional ids that this coordinator knows. It coordinates no transactions.
+"""ListTransactions (API key 66): list transactions. This broker has no transactions and returns an empty list.
 
-Versions 0-2. v1: by duration (KIP-994). v2: by a pattern of ids (KIP-1152).
+Versions 0-2. v1: filter by duration (KIP-994). v2: filter by a pattern of transactional ids (KIP-1152).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STATES: Final = frozenset(
     accesses=[Access(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: ())],
 )
 async def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-    """Check what is asked for, and answer that there is nothing."""
+    """Check the filters and return an empty list."""
     if request.transactional_id_pattern:
         try:
             re.compile(request.transactional_id_pattern)

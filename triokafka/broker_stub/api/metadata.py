@@ -1,12 +1,13 @@
 """Metadata (API key 3): brokers, and topics with their partitions and leaders.
 
 Versions 0-13. v1: racks, controller, internal flag; an empty list of topics means none, null means all. v2: cluster id.
-v3: throttle time. v4: the client says whether topics may be created. v5: offline replicas. v7: leader epochs.
-v8: authorized operations. v9: flexible. v10: topic ids. v11: no cluster operations. v12: topics asked for by id.
-v13: an error code at the top.
+v3: throttle time. v4: the client allows or forbids topic creation. v5: offline replicas. v7: leader epochs.
+v8: authorized operations. v9: flexible. v10: topic ids. v11: no cluster operations. v12: requests by topic id.
+v13: top-level error code.
 
-An unknown topic that may be created is created, and answered as unknown: clients ask again, and find it. So does Kafka,
-which answers before its controller has done it. Why a topic could not be created is said in this broker's log alone.
+For an unknown topic that it may create, the broker creates the topic and returns UNKNOWN_TOPIC_OR_PARTITION; the client
+repeats the request and finds the topic. Kafka does the same, since it responds before its controller has created the
+topic. Only this broker's log tells why the creation of a topic failed.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ _ORDER = {
     errors.UnknownTopicOrPartitionError.code: 3,
 }
 _LAST = 4
-"""Kafka's answer has these groups one after the other. In each of them, ours keeps the order of the request."""
+"""Sort key of topics without and with errors, in Kafka's order. Topics of equal rank keep the order of the request."""
 
 
 def _asked(request: MetadataRequest) -> Iterable[str]:
-    # Java's client asks by id with an empty name beside it.
+    # The Java client sends an empty name beside a topic id.
     return [topic.name for topic in request.topics or () if topic.name is not None and topic.topic_id == _NO_ID]
 
 
@@ -66,12 +67,12 @@ def _failed(request: MetadataRequest, context: RequestContext, code: int, messag
         Access(AclOperation.DESCRIBE, ResourceType.TOPIC, _asked),
         or_cluster(AclOperation.CREATE),
         Access(AclOperation.CREATE, ResourceType.TOPIC, _asked),
-        or_cluster(AclOperation.DESCRIBE),  # to be told of the operations that are allowed on it
+        or_cluster(AclOperation.DESCRIBE),  # needed for the cluster's authorized operations
     ],
     on_error=_failed,
 )
 async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    """Answer from the image; have unknown topics created for the next time where client and configuration allow it."""
+    """Read the metadata image, and create unknown topics where the client and the configuration allow it."""
     every_topic = request.topics is None or (context.version == 0 and not request.topics)
     topics: list[MetadataResponseTopic] = []
     budget = WorkBudget()
@@ -82,9 +83,9 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
                 topics.append(_topic(image.topics[name], image, request, context))
                 await budget.spend(_size(topics[-1], context))
     else:
-        image = context.metadata.image  # what is created from here on is there for the next request
+        image = context.metadata.image  # before the creation, so that the response calls new topics unknown
         refused = await _create_missing(request, image, context)
-        # What is asked for twice is answered once: the answer is to be no larger than the cluster makes it.
+        # Describe a repeated topic once, so that a request cannot inflate the response beyond the cluster's size.
         asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ())
         for topic in asked:
             topics.append(_one(*topic, refused, image, request, context))
@@ -117,10 +118,10 @@ def _rank(topic: MetadataResponseTopic) -> int:
 
 
 async def _create_missing(request: MetadataRequest, image: MetadataImage, context: RequestContext) -> set[str]:
-    """Create topics that do not exist; returns the names of those that this client may not create.
+    """Create missing topics and return the names of those that this client may not create.
 
-    With ``auto.create.topics.enable`` off, nothing is created and nobody needs to be allowed to: the broker's own
-    topics come with the first who looks for a coordinator.
+    With ``auto.create.topics.enable=false`` the result is empty, and the client needs no permission to create topics.
+    The first FindCoordinator request creates internal topics.
     """
     creation = context.topic_creation
     if not request.allow_auto_topic_creation or not creation.is_enabled:
@@ -162,7 +163,7 @@ def _one(
         if by_id is None:
             return MetadataResponseTopic(error_code=errors.UnknownTopicIdError.code, name=None, topic_id=topic_id)
         if context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, by_id.name):
-            # The name is not for this client to learn.
+            # The response must not reveal the topic's name to this client.
             return MetadataResponseTopic(
                 error_code=errors.TopicAuthorizationFailedError.code, name=None, topic_id=topic_id
             )
@@ -218,12 +219,12 @@ def _partition(
 
 
 def available_leader(state: PartitionImage, image: MetadataImage, offline: Collection[int]) -> int:
-    """Who leads the partition, or -1: a leader that is not there, or whose disk has failed, is none, as in Kafka."""
+    """Return the leader's id, or -1 as in Kafka if the leader is not registered or its replica is offline."""
     return state.leader if state.leader in image.brokers and state.leader not in offline else NO_LEADER
 
 
 def offline_replicas(topic: str, state: PartitionImage, image: MetadataImage, context: RequestContext) -> list[int]:
-    """Replicas whose broker is not there, or is fenced, or, as far as this broker's own go, whose disk has failed."""
+    """Return the replicas whose broker is unregistered or fenced, and this broker's replica if its disk has failed."""
     offline = [replica for replica in state.replicas if (node := image.brokers.get(replica)) is None or node.fenced]
     if context.replicas.is_offline((topic, state.partition)) and context.node_id not in offline:
         offline.append(context.node_id)

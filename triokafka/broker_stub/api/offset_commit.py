@@ -1,8 +1,8 @@
-"""OffsetCommit (API key 8): a group's positions are stored.
+"""OffsetCommit (API key 8): store the committed offsets of a group.
 
-Versions 2-10. v3: throttle time. Up to v4 a retention time of the client's own. v6: leader epoch of the last record
-read (KIP-320). v7: static members (KIP-345). v8: flexible. v9: GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION for a
-group that is not there (KIP-848). v10: topic ids instead of names.
+Versions 2-10. v2-v4: retention time of the commit. v3: throttle time. v6: leader epoch of the last consumed record
+(KIP-320). v7: static members (KIP-345). v8: flexible. v9: GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION for an
+unknown group (KIP-848). v10: topic ids instead of names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _failed(request: OffsetCommitRequest, context: RequestContext, code: int, me
     on_error=_failed,
 )
 async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    """Store the positions, and answer when they are committed."""
+    """Write the offsets to the group's partition and respond when the write is committed."""
     return await context.groups.offsets.commit_offsets(
         request,
         version=context.version,

@@ -1,4 +1,4 @@
-"""OffsetDelete (API key 47): positions of a group on topics that no member reads are removed (KIP-496).
+"""OffsetDelete (API key 47): delete a group's committed offsets for topics without a subscribed member (KIP-496).
 
 Version 0.
 """
@@ -22,7 +22,7 @@ from triokafka.security.acl import AclOperation, ResourceType
     waits=True,
 )
 async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """Remove the positions, and answer when the removal is committed."""
+    """Delete the offsets and respond when the deletion is committed."""
     return await context.groups.offsets.delete_offsets(
         request, may_read=lambda name: not context.denied(AclOperation.READ, ResourceType.TOPIC, name)
     )

@@ -1,11 +1,12 @@
-"""OffsetFetch (API key 9): the committed positions of groups.
+"""OffsetFetch (API key 9): read the committed offsets of groups.
 
-Versions 1-10. v2: null topics for all of them, and an error of the whole group. v3: throttle time. v5: leader epochs.
+Versions 1-10. v2: null topics for all topics, and an error code for the group. v3: throttle time. v5: leader epochs.
 v6: flexible. v7: ``require_stable`` (KIP-447). v8: several groups (KIP-709). v9: member id and epoch (KIP-848). v10:
 topic ids instead of names.
 
-With ``require_stable`` a position that an open transaction is about to change is UNSTABLE_OFFSET_COMMIT, and the answer
-waits until what it says is committed. This broker serves no transactions, but Kafka may have left some open.
+With ``require_stable`` the response waits until the returned offsets are committed, and an offset with a pending
+transactional commit gets UNSTABLE_OFFSET_COMMIT. This broker serves no transactions, but a data directory that Kafka
+wrote may contain open ones.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _failed(request: OffsetFetchRequest, context: RequestContext, code: int, mes
     on_error=_failed,
 )
 async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """Look the positions up."""
+    """Look up the committed offsets of the groups that the client may see."""
     if request.require_stable:
         context.yield_slot()
     response = await context.groups.offsets.fetch_offsets(

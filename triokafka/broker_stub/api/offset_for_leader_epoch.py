@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (API key 23): where a leader epoch ends in the leader's log, to find a truncation (KIP-320).
+"""OffsetForLeaderEpoch (API key 23): find the end offset of a leader epoch, to detect log truncation (KIP-320).
 
-Versions 2-4. v2: the client's own leader epoch, to fence old metadata. v3: the replica's id. v4: flexible.
+Versions 2-4. v2: the client's leader epoch, to fence clients with old metadata. v3: replica id. v4: flexible.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _failed(
     OffsetForLeaderEpochRequest,
     versions=range(2, 5),
     accesses=[
-        or_cluster(AclOperation.CLUSTER_ACTION),  # of brokers, which asked before consumers did
+        or_cluster(AclOperation.CLUSTER_ACTION),  # for followers
         Access(AclOperation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics]),
     ],
     on_error=_failed,
@@ -47,7 +47,7 @@ def _failed(
 async def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """Answer from each leader's epoch cache."""
+    """Read the end offsets from the epoch cache of each partition that this broker leads."""
     response, budget = OffsetForLeaderEpochResponse(), WorkBudget()
     for topic in request.topics:
         result = OffsetForLeaderTopicResult(topic=topic.topic)

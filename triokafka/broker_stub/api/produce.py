@@ -1,11 +1,11 @@
 """Produce (API key 0): append record batches to partitions.
 
-Versions 3-13, though 0 and up are advertised: librdkafka misreads a higher minimum (KAFKA-18659). v3: transactional id,
-record batches v2. v5: log start offset. v7: zstd. v8: which records were refused, and why. v9: flexible. v10: the
-current leader and its address in errors (KIP-951). v13: topic ids.
+Versions 3-13. ApiVersions advertises 0-13, since librdkafka misreads a higher minimum (KAFKA-18659). v3: transactional
+id, record batches v2. v5: log start offset. v7: zstd. v8: errors of single records (KIP-467). v9: flexible.
+v10: the current leader and its address in errors (KIP-951). v13: topic ids (KIP-516).
 
-The request's bytes count towards the client's ``producer_byte_rate``, whatever became of them. With acks=0 there is no
-answer; the only sign of an error is that the connection is closed.
+The request's bytes count towards the client's ``producer_byte_rate``, even if the append fails. With acks=0 the broker
+sends no response and closes the connection after an error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LOG_START_SINCE: Final = 5
 _ZSTD_SINCE: Final = 7
 _MAGIC: Final = 16
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
-_NO_LEADER: Final = LeaderIdAndEpoch()  # made once, never changed
+_NO_LEADER: Final = LeaderIdAndEpoch()  # shared and read-only
 _NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
 
 
@@ -81,9 +81,9 @@ def _failed(request: ProduceRequest, context: RequestContext, code: int, message
     on_error=_failed,
 )
 async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | FilledAnswer | None:
-    """Append to each partition, wait for the in-sync replicas with acks=all, answer per partition.
+    """Append to each partition and, with acks=all, wait for the in-sync replicas.
 
-    An answer with acks=1 or all also waits for the flush that ``flush.messages`` demands.
+    With acks=1 or acks=all the response also waits for the flush that ``flush.messages`` requires.
     """
     if request.transactional_id is not None:
         raise errors.TransactionalIdAuthorizationFailedError(
@@ -94,7 +94,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     faults = services.faults if services.faults.armed else None
     entries: dict[TopicPartition, Buffer | PrevalidatedBatch] = {}
     refused: dict[tuple[int, int], AppendOutcome] = {}
-    first: dict[TopicPartition, tuple[int, int]] = {}  # where a partition is named
+    first: dict[TopicPartition, tuple[int, int]] = {}  # a partition's first position in the request
     names: list[str] = []
     for number, topic in enumerate(request.topic_data):
         name, error = _resolve(topic, context)
@@ -174,7 +174,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
 
 
 def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, type[errors.BrokerResponseError] | None]:
-    """The topic's name, or an error that holds for all of its partitions."""
+    """Return the topic's name, and the error for all of its partitions if there is one."""
     name = topic.name
     if context.header.api_version >= _TOPIC_IDS_SINCE:
         found = context.metadata.image.topics_by_id.get(topic.topic_id)
@@ -193,7 +193,10 @@ def _refuse_deleted(
     request: ProduceRequest,
     context: RequestContext,
 ) -> None:
-    """Others have had their turn: records for a topic that is gone do not belong into a new one of its name."""
+    """Refuse records for topics that were deleted while the handler yielded.
+
+    A new topic with the same name must not receive them.
+    """
     if context.version < _TOPIC_IDS_SINCE:
         return
     there = context.metadata.image.topics_by_id
@@ -211,7 +214,7 @@ def _refusal(failure: errors.BrokerResponseError, key: TopicPartition, context: 
 
 
 def _forget_records(request: ProduceRequest, context: RequestContext) -> None:
-    """They are in the log: while the answer waits for replicas or the disk, they need not stay in memory."""
+    """Release the records from memory while the response waits for replicas or the disk: the log already has them."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None
@@ -221,7 +224,7 @@ def _forget_records(request: ProduceRequest, context: RequestContext) -> None:
 
 def _checked(records: Buffer | None, version: int) -> Buffer:
     if not records:
-        raise errors.InvalidRecordError("a produce request needs exactly one record batch per partition, this has none")
+        raise errors.InvalidRecordError("no record batch: a Produce request needs exactly one batch per partition")
     if len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & TRANSACTIONAL and records[_MAGIC] == 2:
         raise errors.TransactionalIdAuthorizationFailedError("records of a transaction need a transactional id")
     if version < _ZSTD_SINCE and any(batch.compression == "zstd" for batch in iter_batches(records)):
@@ -235,7 +238,7 @@ def _injected(outcome: AppendOutcome, fault: Fault) -> AppendOutcome:
 
 
 def _answer_falsely(outcomes: dict[TopicPartition, AppendOutcome], faults: Faults) -> None:
-    """Let armed faults turn successes into errors, now that the records are in the log."""
+    """Let armed faults turn successes into errors after the append."""
     for (topic, partition), outcome in outcomes.items():
         if not outcome.error_code:
             fault = faults.for_item(0, topic, partition, after_append=True)
@@ -268,7 +271,7 @@ def _one_appended(
 
 
 def _filled(known: KnownRequest, outcome: AppendOutcome, version: int) -> FilledAnswer:
-    """The answer to one partition of a producer that sends the same again and again, with other records."""
+    """Fill the response template of a producer that repeats its request for one partition with new records."""
     template = known.answer
     if template is None:
         template = known.answer = AnswerTemplate(partial(_one_appended, known.request.topic_data[0]), version, 3)

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (API key 36): refused, as `sasl_handshake` is.
+"""SaslAuthenticate (API key 36): refused like SaslHandshake, since the connection is already authenticated.
 
 Versions 0-2. v1: session lifetime. v2: flexible.
 """
@@ -13,7 +13,7 @@ from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest, Sa
 
 @handles(SaslAuthenticateRequest, versions=range(0, 3))
 async def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-    """Refuse it."""
+    """Return ILLEGAL_SASL_STATE."""
     return SaslAuthenticateResponse(
         error_code=IllegalSaslStateError.code,
         error_message="SaslAuthenticate request received after successful authentication",

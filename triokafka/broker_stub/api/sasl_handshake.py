@@ -1,7 +1,8 @@
-"""SaslHandshake (API key 17): refused, since it comes after the connection has its principal.
+"""SaslHandshake (API key 17): refused, since the connection is already authenticated.
 
-Versions 0-1. A connection is authenticated before its first request gets here, and on a PLAINTEXT listener there is
-nothing to do. Kafka serves the request on every listener, since its error is one that clients explain well.
+Versions 0-1. The broker authenticates a connection before its first request reaches a handler; a PLAINTEXT listener
+needs no authentication. Like Kafka, the broker accepts the request on every listener, since clients explain the error
+ILLEGAL_SASL_STATE well.
 """
 
 from __future__ import annotations
@@ -14,5 +15,5 @@ from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHand
 
 @handles(SaslHandshakeRequest, versions=range(0, 2))
 async def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Refuse it; no mechanism is offered."""
+    """Return ILLEGAL_SASL_STATE without mechanisms."""
     return SaslHandshakeResponse(error_code=IllegalSaslStateError.code)

@@ -1,7 +1,7 @@
-"""SyncGroup (API key 14): the leader brings the assignment, every member gets its part.
+"""SyncGroup (API key 14): the group leader sends the assignment, and each member receives its part.
 
-Versions 0-5. v1: throttle time. v3: static members (KIP-345). v4: flexible. v5: protocol type and name, which must be
-there and be the group's (KIP-559).
+Versions 0-5. v1: throttle time. v3: static members (KIP-345). v4: flexible. v5: protocol type and name, required and
+equal to the group's (KIP-559).
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ from triokafka.security.acl import AclOperation, ResourceType
     waits=True,
 )
 async def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
-    """Wait for the leader's assignment to be stored, and answer with the member's part of it."""
+    """Wait until the leader's assignment is stored and return the member's part."""
     return await context.groups.membership.sync_group(request, version=context.version)

@@ -1,4 +1,4 @@
-"""UnregisterBroker (API key 64): forget a broker that will not come back. One that lives registers anew.
+"""UnregisterBroker (API key 64): remove the registration of a retired broker. A live broker registers again.
 
 Version 0.
 """
@@ -14,5 +14,5 @@ from triokafka.security.acl import AclOperation
 
 @handles(UnregisterBrokerRequest, versions=range(0, 1), accesses=[cluster(AclOperation.ALTER)])
 async def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
-    """Hand the request to the controller."""
+    """Forward the request to the controller."""
     return await context.gateway.unregister_broker(request)

@@ -1,6 +1,6 @@
 """UpdateFeatures (API key 57): change the levels of features (KIP-584, KIP-778, KIP-1022).
 
-Versions 0-2. v1: kinds of upgrades, and checking only. v2: no results by feature.
+Versions 0-2. v1: upgrade types and validate-only requests. v2: no per-feature results.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ from triokafka.security.acl import AclOperation
 
 @handles(UpdateFeaturesRequest, versions=range(0, 3), accesses=[cluster(AclOperation.ALTER)])
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    """Hand the request to the controller."""
+    """Forward the request to the controller."""
     return await context.gateway.update_features(request, version=context.version)

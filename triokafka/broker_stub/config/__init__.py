@@ -1,4 +1,4 @@
-"""The broker's configuration, under Kafka's names: options and their definitions, listeners, ``.properties`` files."""
+"""The broker's configuration with Kafka's names: options and their definitions, listeners, ``.properties`` files."""
 
 from triokafka.broker_stub.config.broker import DEFINITIONS, BrokerConfig
 from triokafka.broker_stub.config.definition import ConfigDefinition, Secret, UpdateMode

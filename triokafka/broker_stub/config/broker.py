@@ -1,4 +1,4 @@
-"""The broker's configuration: Kafka's options, from ``server.properties`` or Python, checked before anything starts."""
+"""The broker's configuration: Kafka's options from ``server.properties`` or Python, validated before the start."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ logger = logging.getLogger(__name__)
 
 _ALIASES: Final = {"broker.id": "node.id"}
 _NEEDED: Final = {
-    "authorizer.class.name": "access rules are not there yet, and everybody would be allowed everything; leave it out, "
-    "or give Broker an authorizer in a program of your own",
+    "authorizer.class.name": "this broker does not enforce ACLs, so every client would have every permission; remove "
+    "the option, or pass an authorizer to Broker in Python",
 }
-"""Options that must not be passed over: what is wrong with that."""
+"""Options that the broker must not ignore, with the reason and the remedy."""
 
 
 class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupOptions, TransactionOptions):
-    """Every option of the broker, with Kafka's names in snake_case; immutable.
+    """The broker's configuration: an immutable object with Kafka's option names in snake_case.
 
-    Make one from Python values (``BrokerConfig(num_partitions=3)``) or from text (`from_properties`, `from_file`).
-    ``unused`` holds options that have no field here, as they were given: those that Kafka knows and this broker does
-    not use, and limits of single listeners (`listener_limits`).
+    Create it from Python values (``BrokerConfig(num_partitions=3)``) or from text (`from_properties`, `from_file`).
+    ``unused`` holds the text of options without a field: Kafka's options that this broker does not use, and limits of
+    single listeners (`listener_limits`).
 
     Raises:
-        ConfigurationError: a value is out of bounds, or options contradict each other. Says which, and why.
+        ConfigurationError: a value is out of bounds, or options contradict each other. The message names the option and
+            the reason.
     """
 
     unused: Mapping[str, str] | None = None
@@ -64,14 +65,14 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> BrokerConfig:
-        """A configuration from dotted names and texts, as in ``server.properties``; ``overrides`` are Python values.
+        """Return a configuration from dotted names and texts, as in ``server.properties``.
 
-        Names that Kafka knows and this broker does not use are kept in ``unused``, with one warning for all; those that
-        Kafka had before 4.0 are passed over, with another one.
+        ``overrides`` are Python values by field name. Kafka's options that this broker does not use go to ``unused``,
+        and one warning lists them. Options that Kafka removed in 4.0 are ignored, and another warning lists them.
 
         Raises:
-            ConfigurationError: an unknown name (with the nearest known one), a bad value, or one that is not built
-                and without which the broker would be less safe than was asked for.
+            ConfigurationError: an unknown name (the message suggests the nearest known one), an invalid value, or an
+                unsupported option that the broker cannot ignore safely.
         """
         values: dict[str, Any] = {}
         unused: dict[str, str] = {}
@@ -83,7 +84,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
                     continue
                 value = definition.parse(text)
                 if values.setdefault(definition.name.replace(".", "_"), value) != value:
-                    raise ConfigurationError("node.id and broker.id are one option: give one, or both the same value")
+                    raise ConfigurationError("node.id and broker.id differ but are one option: set only node.id")
             elif is_listener_limit(name):
                 DEFINITIONS[name.split(".", 3)[3]].parse(text)
                 unused[name] = text
@@ -104,20 +105,20 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     @classmethod
     def from_file(cls, storage: Storage, path: str, **overrides: Any) -> BrokerConfig:
-        """A configuration from a ``server.properties`` file.
+        """Return a configuration from a ``server.properties`` file.
 
         Raises:
-            ConfigurationError: the file cannot be read, or as `from_properties`.
+            ConfigurationError: the file cannot be read, or `from_properties` rejects its contents.
         """
         try:
             text = storage.read_file(path).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"the configuration file {path} cannot be read: {error}") from error
+            raise ConfigurationError(f"configuration file {path} cannot be read: {error}") from error
         return cls.from_properties(parse_properties(text, source=path), **overrides)
 
     @classmethod
     def for_tests(cls, **overrides: Any) -> BrokerConfig:
-        """A broker for tests: a free loopback port, few internal partitions, no wait before a rebalance."""
+        """Return a configuration for tests: a free loopback port, few internal partitions, no rebalance delay."""
         quick: dict[str, Any] = {
             "listeners": ("PLAINTEXT://127.0.0.1:0",),
             "offsets_topic_num_partitions": 4,
@@ -128,7 +129,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         return cls(**{**quick, **overrides})
 
     def with_properties(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """This configuration with some options set from text: how dynamic configuration is applied."""
+        """Return this configuration with dynamic configuration, given as texts by dotted name, applied."""
         values: dict[str, Any] = {
             name.replace(".", "_"): DEFINITIONS[name].parse(text)
             for name, text in properties.items()
@@ -166,8 +167,8 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             raise ConfigurationError("queued.max.request.bytes is below socket.request.max.bytes")
         if self.max_connections_per_ip == 0 and not self.connections_per_ip:
             raise ConfigurationError(
-                "max.connections.per.ip=0 lets nobody in but the addresses of max.connections.per.ip.overrides, which "
-                "names none"
+                "max.connections.per.ip=0 refuses every connection: list addresses in max.connections.per.ip.overrides "
+                "or raise the limit"
             )
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigurationError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
@@ -185,15 +186,15 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
             raise ConfigurationError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
         if "broker" not in self.process_roles or "controller" not in self.process_roles:
-            raise ConfigurationError("process.roles: one process is both here: broker,controller")
+            raise ConfigurationError("process.roles: must be broker,controller: this broker needs both in one process")
         if not self.data_directories:
             raise ConfigurationError("log.dirs: at least one data directory is needed")
         if len(set(self.data_directories)) < len(self.data_directories):
-            raise ConfigurationError("log.dirs: a directory is there twice")
+            raise ConfigurationError("log.dirs: names a directory twice")
 
     @property
     def broker_listeners(self) -> tuple[ListenerSpec, ...]:
-        """Where clients and brokers connect: ``listeners`` without the controller's."""
+        """The listeners for clients and brokers: ``listeners`` without the controller's."""
         protocols = parse_security_map(self.listener_security_protocol_map)
         controller = {name.upper() for name in self.controller_listener_names}
         for name in controller:
@@ -206,14 +207,14 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     @property
     def advertised(self) -> Mapping[str, ListenerSpec]:
-        """What to tell clients, by listener name, where it was given."""
+        """The configured ``advertised.listeners`` by listener name."""
         protocols = parse_security_map(self.listener_security_protocol_map)
         specs = parse_listeners("advertised.listeners", self.advertised_listeners or (), protocols)
         return {listener.name: listener for listener in specs}
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener on which brokers talk to each other; by default the one with plain text."""
+        """The name of the listener for connections between brokers. Default: ``PLAINTEXT``."""
         return (self.inter_broker_listener_name or "PLAINTEXT").upper()
 
     @property
@@ -228,7 +229,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         return found
 
     def listener_limits(self, option: str) -> dict[str, int]:
-        """``max.connections`` or ``max.connection.creation.rate`` of single listeners, by the listener's name."""
+        """Return ``max.connections`` or ``max.connection.creation.rate`` of single listeners by listener name."""
         found = {}
         for name, text in (self.unused or {}).items():
             if is_listener_limit(name) and name.split(".", 3)[3] == option:
@@ -237,12 +238,12 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     @property
     def data_directories(self) -> tuple[str, ...]:
-        """Where the logs are: ``log.dirs``, or else ``log.dir``."""
+        """The data directories: ``log.dirs``, or else ``log.dir``."""
         return self.log_dirs or self.log_dir
 
     @property
     def metadata_directory(self) -> str:
-        """The directory that holds the metadata log's folder."""
+        """The data directory that contains the metadata log."""
         return self.metadata_log_dir or self.data_directories[0]
 
     def is_default(self, name: str) -> bool:
@@ -250,7 +251,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         return bool(getattr(self, name.replace(".", "_")) == DEFINITIONS[name].default)
 
     def text(self, name: str) -> str | None:
-        """The value of the option ``name`` (dotted) as text; None when unset."""
+        """Return the value of the option ``name`` (dotted) as text; None when unset."""
         return DEFINITIONS[name].format(getattr(self, name.replace(".", "_")))
 
     @cached_property
@@ -261,25 +262,25 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             for broker_key, factor in definition.broker_keys:
                 value = getattr(self, broker_key.replace(".", "_"))
                 if value is not None:
-                    # -1 is "no limit" in every unit.
+                    # -1 means "no limit" in every unit.
                     values[definition.name] = value * factor if factor != 1 and value > 0 else value
                     break
         return LogConfig().with_values(values)
 
 
 def is_unused(name: str) -> bool:
-    """Whether Kafka knows this option and this broker has no use for it."""
+    """Whether this is an option of Kafka that this broker accepts without effect."""
     return name in UNUSED_NAMES or name.startswith(UNUSED_PREFIXES)
 
 
 def is_listener_limit(name: str) -> bool:
-    """Whether this is a limit of connections of one listener: ``listener.name.internal.max.connections``."""
+    """Whether this option limits the connections of one listener, as ``listener.name.internal.max.connections``."""
     parts = name.split(".", 3)
     return parts[:2] == ["listener", "name"] and parts[3:] in (["max.connections"], ["max.connection.creation.rate"])
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of an unused option must not be shown (also below ``listener.name.…``)."""
+    """Whether the value of an unused option is a secret (also below ``listener.name.…``)."""
     return any(name == secret or name.endswith("." + secret) for secret in SECRET_NAMES)
 
 
@@ -288,4 +289,4 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
     for definition in (definition_of_field(field.name, field.metadata) for field in fields(BrokerConfig))
     if definition is not None
 }
-"""Every option that this broker uses, by dotted name."""
+"""Definitions of all options that this broker uses, by dotted name."""

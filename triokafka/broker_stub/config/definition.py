@@ -1,6 +1,6 @@
-"""What one configuration option is: its name, type, default, limits, and how its text is read and written.
+"""The definition of a broker option: name, type, default, limits, parsing and formatting.
 
-For the broker's own options; those of topics are declared beside the log, with the same types (`ConfigType`).
+The package ``log`` declares the topic configurations, with the same types (`ConfigType`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HIDDEN: Final = "[hidden]"
 
 
 class UpdateMode(enum.Enum):
-    """Whether an option can be changed while the broker runs, and for whom."""
+    """Whether an option can change while the broker runs, and with which scope."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -29,7 +29,7 @@ class UpdateMode(enum.Enum):
 
 
 class Secret(str):
-    """A text that must not be shown: its `repr` and `str` hide it, `reveal` gives it."""
+    """A secret text: `repr` and `str` hide it, and `reveal` returns it."""
 
     __slots__ = ()
 
@@ -43,15 +43,16 @@ class Secret(str):
         return _HIDDEN
 
     def reveal(self) -> str:
-        """The text itself."""
+        """Return the secret text."""
         return str.__str__(self)
 
 
 class ConfigDefinition(NamedTuple):
-    """One option.
+    """The definition of one option.
 
-    ``default`` is a Python value (None: unset); ``minimum`` and ``maximum`` bound numbers, ``choices`` texts and list
-    items; ``check`` raises `ValueError` for what these cannot say. ``internal`` ones are shown only when they are set.
+    ``default`` is a Python value (None: unset). ``minimum`` and ``maximum`` bound numbers; ``choices`` restricts texts
+    and list items; ``check`` raises `ValueError` for any other invalid value. DescribeConfigs shows an ``internal``
+    option only when it is set.
     """
 
     name: str
@@ -67,19 +68,20 @@ class ConfigDefinition(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """Whether its value is a secret."""
+        """Whether the option's value is a secret."""
         return self.type is ConfigType.PASSWORD
 
     @property
     def default_text(self) -> str | None:
-        """The default as configuration files write it."""
+        """The default as text in configuration files."""
         return self.format(self.default)
 
     def parse(self, text: str) -> Any:
-        """The value that a text stands for.
+        """Parse and validate a text.
 
         Raises:
-            ConfigurationError: the text is not of this type, or out of bounds; says which option, which value, and why.
+            ConfigurationError: the text has the wrong type or the value is out of bounds. The message contains the
+                option, the value and the reason.
         """
         try:
             value = self._convert(text)
@@ -97,7 +99,7 @@ class ConfigDefinition(NamedTuple):
             raise ConfigurationError(f"{self.name}={self._shown(self.format(value))}: {reason}")
 
     def format(self, value: Any) -> str | None:
-        """The text for a value, as Kafka's tools write it; None stays None."""
+        """Format a value like Kafka's tools; None stays None."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -107,7 +109,7 @@ class ConfigDefinition(NamedTuple):
         if isinstance(value, list | tuple):
             return ",".join(str(item) for item in value)
         if isinstance(value, float):
-            return repr(value).replace("e+", "E").replace("e", "E")  # as Java writes it
+            return repr(value).replace("e+", "E").replace("e", "E")  # Java's format
         return str(value)
 
     def _shown(self, text: str | None) -> str:
@@ -165,8 +167,8 @@ def _number(value: float) -> str:
 
 
 def unknown_option(name: str, known: Iterable[str]) -> ConfigurationError:
-    """The error for an option that does not exist, with the nearest one that does."""
-    from difflib import get_close_matches  # only for mistakes
+    """Return the error for an unknown option; its message suggests the nearest known one."""
+    from difflib import get_close_matches  # slow import, needed only for errors
 
     near = get_close_matches(name, list(known), n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""

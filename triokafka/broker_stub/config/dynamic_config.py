@@ -1,4 +1,4 @@
-"""The broker configuration that applies now: the static options, changed by dynamic ones while the broker runs."""
+"""The current broker configuration: static options with dynamic changes applied while the broker runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from triokafka.broker_stub.config.broker import BrokerConfig
 class DynamicBrokerConfig:
     """Holds the current configuration of one broker.
 
-    Readers take `current` each time they need an option that may change. The metadata publisher calls `update`.
+    Readers access `current` each time they need an option that may change. The metadata publisher calls `update`.
     """
 
     __slots__ = ("current",)

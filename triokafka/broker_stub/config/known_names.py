@@ -1,4 +1,4 @@
-"""Options that Kafka knows and this broker does not use: they are accepted, so that any ``server.properties`` loads."""
+"""Names of Kafka's options that this broker accepts without effect, so that any ``server.properties`` file loads."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ UNUSED_DYNAMIC_NAMES: Final = frozenset(
         "transaction.partition.verification.enable",
     }
 )
-"""Those of them that Kafka can change while it runs: here that changes nothing, but is kept."""
+"""The unused options that are dynamic in Kafka. This broker stores changes of them, without effect."""
 
 REMOVED_NAMES: Final = frozenset(
     {
@@ -310,10 +310,10 @@ REMOVED_NAMES: Final = frozenset(
         "reserved.broker.max.id",
     }
 )
-"""Options that Kafka had before 4.0, and passes over since; so are those that begin with ``zookeeper.``."""
+"""Options that Kafka removed in 4.0 and ignores since, like every option that begins with ``zookeeper.``."""
 
 UNUSED_PREFIXES: Final = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.")
-"""Families of options: per listener, of configuration providers, of tiered storage."""
+"""Prefixes of unused options of listeners, configuration providers and tiered storage."""
 
 SECRET_NAMES: Final = frozenset(
     {

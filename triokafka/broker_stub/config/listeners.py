@@ -1,4 +1,4 @@
-"""Where the broker listens and what it tells clients: the ``listeners`` options, parsed."""
+"""Parser of ``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""The protocol's numbers."""
+"""Kafka's numbers of the security protocols."""
 
 
 class ListenerSpec(NamedTuple):
-    """One listener: its name, the security protocol's name, and an address. An empty host means every interface."""
+    """A listener's name, security protocol and address. An empty host means every interface."""
 
     name: str
     security_protocol: str
@@ -22,7 +22,7 @@ class ListenerSpec(NamedTuple):
 
 
 def parse_security_map(entries: Iterable[str]) -> dict[str, str]:
-    """``listener.security.protocol.map`` as a dictionary from listener name to security protocol."""
+    """Parse ``listener.security.protocol.map`` into a dictionary from listener name to security protocol."""
     result: dict[str, str] = {}
     for entry in entries:
         name, separator, protocol = entry.partition(":")
@@ -36,11 +36,11 @@ def parse_security_map(entries: Iterable[str]) -> dict[str, str]:
 
 
 def parse_listeners(option: str, entries: Iterable[str], protocols: dict[str, str]) -> tuple[ListenerSpec, ...]:
-    """``NAME://host:port`` entries of ``listeners`` or ``advertised.listeners``.
+    """Parse the ``NAME://host:port`` entries of ``listeners`` or ``advertised.listeners``.
 
     Raises:
-        ConfigurationError: an entry is malformed, names a listener without a security protocol, or a name or address is
-            there twice.
+        ConfigurationError: an entry is malformed, a listener has no security protocol, or two listeners have the same
+            name or address.
     """
     result: list[ListenerSpec] = []
     for entry in entries:
@@ -52,7 +52,7 @@ def parse_listeners(option: str, entries: Iterable[str], protocols: dict[str, st
         if name not in protocols:
             raise ConfigurationError(f"{option}: the listener {name} has no entry in listener.security.protocol.map")
         if any(other.name == name for other in result):
-            raise ConfigurationError(f"{option}: there are two listeners called {name}")
+            raise ConfigurationError(f"{option}: two listeners have the name {name}")
         number = int(port)
         clash = next((o for o in result if number and o.port == number and o.host == host.strip("[]")), None)
         if clash is not None:

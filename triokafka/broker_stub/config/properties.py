@@ -1,4 +1,4 @@
-"""Reading and writing ``.properties`` files: ``server.properties`` and ``meta.properties``."""
+"""Parser and formatter of ``.properties`` files: ``server.properties`` and ``meta.properties``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from triokafka.errors import ConfigurationError
 
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK: Final = " \t\f"
-_LINE_ENDS: Final = re.compile("\r\n|\r|\n")  # and no other character: str.splitlines knows more
+_LINE_ENDS: Final = re.compile("\r\n|\r|\n")  # str.splitlines also splits at other characters
 
 
 def parse_properties(text: str, *, source: str = "properties") -> dict[str, str]:
-    """The keys and values of a file; of a key that is there twice, the last value.
+    """Parse the keys and values of a file. The last value of a repeated key applies.
 
-    Lines may be continued with a backslash; ``#`` and ``!`` open a comment; key and value are parted by ``=``, ``:`` or
-    blanks.
+    A backslash at its end continues a line; ``#`` and ``!`` begin a comment; ``=``, ``:`` or blanks separate key and
+    value.
 
     Raises:
-        ConfigurationError: an escape is malformed; says in which line.
+        ConfigurationError: an escape is malformed. The message contains the line number.
     """
     result: dict[str, str] = {}
     number = 0
@@ -43,7 +43,7 @@ def parse_properties(text: str, *, source: str = "properties") -> dict[str, str]
 
 
 def format_properties(values: Mapping[str, str], *, comment: str = "") -> str:
-    """The text of a file with these keys and values, in their order."""
+    """Format keys and values, in their order, as the text of a file."""
     head = f"#{comment}\n" if comment else ""
     return head + "".join(f"{_escape(key, key=True)}={_escape(value)}\n" for key, value in values.items())
 

@@ -1,1 +1,1 @@
-"""From a socket to a request and back: acceptors, a processor task per connection, limits, handler slots."""
+"""The network layer: acceptors, one processor task per connection, framing, and connection limits."""

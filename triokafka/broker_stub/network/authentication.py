@@ -1,7 +1,7 @@
-"""Who a connection belongs to: asked once, before its first request is read.
+"""Authentication of a connection, once, before the broker reads its first request.
 
-A plaintext listener has nothing to ask. TLS and SASL find their place here: a stage may talk over the stream, put
-another in its place, and name the principal whose requests these are from then on.
+A plaintext listener authenticates nobody. This is the extension point for TLS and SASL: an implementation may exchange
+messages over the stream, replace the stream, and name the principal of the connection.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from triokafka.world import Stream
 
 
 class AuthenticationFailedError(KafkaError):
-    """The peer could not say who it is; the connection is closed, and the message is the reason for the log."""
+    """The peer failed to authenticate. The broker closes the connection and logs the message."""
 
 
 class Authenticated(NamedTuple):
-    """What requests are read from, and on whose behalf."""
+    """The stream from which the broker reads requests, and the principal of the connection."""
 
     stream: Stream
     principal: str
@@ -30,19 +30,19 @@ class Authentication(ABC):
 
     @abstractmethod
     async def authenticate(self, stream: Stream, listener: str) -> Authenticated:
-        """Find out who is at the other end of a connection to ``listener``.
+        """Authenticate the peer of a connection to ``listener``.
 
-        Reads nothing beyond its own exchange. However long it waits, a connection that is idle for longer than
-        ``connections.max.idle.ms`` is closed. If cancelled, the connection is of no further use.
+        Reads nothing beyond its own exchange. The broker closes the connection if it is idle for longer than
+        ``connections.max.idle.ms``. After a cancellation the connection is unusable.
 
         Raises:
-            AuthenticationFailedError: the peer is not let in.
+            AuthenticationFailedError: the broker refuses the peer.
             OSError: the connection broke.
         """
 
 
 class NoAuthentication(Authentication):
-    """Everybody is ``User:ANONYMOUS``."""
+    """Accepts every connection as ``User:ANONYMOUS``."""
 
     async def authenticate(self, stream: Stream, listener: str) -> Authenticated:
         return Authenticated(stream, ANONYMOUS)

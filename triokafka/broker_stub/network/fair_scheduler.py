@@ -1,8 +1,9 @@
-"""Whose turn it is, among connections that send requests ahead.
+"""Fair scheduling among pipelining connections, which send requests before they receive the previous response.
 
-Trio runs all tasks that can run before it looks at the sockets again. Were those who send ahead all let go on at once,
-a request that comes meanwhile would wait for each of them; so in every turn of the loop only as many of them go on as
-others were served in the one before, and at least one. Nobody is overtaken by those who came later.
+Trio runs all runnable tasks before it polls the sockets again. If all pipelining connections ran in each iteration of
+the event loop, a new request of another connection would wait for every one of them. So in each iteration only as many
+pipelining connections run as other connections were served in the one before, and at least one. They run in the order
+of arrival.
 """
 
 from __future__ import annotations
@@ -12,35 +13,35 @@ from typing import Final
 import trio
 
 ALONE: Final = 1000
-"""So many requests of those who send ahead, and none of another one, and they are among themselves: some 100 ms."""
+"""Number of successive requests of pipelining connections (about 100 ms) after which no other connection is active."""
 
 
 class FairScheduler:
-    """Lets connections go on one after the other."""
+    """Limits how many pipelining connections run per iteration of the event loop."""
 
     __slots__ = ("_going", "_others", "_since_others", "_waiting")
 
     def __init__(self) -> None:
         self._others = 0
         self._since_others = ALONE
-        self._going = 0  # those that go on in the next turn of the loop
+        self._going = 0  # pipelining connections that run in the next iteration
         self._waiting = trio.lowlevel.ParkingLot()
 
     def count_other(self) -> None:
-        """A connection that does not send ahead is served, after it had waited."""
+        """Count a request of a connection that does not pipeline."""
         self._others += 1
         self._since_others = 0
 
     async def come_back(self) -> None:
-        """One that sends ahead has waited for more, and has it now: wait for its turn, if there are others."""
+        """Wait for the turn of a pipelining connection that has received more data, if other connections are active."""
         self._since_others += 1
         if self._since_others < ALONE:
             await self.step_back()
 
     async def step_back(self) -> None:
-        """Wait for one's next turn; all other tasks that can run have had theirs then."""
+        """Wait for the connection's next turn. All other runnable tasks run before."""
         if self._going:
-            await self._waiting.park()  # who ends its turn lets this one in, and has counted it
+            await self._waiting.park()  # _let_in unparks this task and has counted it in _going
         else:
             self._going = 1
             try:

@@ -1,9 +1,9 @@
-"""Size-prefixed frames out of a byte stream.
+"""Reader of size-prefixed frames from a byte stream.
 
-A frame's size is checked before anything is allocated for it, and memory is allocated as its bytes come in: who
-announces much and sends little costs little. What a peer sends ahead (pipelined requests) stays in the reader's small
-buffer, or in the kernel's, until it is asked for. The large frames of producers are read into buffers that are used
-again: touching fresh memory costs more than anything else that is done with their bytes.
+The reader checks a frame's size before it allocates memory, and allocates as bytes arrive: a peer that announces a
+large frame and sends little costs little. Pipelined requests stay in the reader's small buffer or in the kernel until
+the processor reads them. The reader reuses buffers for producers' large frames, since touching fresh memory costs more
+than all other work on their bytes.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from triokafka.world import Stream
 from triokafka.world.process_memory import untouched_memory
 
 BUFFER_BYTES: Final = 4096
-"""The buffer of a connection: smaller frames need no memory beside it."""
-_LARGER_BUFFER_BYTES: Final = 16_384  # of a peer that has sent more than the small one holds
+"""Size of a connection's buffer. Smaller frames need no other memory."""
+_LARGER_BUFFER_BYTES: Final = 16_384  # for a peer that has filled the small buffer
 _PREFIX: Final = Struct(">i")
 _PREFIX_BYTES: Final = _PREFIX.size
-_PRODUCE: Final = b"\0\0"  # the API key, with which a frame begins
+_PRODUCE: Final = b"\0\0"  # API key at the start of a frame
 _AT_ONCE: Final = 512 << 10
-"""Bytes of a frame that are waited for in one go: the kernel keeps them, and there may be many connections."""
+"""Maximum bytes of a frame that one receive waits for. The kernel buffers them for each of many connections."""
 _MAPPED_BYTES: Final = 1_048_576
-"""Larger frames get memory of their own, and reserve this much of it at a time."""
+"""Larger frames get a separate memory mapping and reserve it in steps of this size."""
 _PIECE_BYTES: Final = 262_144
-"""What is received of such a frame before other connections have their turn."""
+"""Bytes of such a frame that the reader receives before it yields to other connections."""
 _GROWTH: Final = 4
-"""How many times its bytes a frame may occupy while it comes in: less would be copied more often."""
+"""Growth factor of the buffer of an incoming frame. A smaller factor would copy more often."""
 
 
 Reserve = Callable[[int], Awaitable[None]]
 
 
 class FrameBuffers:
-    """Buffers for large frames, kept for the next one.
+    """A pool of buffers for large frames.
 
     Args:
-        limit: bytes kept in all; for larger frames, and those beyond, memory is allocated each time.
+        limit: total bytes of free buffers in the pool. Frames that do not fit get new memory each time.
     """
 
     SMALLEST = 16_384
@@ -51,20 +51,20 @@ class FrameBuffers:
 
     @property
     def kept(self) -> int:
-        """Bytes that wait for a frame."""
+        """Bytes of free buffers in the pool."""
         return self._kept
 
     @classmethod
     def room_for(cls, size: int) -> int:
-        """The size of the buffer that a frame of ``size`` bytes is kept in."""
+        """Return the size of the pooled buffer for a frame of ``size`` bytes."""
         return max(cls.SMALLEST, 1 << (size - 1).bit_length())
 
     def keeps(self, size: int) -> bool:
-        """Whether the buffer of a frame of ``size`` bytes is worth keeping, and small enough."""
+        """Whether the pool accepts the buffer of a frame of ``size`` bytes."""
         return size >= self.SMALLEST and self.room_for(size) <= self._limit
 
     def take(self, size: int) -> bytearray | None:
-        """A kept buffer of at least ``size`` bytes, with anything in it, or None; `give_back` it in the end."""
+        """Take a buffer of at least ``size`` bytes with arbitrary contents, or None. Return it with `give_back`."""
         room = self.room_for(size)
         free = self._free.get(room)
         if not free:
@@ -73,12 +73,12 @@ class FrameBuffers:
         return free.pop()
 
     def give_back(self, buffer: bytearray) -> None:
-        """Keep a buffer for the next frame, unless somebody still has a view of it, or enough are kept."""
+        """Return a buffer to the pool, unless a view of it exists or the pool is full."""
         room = len(buffer)
         if room & (room - 1) or not self.SMALLEST <= room <= self._limit - self._kept:
             return
         try:
-            buffer.pop()  # refused while there are views
+            buffer.pop()  # raises BufferError while a view exists
         except BufferError:
             return
         buffer.append(0)
@@ -87,11 +87,11 @@ class FrameBuffers:
 
 
 class FrameReader:
-    """Reads one frame after the other from ``stream``.
+    """Reads frames from ``stream``.
 
     Args:
         max_bytes: largest frame accepted (``socket.request.max.bytes``).
-        buffers: where buffers for large Produce frames come from; none are used again when left out.
+        buffers: the pool of buffers for large Produce frames; without it, each frame gets new memory.
     """
 
     __slots__ = ("_borrowed", "_buffer", "_buffers", "_end", "_filled", "_max_bytes", "_start", "_stream")
@@ -109,8 +109,8 @@ class FrameReader:
     async def read(self) -> bytearray | memoryview | None:
         """Wait for the next frame and return it without its size prefix; None when the peer closed between two frames.
 
-        The frame may be changed, and kept until `done` is called. If cancelled within a frame, the reader is of no
-        further use.
+        The caller may modify the frame and use it until it calls `done`. After a cancellation within a frame the reader
+        is unusable.
 
         Raises:
             ProtocolError: the size is negative or too large, or the peer closed within a frame.
@@ -120,7 +120,7 @@ class FrameReader:
         return None if size is None else await self.read_body(size)
 
     async def read_size(self) -> int | None:
-        """The first half of `read`: the size of the next frame, for which nothing is allocated yet."""
+        """Read the size of the next frame, without an allocation: the first half of `read`."""
         while self._end - self._start < _PREFIX_BYTES:
             if not await self._fill():
                 if self._start == self._end:
@@ -132,24 +132,24 @@ class FrameReader:
             buffer = self._buffer
             first = bytes(buffer[start : min(start + 8, self._end)])
             raise ProtocolError(
-                f"a frame of {size} bytes was announced (first bytes {first!r}{_looks_like(first)}); "
-                f"0 to {self._max_bytes} are accepted (socket.request.max.bytes)"
+                f"frame size {size} (first bytes {first!r}{_looks_like(first)}) "
+                f"is outside 0 to {self._max_bytes} (socket.request.max.bytes)"
             )
         self._start = start + _PREFIX_BYTES
         found: int = size
         return found
 
     async def read_body(self, size: int, reserve: Reserve | None = None) -> bytearray | memoryview:
-        """The second half of `read`; does not wait when all of the frame is here already.
+        """Read the body of the frame: the second half of `read`. Does not wait when the whole frame is in the buffer.
 
-        ``reserve`` is called with the bytes of memory that the frame needs in all, before it takes more. It lets other
-        connections have their turn: a peer that sends fast enough never lets the stream wait.
+        The reader calls ``reserve`` with the total bytes of memory that the frame needs so far, before it takes more.
+        ``reserve`` yields to other connections, since receiving from a fast peer never waits.
         """
         frame = self.take_body(size)
         return frame if frame is not None else await self._read_large(size, reserve)
 
     def take_body(self, size: int) -> bytearray | None:
-        """As `read_body`, without waiting: None when not all of the frame is here."""
+        """Return the body of the frame if the buffer contains all of it, else None."""
         start = self._start
         end = start + size
         if end > self._end:
@@ -162,7 +162,7 @@ class FrameReader:
         return frame
 
     async def _read_large(self, size: int, reserve: Reserve | None) -> bytearray | memoryview:
-        """A frame that goes on beyond the buffer: into a buffer of its own, which grows with what comes in."""
+        """Read a frame larger than the buffer into a separate buffer, which grows as bytes arrive."""
         first = self._buffer[self._start : self._end]
         buffers = self._buffers if self._buffers is not None and self._buffers.keeps(size) else None
         pooled = buffers is not None and bytes(first[:2]) == _PRODUCE
@@ -185,7 +185,7 @@ class FrameReader:
                 frame.extend(bytes(min(final, have * _GROWTH) - have))
             room = memoryview(frame)[have : reserved or size]
             received = await self._stream.receive_into(room)
-            room.release()  # a buffer that is looked at cannot grow
+            room.release()  # a bytearray with a view cannot grow
             if not received:
                 raise ProtocolError(f"the peer closed after {have} of a frame's {size} bytes", offset=have)
             have += received
@@ -195,7 +195,7 @@ class FrameReader:
         return memoryview(frame)[:size]
 
     async def _read_mapped(self, size: int, reserve: Reserve | None) -> memoryview:
-        """A frame into memory of its own, whose pages are taken as they are filled and returned with the frame."""
+        """Read a frame into a separate memory mapping, which takes pages as they fill and frees them with the frame."""
         stream, first = self._stream, self._buffer[self._start : self._end]
         have = len(first)
         frame = untouched_memory(size)
@@ -215,7 +215,7 @@ class FrameReader:
         return frame
 
     def done(self) -> None:
-        """The last frame is not looked at any more; a view that somebody keeps stays as it is nevertheless."""
+        """Return the last frame's buffer to the pool. A buffer with an existing view stays out of the pool."""
         if self._borrowed is not None and self._buffers is not None:
             self._buffers.give_back(self._borrowed)
         self._borrowed = None
@@ -230,7 +230,7 @@ class FrameReader:
         return received > 0
 
     def _make_room(self) -> None:
-        """Have the rest, a few bytes of the next size prefix, at the start of the buffer, or of a larger one."""
+        """Move the remaining bytes, part of the next size prefix, to the start of the buffer or of a larger one."""
         buffer = self._buffer
         rest = bytes(buffer[self._start : self._end])
         if self._filled and len(buffer) < _LARGER_BUFFER_BYTES:
@@ -240,7 +240,7 @@ class FrameReader:
 
 
 def _looks_like(first: bytes) -> str:
-    """What most people who come with another protocol have got wrong."""
+    """Return a hint about the protocol of a peer that does not speak Kafka's."""
     if first[:2] == b"\x16\x03":
         return ": TLS, which this listener does not expect"
     if first[:4].isascii() and first[:4].decode().isprintable():

@@ -1,4 +1,4 @@
-"""Warnings that strangers cause: a few in a minute are logged as they come, the others are counted."""
+"""Rate-limited warnings, for warnings that any peer can cause."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import trio
 from triokafka.world import World
 
 LINES: Final = 10
-"""Warnings of one kind that are logged in each `SECONDS`."""
+"""Maximum warnings per `SECONDS`."""
 SECONDS: Final = 60.0
 
 
 class LimitedLog:
-    """Logs at most `LINES` warnings in `SECONDS`, and afterwards how many more there were.
+    """Logs at most `LINES` warnings per `SECONDS`, followed by a summary with the number of the others.
 
-    Warnings beyond the limit are logged at INFO, so that a verbose log misses none. `run` must run for the summary.
+    Warnings beyond the limit are logged at INFO, so that a verbose log contains all. The task `run` logs the summary.
 
     Args:
-        summary: the line for the others, with places for their number and for the seconds.
+        summary: the format of the summary, with placeholders for the number of warnings and for the seconds.
     """
 
     def __init__(self, logger: logging.Logger, world: World, summary: str) -> None:
@@ -34,7 +34,7 @@ class LimitedLog:
         self._over_limit = trio.Event()
 
     def warn(self, message: str, *args: object) -> None:
-        """Log a warning, or count it when there were too many."""
+        """Log a warning, or count it beyond the limit."""
         now = self._world.now()
         if now - self._began_at >= SECONDS and not self._left_out:
             self._began_at, self._logged = now, 0

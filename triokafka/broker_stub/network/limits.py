@@ -1,7 +1,7 @@
-"""How many connections a broker holds and how fast it takes new ones: in all, by listener and by address.
+"""Limits of the number and the creation rate of connections: of the broker, of a listener and of an address.
 
-Pure bookkeeping, told what happened and what time it is (seconds on the world's clock). A rate is taken over the
-windows of quotas (``quota.window.num``); who is too fast waits until it has come down, for one window at most.
+Pure bookkeeping without I/O; callers pass events and the time in seconds on the world's clock. Rates use the windows of
+quotas (``quota.window.num``). Above its limit, a listener waits until the rate has decreased, for at most one window.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from triokafka.named_tuple import NamedTuple
 
 INT_MAX: Final = 2**31 - 1
 _MANY: Final = 1000
-"""Rates of addresses that are kept before those that mean nothing any more are looked for."""
+"""Number of addresses with a rate above which expired rates are removed."""
 
 
 class TooManyConnectionsError(KafkaError):
-    """One address holds as many connections as it may; the new one is closed, the others are untouched."""
+    """The address is at its connection limit. The broker closes the new connection."""
 
     advice = "Close connections, or raise max.connections.per.ip (max.connections.per.ip.overrides for one address)."
 
 
 class ConnectingTooFastError(KafkaError):
-    """One address connects faster than its quota; the new connection is closed after ``seconds``."""
+    """The address exceeds its connection rate quota. The broker closes the new connection after ``seconds``."""
 
     advice = "Keep connections open, or raise the quota connection_creation_rate of the address."
 
@@ -36,10 +36,10 @@ class ConnectingTooFastError(KafkaError):
 
 
 class ConnectionConfig(NamedTuple):
-    """The limits, named as in Kafka's configuration; those of single listeners by the listener's name.
+    """The limits with Kafka's configuration names; limits of single listeners by listener name.
 
-    ``protected`` is the listener of brokers, where there are others: it takes connections though the broker is full,
-    and the most idle one of another listener goes (KIP-402).
+    ``protected`` is the inter-broker listener, if there are other listeners too. It accepts connections above
+    ``max.connections``, and the broker then closes the most idle connection of another listener (KIP-402).
     """
 
     max_connections: int = INT_MAX
@@ -54,7 +54,7 @@ class ConnectionConfig(NamedTuple):
 
 
 class ConnectionLimits:
-    """Counts connections, and says who may have one more."""
+    """Counts open connections and checks the limits for new ones."""
 
     def __init__(self, config: ConnectionConfig) -> None:
         self._config = config
@@ -67,21 +67,21 @@ class ConnectionLimits:
         self.total = 0
 
     def configure(self, config: ConnectionConfig) -> None:
-        """Other limits from now on; what is open stays counted, rates go on."""
+        """Replace the limits. Counts of open connections and rates stay."""
         self._config = config
 
     def configure_ip_rates(self, limits: Mapping[str | None, float]) -> None:
-        """How many connections an address may make in a second; of those that have no limit of their own under None."""
+        """Set the connections per second by address. The key None is the default for all other addresses."""
         self._ip_rate_limits = limits
         if not limits:
             self._ip_rates.clear()
 
     def count(self, listener: str) -> int:
-        """Open connections of one listener."""
+        """Return the number of open connections of one listener."""
         return self._by_listener.get(listener, 0)
 
     def is_full(self, listener: str) -> bool:
-        """Whether a listener must not take one more connection now, whoever it is from."""
+        """Whether a listener must not accept another connection from any address."""
         config = self._config
         limit = config.listener_max_connections.get(listener, INT_MAX)
         if self._by_listener.get(listener, 0) >= limit:
@@ -90,25 +90,25 @@ class ConnectionLimits:
 
     @property
     def excess(self) -> int:
-        """How many connections there are too many of: a limit was lowered, or the protected listener took them."""
+        """Number of connections above ``max.connections``, after a lowered limit or on the protected listener."""
         return max(self.total - self._config.max_connections, 0)
 
     def may_be_cut(self, listener: str) -> bool:
-        """Whether connections of a listener may be closed to make room."""
+        """Whether the broker may close connections of a listener to make room."""
         return listener != self._config.protected
 
     def opened(self, listener: str, ip: str, now: float) -> float:
-        """Count a new connection; returns how many seconds the listener must wait before it takes the next one.
+        """Count a new connection; return the seconds that the listener must wait before it accepts the next one.
 
         Raises:
-            TooManyConnectionsError: the address is at its limit; nothing was counted.
-            ConnectingTooFastError: the address is too fast; nothing was counted but the attempt.
+            TooManyConnectionsError: the address is at its limit; the connection does not count.
+            ConnectingTooFastError: the address exceeds its rate; the connection does not count.
         """
         config = self._config
         count = self._by_ip.get(ip, 0)
         limit = config.max_connections_per_ip_overrides.get(ip, config.max_connections_per_ip)
         if count >= limit:
-            raise TooManyConnectionsError(f"{ip} has {count} connections already, the limit is {limit}")
+            raise TooManyConnectionsError(f"{ip} has {count} connections; the limit is {limit}")
         self._check_ip_rate(ip, now)
         self._by_ip[ip] = count + 1
         self._by_listener[listener] = self._by_listener.get(listener, 0) + 1
@@ -116,7 +116,7 @@ class ConnectionLimits:
         return self._wait(listener, now)
 
     def closed(self, listener: str, ip: str) -> None:
-        """Count a connection out again; exactly once for each that was counted in."""
+        """Remove a connection from the counts. Call it exactly once per counted connection."""
         count = self._by_ip[ip] - 1
         if count:
             self._by_ip[ip] = count
@@ -139,11 +139,11 @@ class ConnectionLimits:
             rate = self._ip_rates[ip] = self._new_rate()
         seconds = self._record(rate, limit, now)
         if seconds:
-            rate.record(-1, now)  # it was not let in, so it does not count
-            raise ConnectingTooFastError(f"{ip} makes more than {limit:g} connections a second", seconds=seconds)
+            rate.record(-1, now)  # a refused connection does not count
+            raise ConnectingTooFastError(f"{ip} opens more than {limit:g} connections per second", seconds=seconds)
 
     def _wait(self, listener: str, now: float) -> float:
-        """Count towards the rates of broker and listener; the longer of both waits."""
+        """Count a connection towards the rates of broker and listener; return the longer of both waits in seconds."""
         config = self._config
         seconds = self._record(self._rate, config.max_connection_creation_rate, now)
         limit = config.listener_max_connection_creation_rate.get(listener)

@@ -1,4 +1,4 @@
-"""The network layer's options, taken from the broker's configuration."""
+"""The network layer's options from the broker's configuration."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MOST_REQUEST_BYTES: Final = 192 << 20
 
 
 def request_bytes(config: BrokerConfig, available: int) -> int:
-    """Return the limit of bytes of requests, where ``available`` bytes of memory may be used in all."""
+    """Return the limit of request bytes for a broker with ``available`` bytes of memory."""
     if config.queued_max_request_bytes is not None:
         return config.queued_max_request_bytes
     return max(min(available // _SHARE_OF_MEMORY, _MOST_REQUEST_BYTES), config.socket_request_max_bytes)
 
 
 def socket_config(config: BrokerConfig, available_memory: int) -> SocketConfig:
-    """Return the configuration of `SocketServer`, where so many bytes of memory may be used."""
+    """Return the configuration of `SocketServer` for a broker with ``available_memory`` bytes of memory."""
     return SocketConfig(
         request_max_bytes=config.socket_request_max_bytes,
         connections_max_idle_ms=config.connections_max_idle_ms,
@@ -40,7 +40,7 @@ def socket_config(config: BrokerConfig, available_memory: int) -> SocketConfig:
 
 
 def ip_connection_rates(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> dict[str | None, float]:
-    """The ``connection_creation_rate`` of addresses; of those that have none of their own under None."""
+    """Return the ``connection_creation_rate`` by address. The key None is the default for all other addresses."""
     return {
         name: values["connection_creation_rate"]
         for ((kind, name), *others), values in quotas.items()

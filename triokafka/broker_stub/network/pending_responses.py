@@ -1,8 +1,8 @@
-"""Encoded answers that clients have yet to read, bounded by ``queued.max.response.bytes``.
+"""Encoded responses that clients have not read, limited by ``queued.max.response.bytes``.
 
-Records in files are sent from the page cache and take no memory; what counts is answers that are bytes, such as the
-metadata of very many topics. When there are too many, the connection whose answer has waited longest is closed: a
-client that reads its answers is never the first.
+The broker sends records of files from the page cache, so they take no memory. Encoded responses count, such as the
+metadata of very many topics. Above the limit, the broker closes the connection with the oldest unread response; a
+client that reads its responses is never the first.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 LARGE_BYTES: Final = 65_536
-"""Smaller answers are not counted: the socket's own buffer takes most of them."""
+"""Smaller responses do not count: the socket's buffer holds most of them."""
 
 
 def bytes_in_memory(parts: Sequence[Any]) -> int:
-    """Return the size of an answer's parts that are bytes of their own."""
+    """Return the total size of a response's parts that are in memory."""
     return sum(len(part) for part in parts if isinstance(part, (bytes, bytearray)))
 
 
 class PendingResponses:
-    """The large answers that are being sent.
+    """The large responses that are being sent.
 
     Args:
-        limit: their bytes in all; 0 or less for any number. One answer alone may be larger.
+        limit: their total bytes; 0 or less for no limit. A single response may be larger.
     """
 
     def __init__(self, limit: int = -1) -> None:
@@ -32,7 +32,7 @@ class PendingResponses:
         self.used = 0
 
     def begin(self, key: object, size: int, close: Callable[[str], None]) -> None:
-        """Count an answer; ``close`` closes its connection for a reason, and `end` is called then."""
+        """Count a response. ``close`` closes its connection with a reason."""
         self._sending[key] = size, close
         self.used += size
         while 0 < self._limit < self.used and len(self._sending) > 1:
@@ -40,12 +40,12 @@ class PendingResponses:
             oldest_size, close_oldest = self._sending[oldest]
             self.end(oldest)
             close_oldest(
-                f"its answer of {oldest_size} bytes was not read, and there are more than {self._limit} bytes of unread"
-                f" answers (queued.max.response.bytes); read faster, or raise it"
+                f"its response of {oldest_size} bytes is the oldest of more than {self._limit} bytes of unread"
+                f" responses (queued.max.response.bytes); read responses faster, or raise the limit"
             )
 
     def end(self, key: object) -> None:
-        """Forget an answer: it was sent, or its connection has ended. A second call does nothing."""
+        """Stop counting a response that was sent or whose connection has ended. A second call has no effect."""
         found = self._sending.pop(key, None)
         if found is not None:
             self.used -= found[0]

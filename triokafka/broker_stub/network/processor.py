@@ -1,9 +1,8 @@
-"""One connection: find out whose it is, read a request, have it answered, send the answer, and only then read on.
+"""The task of one connection: authenticate the peer, then read a request, dispatch it, send the response, and repeat.
 
-There is at most one request of a connection in progress, so answers leave in the order of the requests. What the
-peer sends meanwhile waits in the kernel's buffer. Whatever goes wrong here closes this connection and no other, with
-one line in the log: ``closing`` the connection's id, and the reason. The number of such lines at WARNING, which any
-peer can cause, is limited.
+At most one request of a connection is in progress, so responses keep the order of the requests. Bytes that the peer
+sends meanwhile wait in the kernel's buffer. An error closes only this connection, with one log line: ``closing``, the
+connection's id, and the reason. The number of such lines at WARNING, which any peer can cause, is limited.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from triokafka.world import Stream, World
 logger = logging.getLogger(__name__)
 
 BUSY: Final = float("inf")
-"""`ConnectionProcessor.idle_since` of a connection that the broker works for."""
+"""`ConnectionProcessor.idle_since` of a connection with a request in progress."""
 _TURNS: Final = 4
-"""Requests of one connection that are worked on before the others are let in, if it never waits for its bytes."""
+"""Requests of one connection, served without waiting for its bytes, after which it yields to other connections."""
 _LONG_SECONDS: Final = 0.00015
-"""When they have taken longer than this, the others are let in at once."""
+"""Processing time after which the connection yields before it has served that many requests."""
 
 
 class Shared(NamedTuple):
-    """What all connections of a broker share."""
+    """The objects that all connections of a broker share."""
 
     dispatcher: Dispatcher
     slots: HandlerSlots
@@ -56,7 +55,7 @@ class Shared(NamedTuple):
 
 
 class _Held:
-    """What a connection holds for its request: the buffer of the frame, and the memory that was reserved for it."""
+    """The resources of a connection's request: the buffer of the frame, and the reserved memory."""
 
     __slots__ = ("_charged", "_claim", "_close", "_memory", "_reader", "_turns")
 
@@ -71,14 +70,14 @@ class _Held:
         self._close = close
 
     async def admit(self, size: int) -> None:
-        """Wait for the memory of a frame: of all of it, or, of a large one, of the first bytes."""
+        """Reserve the memory of a frame up to `MEDIUM_BYTES`; register a larger one, which reserves as bytes arrive."""
         claim = self._claim = Claim(size, self._close)
         if size <= MEDIUM_BYTES:
             await self._memory.grow(claim, size)
         self._memory.begin(claim)
 
     async def reserve(self, total: int) -> None:
-        """Wait until the frame may occupy so many bytes in all. Large frames are received in turns."""
+        """Wait until the frame may occupy ``total`` bytes. Large frames yield to other connections after each step."""
         claim = self._claim
         if claim is None or claim.size <= MEDIUM_BYTES:
             return
@@ -87,17 +86,17 @@ class _Held:
         await self._turns.step_back()
 
     def received(self) -> None:
-        """Note that all of the frame is here."""
+        """Record that the whole frame was received."""
         if self._claim is not None:
             self._memory.received(self._claim)
 
     def charge(self, memory: int) -> None:
-        """Count what was decoded from the frame, until all is let go."""
+        """Count the memory of the decoded request until `let_go`."""
         self._charged += memory
         self._memory.add(memory)
 
     def let_go(self) -> None:
-        """Free the frame's memory: nothing refers to it any more. A second call does nothing."""
+        """Free the frame's memory, to which nothing refers now. A second call has no effect."""
         claim = self._claim
         if claim is not None:
             self._claim = None
@@ -113,9 +112,9 @@ class _Held:
 class ConnectionProcessor:
     """Serves one connection until either side closes it.
 
-    ``idle_since`` is the time on the world's clock since when nothing was asked of the broker, or `BUSY` while a
-    request is being worked on; the listener's sweep closes those that are idle for too long. Who sends a request
-    slowly, or does not take its answer, is idle, too.
+    ``idle_since`` is the time on the world's clock since which the connection is idle, or `BUSY` while a request is in
+    progress. The server's sweep closes connections that are idle for too long. A peer that sends a request slowly or
+    does not read its response counts as idle.
     """
 
     def __init__(self, stream: Stream, *, connection_id: str, listener: str, shared: Shared) -> None:
@@ -130,18 +129,18 @@ class ConnectionProcessor:
 
     @property
     def closing(self) -> bool:
-        """Whether it is about to end."""
+        """Whether the connection is about to close."""
         return self._closing
 
     def close(self, reason: str) -> None:
-        """Close from outside."""
+        """Close the connection immediately; ``reason`` goes to the log."""
         self._closing = True
         if self._reason is None:
             self._reason = reason
         self._stream.close()
 
     def finish(self) -> None:
-        """Stop after the request in progress, if there is one; at once otherwise."""
+        """Close the connection after the request in progress, or immediately if there is none."""
         self._closing = True
         if self._reason is None:
             self._reason = "the broker stops"
@@ -149,7 +148,7 @@ class ConnectionProcessor:
             self._stream.close()
 
     async def run(self) -> None:
-        """Serve until the connection ends; raises nothing but `trio.Cancelled`."""
+        """Serve until the connection ends. Raises only `trio.Cancelled`."""
         level, reason = logging.INFO, "the broker stops"
         try:
             await self._authenticate()
@@ -160,8 +159,8 @@ class ConnectionProcessor:
         except (OSError, trio.ClosedResourceError) as error:
             reason = f"it broke: {error!r}"
         except Exception:
-            logger.exception("%s: a request failed in an unforeseen way", self.connection_id)
-            level, reason = logging.ERROR, "a request failed in an unforeseen way"
+            logger.exception("%s: a request failed with an unexpected error", self.connection_id)
+            level, reason = logging.ERROR, "a request failed with an unexpected error"
         finally:
             self._stream.close()
             if self._reason is not None:
@@ -173,12 +172,12 @@ class ConnectionProcessor:
                 logger.log(level, "closing %s: %s", self.connection_id, reason)
 
     async def _authenticate(self) -> None:
-        """The stage before the first request."""
+        """Authenticate the peer before its first request."""
         shared = self._shared
         try:
             known = await shared.authentication.authenticate(self._stream, self.listener)
         except AuthenticationFailedError:
-            # Who guesses passwords is not to learn quickly that this one was wrong (KIP-306).
+            # The delay slows down peers that guess passwords (KIP-306).
             await trio.sleep(shared.failed_authentication_delay_ms / 1000)
             raise
         self._stream, self.principal = known.stream, known.principal
@@ -205,8 +204,8 @@ class ConnectionProcessor:
                 held.received()
                 started_at = received_at = world.now()
                 self.idle_since = BUSY
-                if stream.waits != waits:  # the others have just had their turn
-                    sends_ahead = taken > 1  # of what came last
+                if stream.waits != waits:  # the receive waited, so other connections have just run
+                    sends_ahead = taken > 1  # the last receive returned several requests
                     turns, taken, waits = 0, 0, stream.waits
                     if sends_ahead:
                         await shared.turns.come_back()
@@ -238,28 +237,28 @@ class ConnectionProcessor:
                     charge=charge,
                     repeated=repeated,
                 )
-                del frame  # so that nobody has it but who works on it
+                del frame  # only the dispatcher refers to it now
                 answer = await work
             finally:
                 if slot is not None:
                     slot.release()
                 repeated.done()
-                let_go()  # after all views of the frame: its buffer is for the next one
+                let_go()  # after all views of the frame, so that the pool can reuse its buffer
             done_at = answer.done_at
             await self._send(answer)
             if answer.closes:
                 self._reason = "a fault was injected: closed within the answer"
                 return
             if answer.throttle_ms:
-                # After the answer, which tells the client; it may obey, but need not.
+                # The response contains the throttle time, but the client may ignore it: stop reading.
                 await trio.sleep(answer.throttle_ms / 1000)
                 self.idle_since = world.now()
-            del answer, work  # an idle connection keeps nothing of its last request
+            del answer, work  # an idle connection must not hold its last request in memory
 
     async def _admit(self, size: int, held: _Held) -> None:
-        """Wait for room in the queue, and for memory if the request needs its own."""
+        """Wait for room in the queue, and for memory if the request does not fit into the connection's buffer."""
         shared = self._shared
-        # Waiting is the broker's doing, so the connection is not idle meanwhile; while its request comes in, it is.
+        # The broker causes this wait, so it does not count as idle time. Receiving the request does.
         self.idle_since = BUSY
         await shared.slots.wait_for_room()
         if size > BUFFER_BYTES:

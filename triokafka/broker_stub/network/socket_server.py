@@ -1,4 +1,4 @@
-"""The broker's listeners: one acceptor task each, and a task for every connection that they accept."""
+"""The broker's listeners: one acceptor task per listener and one task per connection."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 _RETURN_SECONDS: Final = 1.0
 _COMPLAINT_SECONDS: Final = 60.0
-"""Time between two log lines that say that nobody can be accepted, as long as that lasts."""
+"""Interval between log lines while a listener cannot accept connections."""
 _ACCEPTED_AT_ONCE: Final = 32
-"""Connections accepted in one turn of the event loop: some milliseconds' work, for which open connections wait."""
+"""Connections accepted before the acceptor yields: some milliseconds of work, for which open connections wait."""
 
 
 class Endpoint(NamedTuple):
@@ -51,7 +51,7 @@ class Endpoint(NamedTuple):
 class SocketConfig(NamedTuple):
     """The options of the network layer, named as in Kafka's configuration (``connections.max.idle.ms`` and so on).
 
-    Those that can change while the broker runs are ``connections`` and ``handler_slots``.
+    ``connections`` and ``handler_slots`` can change while the broker runs.
     """
 
     request_max_bytes: int = 104_857_600
@@ -71,10 +71,10 @@ class SocketConfig(NamedTuple):
 class SocketServer:
     """Accepts connections and runs their processors.
 
-    `bind` first, so that every address is known (and every failure raised) before anything is served; then `run`.
+    Call `bind` for each listener, which raises all errors, and then `run`.
 
     Args:
-        authentication: the stage before a connection's first request; everybody is let in when left out.
+        authentication: authenticates each connection before its first request. Default: accept every connection.
     """
 
     def __init__(self, world: World, config: SocketConfig, *, authentication: Authentication | None = None) -> None:
@@ -94,7 +94,7 @@ class SocketServer:
         self._freed = trio.Event()
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[ConnectionProcessor, None] = {}
-        self._room = trio.lowlevel.ParkingLot()  # those who wait for a connection to end, or for other limits
+        self._room = trio.lowlevel.ParkingLot()  # tasks that wait for a connection to end or for changed limits
         self._buffers = FrameBuffers()
         self._next_index = 0
         self._clock_jumped = trio.Event()
@@ -110,7 +110,7 @@ class SocketServer:
 
     @property
     def connection_count(self) -> int:
-        """Open connections."""
+        """Number of open connections."""
         return self.limits.total
 
     @property
@@ -119,14 +119,14 @@ class SocketServer:
         return list(self._listeners)
 
     def address(self, name: str) -> tuple[str, int]:
-        """Host and port that the listener ``name`` really listens on."""
+        """Return the host and port to which the listener ``name`` is bound."""
         return self._listeners[name].address
 
     async def bind(self, endpoint: Endpoint) -> tuple[str, int]:
-        """Listen on one more address; from now on it accepts, though nothing is read before `run`.
+        """Listen on an address. Clients can connect from now on; the server reads requests after `run`.
 
         Raises:
-            ConfigurationError: the address cannot be listened on; says which and why.
+            ConfigurationError: the listener cannot bind; the message contains the address and the reason.
         """
         config = self._config
         try:
@@ -143,7 +143,7 @@ class SocketServer:
         return listener.address
 
     async def run(self, dispatcher: Dispatcher) -> None:
-        """Serve until cancelled. Connections are then cut; use `stop` first to let requests in progress finish."""
+        """Serve until cancelled, and then close all connections. Call `stop` first to finish requests in progress."""
         shared = self.shared(dispatcher)
         try:
             async with trio.open_nursery() as nursery:
@@ -157,7 +157,7 @@ class SocketServer:
             self.close()
 
     def shared(self, dispatcher: Dispatcher) -> Shared:
-        """Return what the connections of this server share."""
+        """Return the objects that the connections of this server share."""
         return Shared(
             dispatcher,
             self.slots,
@@ -173,9 +173,9 @@ class SocketServer:
         )
 
     def reconfigure(self, config: SocketConfig) -> None:
-        """Other limits of connections and another number of handler slots, from now on.
+        """Apply new connection limits and a new number of handler slots.
 
-        Connections beyond a lowered limit are closed, the most idle ones first, as many as are too many.
+        Above a lowered limit, the server closes the excess connections, the most idle ones first.
         """
         if config.handler_slots != self.slots.slots:
             self.slots.resize(config.handler_slots)
@@ -186,18 +186,18 @@ class SocketServer:
         self._config = config
 
     def clock_jumped(self) -> None:
-        """The world's clock was put forward: look at once for connections that are idle for too long now."""
+        """Check for idle connections immediately, after the world's clock has jumped forward."""
         self._clock_jumped.set()
         self._clock_jumped = trio.Event()
 
     def cut(self) -> int:
-        """Close every connection at once and go on listening; returns how many there were."""
+        """Close every connection immediately, keep listening, and return the number of connections."""
         for connection in self._connections:
-            connection.close("it was cut from inside")
+            connection.close("the program closed all connections")
         return len(self._connections)
 
     def close(self) -> None:
-        """Stop listening and close every connection at once."""
+        """Stop listening and close every connection immediately."""
         self._stopping = True
         for listener in self._listeners.values():
             listener.close()
@@ -217,7 +217,7 @@ class SocketServer:
         self.close()
 
     async def _accept(self, name: str, listener: Listener, shared: Shared, nursery: trio.Nursery) -> None:
-        """Accept for one listener, up to `_ACCEPTED_AT_ONCE` connections before the others have their turn."""
+        """Accept connections of one listener, up to `_ACCEPTED_AT_ONCE` before it yields to open connections."""
         silent_until = -inf
         accepted = 0
         while True:
@@ -231,7 +231,7 @@ class SocketServer:
             except OSError as error:
                 if self._stopping:
                     return
-                # Out of file descriptors, most likely: the acceptor must survive it.
+                # Most likely the process is out of file descriptors, from which the acceptor must recover.
                 if (now := self._world.now()) >= silent_until:
                     silent_until = now + _COMPLAINT_SECONDS
                     logger.error("listener %s cannot accept: %s", name, error)
@@ -240,7 +240,7 @@ class SocketServer:
             accepted += 1
             try:
                 while self.limits.is_full(name) and not self._stopping:
-                    # One waits here, the rest in the kernel's backlog, until somebody leaves.
+                    # One connection waits here and the rest in the kernel's backlog until another one closes.
                     await self._room.park()
             except trio.Cancelled:
                 stream.close()
@@ -279,14 +279,14 @@ class SocketServer:
             self._room.unpark_all()
 
     def _cut_excess(self) -> None:
-        """Close the most idle connections beyond ``max.connections``; those of the protected listener stay."""
+        """Close the most idle connections above ``max.connections``, except on the protected listener."""
         if not self.limits.excess:
             return
         excess = max(self.limits.excess - sum(connection.closing for connection in self._connections), 0)
         candidates = [c for c in self._connections if self.limits.may_be_cut(c.listener) and not c.closing]
         candidates.sort(key=lambda connection: connection.idle_since)
         for connection in candidates[:excess]:
-            connection.close("the broker has too many connections (max.connections), and this one was the most idle")
+            connection.close("the broker has too many connections (max.connections) and this one was the most idle")
 
     def _memory_was_freed(self) -> None:
         self._freed.set()
@@ -296,7 +296,7 @@ class SocketServer:
         while True:
             await self._freed.wait()
             self._freed = trio.Event()
-            await trio.sleep(_RETURN_SECONDS)  # so that what the requests had is free by then
+            await trio.sleep(_RETURN_SECONDS)  # until then the requests have freed their memory
             await self._world.run_in_thread(self._world.release_free_memory)
 
     async def _sweep_idle(self) -> None:
@@ -316,7 +316,7 @@ class SocketServer:
 
 
 async def _close_later(stream: Stream, seconds: float) -> None:
-    """Close a connection that comes too soon, but not at once: it would only come again."""
+    """Close a connection above its rate limit after a delay, since the peer would reconnect immediately."""
     try:
         await trio.sleep(seconds)
     finally:

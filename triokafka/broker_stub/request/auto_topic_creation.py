@@ -39,7 +39,7 @@ class AutoTopicCreation:
         self._metadata = metadata
 
     def name_error(self, name: str) -> int:
-        """The error code of an impossible name; 0 when a topic may be called so."""
+        """Return the error code of an invalid topic name, or 0."""
         try:
             topic_names.validate(name)
         except errors.InvalidTopicError as error:
@@ -48,12 +48,11 @@ class AutoTopicCreation:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether asking for an unknown topic creates it (``auto.create.topics.enable``)."""
+        """Whether a Metadata request for an unknown topic creates it (``auto.create.topics.enable``)."""
         return self._config.auto_create_topics_enable
 
     async def create_missing(self, names: Sequence[str], *, charge: MutationCharge = no_charge) -> None:
-        """Create topics. Those that cannot be created, and why, are told in the log: who asks learns that they are not
-        there."""
+        """Create topics. The log contains failures with reasons; the client only learns that a topic is unknown."""
         from triokafka.protocol.api.create_topics import CreateTopicsRequest
 
         possible = [name for name in dict.fromkeys(names) if not self.name_error(name)]
@@ -63,19 +62,19 @@ class AutoTopicCreation:
         try:
             response = await self._gateway.create_topics(request, charge=charge)
         except errors.KafkaError as error:
-            logger.info("topics %s could not be created for who asked for them: %s", possible, error)
+            logger.info("automatic creation of topics %s failed: %s", possible, error)
             return
         for topic in response.topics:
             if topic.error_code not in (0, errors.TopicAlreadyExistsError.code):
                 kind = errors.for_code(topic.error_code).__name__
                 why = f"{kind}: {topic.error_message}"
-                logger.info("topic %r could not be created for who asked for it: %s", topic.name, why)
+                logger.info("automatic creation of topic %r failed: %s", topic.name, why)
 
     async def ensure(self, name: str) -> TopicImage:
-        """One of the broker's own topics, made if it is missing.
+        """Return an internal topic, and create it if it is missing.
 
         Raises:
-            CoordinatorNotAvailableError: it could not be made now.
+            CoordinatorNotAvailableError: the topic could not be created now.
         """
         topic = self._metadata.image.topics.get(name)
         if topic is None:

@@ -1,4 +1,4 @@
-"""The request context: what an API handler knows besides the request itself."""
+"""The request context: the metadata of a request, and the parts of the broker for its handler."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # imported when the first group is used: a broker starts with
 
 @dataclass(slots=True)
 class RequestContext:
-    """What a handler knows besides the request, and the parts of the broker that it uses.
+    """The metadata of a request, and the parts of the broker that its handler uses.
 
     ``now`` is the world's monotonic clock when work on the request began, in seconds; ``received_at`` is when the
     request arrived. ``listener`` is the name of the listener that the client connected to. ``size`` is the request's
@@ -69,14 +69,14 @@ class RequestContext:
 
     @property
     def client_id(self) -> str:
-        """What the client calls itself; empty when it does not say."""
+        """The client id of the request; empty if null."""
         return self.header.client_id or ""
 
     # The parts of the broker
 
     @property
     def world(self) -> World:
-        """The broker's door to the outside."""
+        """The broker's access to time, network and storage."""
         return self.services.world
 
     @property
@@ -132,7 +132,7 @@ class RequestContext:
         return self.principal.partition(":")[2]
 
     def count_towards(self, kind: QuotaKind, amount: float) -> int:
-        """Count towards a quota of the client; how many ms it must be silent, which the answer then says (KIP-219)."""
+        """Count towards a quota of the client; return the throttle time in ms for the response (KIP-219)."""
         services = self.services
         if not services.quotas.limits(kind):
             return 0
@@ -141,10 +141,10 @@ class RequestContext:
         return throttle_ms
 
     def charge_mutations(self, *, strict: bool) -> Callable[[int], None]:
-        """What the controller is to call with the number of partitions that it is about to create or delete (KIP-599).
+        """Return the function that the controller calls with the number of partitions to create or delete (KIP-599).
 
-        It raises `ThrottlingQuotaExceededError` where the client's quota is used up and ``strict``, as it is in
-        versions of a request whose answer knows that error.
+        The function raises `ThrottlingQuotaExceededError` if the client's quota is exhausted and ``strict`` is true.
+        ``strict`` is true in request versions whose response may contain that error.
         """
 
         def charge(partitions: int) -> None:
@@ -162,33 +162,33 @@ class RequestContext:
         return f"/{self.peer[0]}"
 
     def denied(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the client may not do this; the answer for the item is then `authorizer.denial`'s error."""
+        """Whether the client lacks the permission. The item's error is then `authorizer.denial`."""
         services = self.services
         return not services.allows_all and not services.authorizer.allows(
             self.principal, self.peer[0], operation, resource_type, name
         )
 
     def denied_for_cluster(self, operation: AclOperation) -> bool:
-        """Whether the client may not do this to the cluster as a whole."""
+        """Whether the client lacks the permission on the cluster."""
         return self.denied(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def cluster_operations(self) -> int:
-        """What the client may do to the cluster, as responses carry it: nothing to see for who may not describe it."""
+        """Return the client's permitted operations on the cluster as a bit field; 0 if it may not describe it."""
         if self.denied_for_cluster(AclOperation.DESCRIBE):
             return 0
         return self.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allowed_somewhere(self, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether the client may do this to any resource of the type."""
+        """Whether the client has the permission on any resource of the type."""
         authorizer = self.services.authorizer
         return authorizer.allows_somewhere(self.principal, self.peer[0], operation, resource_type)
 
     def allowed_operations(self, resource_type: ResourceType, name: str) -> int:
-        """What the client may do to a resource, as the bit field that responses carry."""
+        """Return the client's permitted operations on a resource as a bit field."""
         return self.services.authorizer.allowed_operations(self.principal, self.peer[0], resource_type, name)
 
     def yield_slot(self) -> None:
-        """Give the handler slot back: from here on the request waits for something other than work."""
+        """Release the handler slot before the request waits for data, replication or group members."""
         if self.slot is not None:
             self.slot.release()
 

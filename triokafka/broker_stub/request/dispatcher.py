@@ -1,7 +1,7 @@
-"""From a frame to an answer.
+"""The dispatcher: from a request frame to an encoded response.
 
-The dispatcher decodes the frame, refuses versions that nobody serves, asks the authorizer, runs the handler, turns an
-exception into the API's own error response, encodes the answer, and counts what it took. It never touches sockets.
+The dispatcher decodes the frame, refuses unsupported versions, authorizes the request, runs the handler, turns an
+exception into the API's error response, encodes the response, and records metrics. It never touches sockets.
 """
 
 from __future__ import annotations
@@ -51,31 +51,31 @@ UNKNOWN_SERVER_ERROR: Final = -1
 _PRODUCE_KEY: Final = 0
 _FETCH_KEY: Final = 1
 _LARGE_BYTES: Final = 131_072
-"""Requests beyond this are decoded, and their answers encoded, in a thread: it takes tens of milliseconds and more."""
+"""A thread decodes larger requests and encodes their responses, since that takes tens of milliseconds or more."""
 _LITTLE_MEMORY: Final = 262_144
-"""A large request with records that takes no more memory than this beside its bytes is decoded on the event loop."""
+"""The event loop decodes a large request with records if its other elements take at most this much memory."""
 _DECODING_SECONDS: Final = 30
-"""How long a large request may wait for the memory to be decoded in."""
+"""Timeout of a large request that waits for memory to be decoded."""
 _MANY_ITEMS: Final = 1_000
-"""Answers that tell of more than that are encoded in a thread, however small the request."""
+"""A thread encodes responses with more items, whatever the size of the request."""
 _DECODED_TIMES: Final = 4
-"""How many times ``socket.request.max.bytes`` a request may take in memory when it is decoded, beside its own bytes."""
-_FAULTS_BY_ITEM: Final = (0, 1, 2)  # Produce, Fetch and ListOffsets ask for each partition
+"""Limit of the decoded form of a request as a multiple of ``socket.request.max.bytes``, without the frame itself."""
+_FAULTS_BY_ITEM: Final = (0, 1, 2)  # the handlers of Produce, Fetch and ListOffsets check each partition
 
 
 class QuotaHook(Protocol):
-    """Told of every answered request; says for how many milliseconds the client is to be held back (KIP-219)."""
+    """A quota that sees every response and returns the client's throttle time (KIP-219)."""
 
     def throttle_time_ms(self, context: RequestContext, response: Response) -> int:
-        """0 for "not at all"."""
+        """Return the throttle time in ms; 0 for none."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """What goes back: buffers to send (none for ``acks=0``), and how long not to read after it.
+    """An encoded response: buffers to send (none for ``acks=0``), and the time to stop reading afterwards.
 
     ``delay_ms`` and ``closes`` are for injected faults: wait before sending, close the connection afterwards.
-    ``done_at`` is when it was ready; give it to `Dispatcher.answered` when it was sent.
+    ``done_at`` is the time at which the response was ready. Pass the object to `Dispatcher.answered` after sending.
     """
 
     parts: Sequence[Buffer | FileSlice] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Answer:
 
 
 class _Api(NamedTuple):
-    """A served API, and what is counted of it."""
+    """A served API with its metrics."""
 
     handler: Handler[Any, Any]
     metrics: ApiMetrics
@@ -95,7 +95,7 @@ class _Api(NamedTuple):
 
 
 class Dispatcher:
-    """Answers requests, whatever connection they come from.
+    """Answers the requests of all connections.
 
     Args:
         services: the parts of the broker that handlers use.
@@ -125,11 +125,11 @@ class Dispatcher:
 
     @property
     def busy_seconds(self) -> float:
-        """How long requests were worked on since the start, all taken together."""
+        """Total local processing time of all requests since the start, in seconds."""
         return sum(api.metrics.local_seconds for api in self._apis.values())
 
     def load(self, key: int) -> _Api | None:
-        """The API of that key; None when it is not served."""
+        """Return the API with that key; None if the broker does not serve it."""
         api = self._apis.get(key)
         if api is None:
             handler = self.handlers.get(key)
@@ -153,15 +153,16 @@ class Dispatcher:
         charge: Callable[[int], None] | None = None,
         repeated: RepeatedRequests | None = None,
     ) -> Answer:
-        """Answer one request, which came at ``received_at`` and got its slot at ``started_at``, now when left out.
+        """Answer one request.
 
-        ``let_go`` is called when the frame is done with before the answer is there; the caller must not keep it.
-        ``charge`` is told how much memory the decoded form of a large request takes beside the frame. ``repeated``
-        knows what the same connection has asked before.
+        ``received_at`` is the time of its arrival, and ``started_at`` the time at which it got its slot; both default
+        to now. The handler may call ``let_go`` once it needs the frame no longer; the caller must not keep the frame.
+        The dispatcher calls ``charge`` with the memory of a large request's decoded form. ``repeated`` holds earlier
+        requests of the same connection.
 
         Raises:
-            CloseConnectionError: the frame is not a request, or asks for an API or version that is not served, or the
-                only possible answer is to hang up.
+            CloseConnectionError: the frame is not a request, the broker does not serve the API or version, or the API
+                has no response for the error.
         """
         now = self._world.now() if started_at is None else started_at
         request: Any
@@ -198,7 +199,7 @@ class Dispatcher:
             let_go=let_go,
             known=known,
         )
-        del frame  # its records are the handler's now
+        del frame  # only the request refers to its records now
         if handler.waits:
             slot.release()
             context.counts_time = False
@@ -217,15 +218,15 @@ class Dispatcher:
     ) -> tuple[Any, int]:
         """Decode a large request in bounded memory; return it and the memory that its elements take.
 
-        Requests that are nearly all records are decoded at once. All others are decoded in a thread, one at a time:
-        each holds the interpreter for long. Waits while the decoded requests in progress take too much memory.
+        The event loop decodes requests that consist mostly of records. A thread decodes all others, one at a time,
+        since each holds the interpreter for long. Waits while the decoded requests in progress take too much memory.
         """
         if handler.carries_records:
             try:
                 return _decode(handler, frame, header, _LITTLE_MEMORY)
             except ProtocolError:
                 pass  # malformed, or of many elements
-        slot.release()  # requests that are little work go on meanwhile
+        slot.release()  # small requests can run meanwhile
         found = await self._decode_in_turn(handler, frame, header)
         await slot.resume()
         return found
@@ -247,24 +248,24 @@ class Dispatcher:
                     await memory.wait_for_release()
                 return await world.run_in_thread(_decode, handler, frame, header, min(most, max_memory))
         raise CloseConnectionError(
-            f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded in; "
-            "other large requests are in progress (queued.max.request.bytes)"
+            f"a request of {len(frame)} bytes waited {_DECODING_SECONDS} s for memory to be decoded, which other large "
+            "requests hold (queued.max.request.bytes); send smaller requests, or raise the limit"
         )
 
     async def _finish_aside(self, response: Response, context: RequestContext) -> Answer:
-        """As `_finish`; others have their turn while the answer is encoded."""
+        """Like `_finish`, but encode the response in a thread."""
         answer, world, header = self._finish(response, context, encode=False), self._world, context.header
         answer.parts = await world.run_in_thread(_encode, response, header)
         answer.done_at = world.now()
         return answer
 
     def answered(self, answer: Answer, sending_at: float, sent_at: float) -> None:
-        """An answer was sent between these times, or could not be: count the request."""
+        """Record the metrics of a request whose response was sent between these times, or could not be sent."""
         context = answer.context
         if context is None:
             return
         worked = answer.done_at - context.now
-        # Who waits without a slot was not worked on meanwhile, or not to speak of.
+        # A request without a slot spends almost all of its time waiting.
         remote = context.parked_seconds if context.counts_time else worked
         if remote > worked:
             remote = worked
@@ -290,7 +291,7 @@ class Dispatcher:
     def _finish(
         self, response: Response | FilledAnswer | None, context: RequestContext, *, encode: bool = True
     ) -> Answer:
-        """Throttle as the quotas say, encode, and count errors."""
+        """Apply the quotas, count errors and encode the response."""
         world, header = self._world, context.header
         if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
             busy = world.now() - context.now - context.parked_seconds
@@ -317,7 +318,7 @@ class Dispatcher:
         return Answer(parts, throttle_ms, 0, False, world.now(), context)
 
     async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
-        """As the armed faults say; see `triokafka.broker_stub.faults.faults`."""
+        """Answer a request under armed faults; see `triokafka.broker_stub.faults.faults`."""
         fault = self._faults.for_request(handler.api_key, context.client_id)
         if fault is None:
             return self._finish(await self._answer(handler, request, context, faulty=True), context)
@@ -340,7 +341,7 @@ class Dispatcher:
         return answer
 
     def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
-        """The handler for a frame; None for an ApiVersions request of a version that does not exist yet."""
+        """Return header and handler of a frame; the handler is None for ApiVersions in an unknown version."""
         header = decode_request_header(frame)
         api = self._apis.get(header.api_key) or self.load(header.api_key)
         if api is None:
@@ -356,7 +357,7 @@ class Dispatcher:
         return header, handler
 
     def _refuse_api_versions(self, header: RequestHeader, now: float) -> Answer:
-        # The client asks again with a version that this answer names; it is always readable, being version 0 (KIP-511).
+        # Every client can read version 0, and repeats the request in a version that this response names (KIP-511).
         versions = self.services.advertised[API_VERSIONS_KEY]
         response = ApiVersionsResponse(
             error_code=errors.UnsupportedVersionError.code,
@@ -385,7 +386,7 @@ class Dispatcher:
     async def _answer_with_faulty_items(
         self, handler: Handler[Any, Any], request: Any, context: RequestContext
     ) -> Response | None:
-        """The whole request fails, or some of its items do, as armed faults say."""
+        """Apply armed faults to the whole request or to some of its items."""
         faults = self._faults
         faults.check(handler.api_key)
         group = getattr(request, "group_id", None)
@@ -413,10 +414,10 @@ def _decode(
 
 
 def _encode(response: Response, header: RequestHeader) -> list[Buffer]:
-    """Encode an answer; cut its error messages where they are longer than a string of the protocol may be.
+    """Encode a response; truncate error messages that exceed the protocol's limit for strings.
 
     Raises:
-        CloseConnectionError: another value does not fit, such as a name whose bytes were not UTF-8.
+        CloseConnectionError: another value cannot be encoded, such as a name that was not UTF-8.
     """
     version, correlation_id = header.api_version, header.correlation_id
     try:
@@ -436,7 +437,7 @@ def _is_follower(request: FetchRequest) -> bool:
 
 
 def _authorize(handler: Handler[Any, Any], request: Any, context: RequestContext) -> None:
-    """Refuse the request as a whole where one denial does; items are the handler's to ask about."""
+    """Check the accesses whose denial refuses the whole request. The handler checks single items."""
     for access in handler.accesses:
         if access.per_item:
             continue
@@ -448,7 +449,7 @@ def _authorize(handler: Handler[Any, Any], request: Any, context: RequestContext
 def _error_response(
     handler: Handler[Any, Any], request: Any, context: RequestContext, code: int, message: str
 ) -> Response | None:
-    """The API's own answer that the whole request failed."""
+    """Return the API's response for an error of the whole request."""
     if handler.on_error is not None:
         response: Response | None = handler.on_error(request, context, code, message)
         if response is not None:
@@ -462,4 +463,4 @@ def _error_response(
             failed: Response = response_type(**fields)
             return failed
     name = handler.request_type.__name__
-    raise CloseConnectionError(f"{name} failed with error {code} ({message}), and its answer has no room for that")
+    raise CloseConnectionError(f"{name} failed with error {code} ({message}), which its response cannot contain")

@@ -1,4 +1,4 @@
-"""The error codes in a response, wherever its declaration has them: at the top, by topic, by partition, by group."""
+"""Counts of the error codes in a response, at every level of its declaration: top, topic, partition and group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Counter = Callable[[Any, dict[int, int]], None]
 
 @cache
 def error_counter(response_type: type[Struct]) -> Counter | None:
-    """A function that adds a response's error codes, 0 included, to a count by code; None when it has none."""
+    """Return a function that counts a response's error codes, 0 included; None for a response without error codes."""
     parts: list[Counter] = []
     for field in response_type.__fields__:
         if field.name == "error_code":

@@ -1,7 +1,7 @@
-"""Error messages that fit into an answer.
+"""Truncation of error messages that do not fit into a response.
 
-A message may quote a name from the request. Such a name can be as long as a string of the protocol may be, and the
-message around it is longer then.
+A message may quote a name from the request. If the name has the maximum length of a protocol string, the message
+exceeds it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Final
 from triokafka.protocol.message import Struct
 
 MAX_BYTES: Final = 2_000
-"""The length to which messages are cut in an answer that does not fit."""
+"""Maximum length of an error message in a response that does not fit."""
 _FIELD: Final = "error_message"
 
 
 def cut_error_messages(message: Struct) -> bool:
-    """Cut every error message of a response to `MAX_BYTES`; return whether there was a longer one."""
+    """Truncate every error message of a response to `MAX_BYTES`; return whether one was longer."""
     found = False
     for field in message.__fields__:
         value: Any = getattr(message, field.name)

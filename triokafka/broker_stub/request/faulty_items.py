@@ -1,7 +1,8 @@
-"""Armed faults that name a topic, a partition or a group, in APIs that do not ask about each item themselves.
+"""Armed faults for a topic, a partition or a group, in APIs whose handlers do not check each item for faults.
 
-Items of a request that would change something are taken out of it, so that they are not done, and answered by the API's
-own words for a failure. In the answers of all other APIs the items are replaced. The rest of the request stays real.
+In APIs that change state, `FaultyItems` removes the faulty items from the request, so that the handler does not execute
+them, and adds error results to the response. In all other APIs it replaces the faulty items in the response. The
+handler processes the remaining items normally.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TOPIC_RESOURCE: Final = 2
 
 
 class FaultyItems:
-    """The faults of one request: `take_out` before it is worked on, `put_in` afterwards."""
+    """The faulty items of one request: call `take_out` before the handler and `put_in` after it."""
 
     def __init__(self, faults: Faults, handler: Handler[Any, Any], context: RequestContext) -> None:
         self._faults = faults
@@ -33,7 +34,7 @@ class FaultyItems:
         self._taken: list[Any] = []
 
     def take_out(self, request: Any) -> None:
-        """Remove what must not be done from a request that changes something."""
+        """Remove the faulty items from a request that changes state."""
         if self._handler.api_key not in _CHANGING or self._handler.on_error is None:
             return
         for field in type(request).__fields__:
@@ -42,7 +43,7 @@ class FaultyItems:
                 setattr(request, field.name, [item for item in items if not self._takes(request, field.name, item)])
 
     def put_in(self, response: Any) -> None:
-        """Answer for what was taken out, or replace what other APIs have answered."""
+        """Add error results for the removed items, or replace faulty items in the response of another API."""
         for failed in self._taken:
             for field in type(failed).__fields__:
                 if field.is_array:
@@ -51,7 +52,7 @@ class FaultyItems:
             self._replace_within(response, None, None)
 
     def _takes(self, request: Any, name: str, item: Any) -> bool:
-        """Whether nothing is left of an item."""
+        """Remove the faulty parts of an item; return whether nothing remains of it."""
         if isinstance(item, str):
             group = "group" in name
             return self._takes_whole(
@@ -77,7 +78,7 @@ class FaultyItems:
         return fault is not None
 
     def _fail(self, request: Any, name: str, item: Any, fault: Fault) -> None:
-        """Have the API say how it would have failed for this item alone."""
+        """Build the API's error response for this item alone."""
         nothing: dict[str, Any] = {field.name: [] for field in type(request).__fields__ if field.is_array}
         alone = _copy(request, nothing | {name: [item]})
         assert self._handler.on_error is not None
@@ -111,7 +112,7 @@ class FaultyItems:
 
 
 def _failed(item: Any, fault: Fault, version: int) -> Any:
-    """An item of an answer as it is when it fails: who it is, and the error."""
+    """Return a failed copy of a response item: the fields that identify it, and the error."""
     made = type(item)()
     for field in type(item).__fields__:
         if field.name in _IDENTITY:

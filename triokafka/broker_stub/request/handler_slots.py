@@ -1,8 +1,8 @@
-"""The number of requests that are worked on at a time (``num.io.threads``), and the queue before it.
+"""Handler slots, which limit the number of concurrently processed requests (``num.io.threads``), and their queue.
 
-A connection's task runs its own request, but only while it holds a slot; without a free one it waits its turn, first
-come first served, and does not read from its socket meanwhile: that is the back-pressure. A request that waits for
-something other than work (data, replication, a group's members) gives its slot back first.
+A connection's task processes its own request, but only while it holds a slot. Without a free slot it waits in FIFO
+order and does not read from its socket, which is the back-pressure. A request that waits for data, replication or a
+group's members releases its slot first.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ class HandlerSlots:
     """Slots for running requests.
 
     Args:
-        slots: requests that are worked on at a time. ``free`` are those that nobody holds; while more are held than
-            there are since `resize`, it is below 0. While it is above 0, nobody waits.
-        max_queued: requests that may wait for a slot before no connection is read from (``queued.max.requests``).
+        slots: maximum number of concurrent requests. ``free`` is the number of free slots. It is below 0 while requests
+            hold more slots than `resize` has left. While it is above 0, no request waits.
+        max_queued: maximum number of requests that wait for a slot; the broker then stops reading from connections
+            (``queued.max.requests``).
     """
 
     def __init__(self, slots: int, *, max_queued: int = 500) -> None:
@@ -28,11 +29,11 @@ class HandlerSlots:
 
     @property
     def full(self) -> bool:
-        """Whether as many requests wait as may: then nothing is to be read."""
+        """Whether the queue is full, so that connections must not read."""
         return len(self._waiting) >= self._max_queued
 
     async def wait_for_room(self) -> None:
-        """Wait while the queue is full: called before a request is read, so that nothing read is ever dropped."""
+        """Wait while the queue is full. Call it before reading a request, so that a request that was read has room."""
         while self.full:
             await self._readers.park()
 
@@ -43,23 +44,23 @@ class HandlerSlots:
 
     @property
     def slots(self) -> int:
-        """Requests that are worked on at a time."""
+        """Maximum number of concurrent requests."""
         return self._slots
 
     async def acquire(self) -> Slot:
-        """Wait for a slot. If cancelled, none was taken."""
+        """Wait for a slot. If cancelled, the request holds no slot."""
         if self.free > 0:
             return self.acquire_nowait()
         await self._waiting.park()  # release_one() hands its slot over
         return Slot(self)
 
     def acquire_nowait(self) -> Slot:
-        """Take a slot when `free` says that there is one; nobody waits then."""
+        """Take a slot while `free` is above 0, when no request waits."""
         self.free -= 1
         return Slot(self)
 
     def release_one(self) -> None:
-        """Called by `Slot.release`: pass the slot on, put it back, or drop it when there are too many."""
+        """Pass a slot to the next waiting request, free it, or drop it after `resize`. `Slot.release` calls this."""
         if self.free == 0 and self._waiting:
             self._waiting.unpark()
         else:
@@ -68,7 +69,7 @@ class HandlerSlots:
             self._let_in()
 
     def resize(self, slots: int) -> None:
-        """Have more or fewer slots. Requests in progress go on: slots beyond the number vanish as they are released."""
+        """Change the number of slots. Requests in progress continue; excess slots vanish when they are released."""
         self.free += slots - self._slots
         self._slots = slots
         while self.free > 0 and self._waiting:
@@ -77,13 +78,13 @@ class HandlerSlots:
         self._let_in()
 
     def _let_in(self) -> None:
-        """Wake as many readers as there is room for. Who does not queue up leaves the place to the next release."""
+        """Wake as many readers as the queue has room for. The next release offers an unused place to another reader."""
         if self._readers:
             self._readers.unpark(count=max(self._max_queued - len(self._waiting), 0))
 
 
 class Slot:
-    """One request's right to be worked on."""
+    """A handler slot, held by one request."""
 
     __slots__ = ("_held", "_slots")
 
@@ -92,13 +93,13 @@ class Slot:
         self._held = True
 
     def release(self) -> None:
-        """Give the slot back; a second call does nothing."""
+        """Release the slot. A second call has no effect."""
         if self._held:
             self._held = False
             self._slots.release_one()
 
     async def resume(self) -> None:
-        """Wait for a slot again after `release`. If cancelled, none was taken."""
+        """Wait for a slot again after `release`. If cancelled, the request holds no slot."""
         if not self._held:
             await self._slots.acquire()
             self._held = True

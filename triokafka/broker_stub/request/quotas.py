@@ -1,8 +1,8 @@
-"""Client quotas: how fast a user or client id may produce, fetch, use the broker's time, and create and delete
-partitions (KIP-13, KIP-124, KIP-599).
+"""Client quotas: limits of produce, fetch, request time and partition creation per user and client id
+(KIP-13, KIP-124, KIP-599).
 
-`ClientQuotas` is told what each client did and answers for how long it must be silent. It keeps a rate per client that
-has a quota, over a sliding window, and nothing for the others. Times are arguments, in seconds.
+`ClientQuotas` records the usage of each client and returns its throttle time. It keeps a rate over a sliding window for
+each client that has a quota, and nothing for other clients. Times are arguments in seconds.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Final
 from triokafka.broker_stub.metadata.image import CLIENT_ID, USER, QuotaEntity
 
 _MANY: Final = 1000
-"""Rates that are kept before those that mean nothing any more are looked for."""
+"""Number of rates above which expired rates are removed."""
 _LONGEST_MS: Final = 2**31 - 1
-"""The longest silence that an answer can ask for."""
+"""Maximum throttle time in a response."""
 
 
 class QuotaKind(enum.Enum):
-    """What is limited, by the name of the quota."""
+    """The kinds of quotas with their names in Kafka."""
 
     PRODUCE = "producer_byte_rate"
-    """Bytes of Produce requests a second."""
+    """Bytes of Produce requests per second."""
     FETCH = "consumer_byte_rate"
-    """Bytes of records that are fetched a second; other brokers are not limited."""
+    """Bytes of fetched records per second; followers are exempt."""
     REQUEST = "request_percentage"
-    """The part of a thread's time, in percent, that requests take: 100 is all of one."""
+    """Processing time of requests in percent of one thread: 100 is one full thread."""
     MUTATION = "controller_mutation_rate"
-    """Partitions that are created and deleted in a second (KIP-599)."""
+    """Created and deleted partitions per second (KIP-599)."""
 
 
 class Rate:
@@ -41,16 +41,16 @@ class Rate:
     def __init__(self, samples: int, window: float) -> None:
         self._samples = samples
         self._window = window
-        self._windows: deque[list[float]] = deque()  # start and sum of each that saw anything
+        self._windows: deque[list[float]] = deque()  # start and sum of each window with events
 
     def record(self, amount: float, now: float) -> None:
-        """Something happened; a negative amount takes it back."""
+        """Add an amount; a negative amount undoes an earlier one."""
         if not self._windows or now - self._windows[-1][0] >= self._window:
             self._windows.append([now, 0.0])
         self._windows[-1][1] += amount
 
     def measure(self, now: float) -> tuple[float, float]:
-        """The rate, and the seconds that it is taken over: never less than all windows but one."""
+        """Return the rate and the seconds that it covers: at least the length of all windows but one."""
         windows = self._windows
         while windows and now - windows[0][0] >= self._samples * self._window:
             windows.popleft()
@@ -64,12 +64,12 @@ class Rate:
         return sum(amount for _, amount in windows) / elapsed, elapsed
 
     def is_over(self, now: float) -> bool:
-        """Whether nothing of it counts any more."""
+        """Whether all recorded amounts have expired."""
         return not self._windows or now - self._windows[-1][0] >= self._samples * self._window
 
 
 class TokenBucket:
-    """What may be done at once, and comes back at a rate. The last thing that is done may cost more than is there."""
+    """A token bucket with a burst and a refill rate. An operation may take more tokens than the bucket contains."""
 
     __slots__ = ("_burst_seconds", "_filled_at", "_spent")
 
@@ -79,17 +79,17 @@ class TokenBucket:
         self._filled_at = now
 
     def tokens(self, rate: float, now: float) -> float:
-        """How many there are; below 0 when more were taken."""
+        """Return the number of tokens; below 0 after an operation took more than the bucket contained."""
         self._spent = max(self._spent - rate * (now - self._filled_at), 0.0)
         self._filled_at = now
         return rate * self._burst_seconds - self._spent
 
     def take(self, amount: float) -> None:
-        """Take some, whether they are there or not."""
+        """Take tokens, even more than the bucket contains."""
         self._spent += amount
 
     def is_full(self, rate: float, now: float) -> bool:
-        """Whether it is as if it were new."""
+        """Whether the bucket is full, like a new one."""
         return self.tokens(rate, now) >= rate * self._burst_seconds
 
 
@@ -97,9 +97,9 @@ class ClientQuotas:
     """The quotas of one broker.
 
     Args:
-        samples: windows that a rate is taken over (``quota.window.num``).
-        window_seconds: how long one is (``quota.window.size.seconds``).
-        mutation_burst_seconds: for how long a client may save up partitions that it does not create
+        samples: number of windows of a rate (``quota.window.num``).
+        window_seconds: length of a window (``quota.window.size.seconds``).
+        mutation_burst_seconds: time for which a client may accumulate unused partition mutations
             (``controller.quota.window.num`` times ``controller.quota.window.size.seconds``).
     """
 
@@ -117,30 +117,30 @@ class ClientQuotas:
         return len(self._rates)
 
     def configure(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """The quotas from now on; rates go on."""
+        """Replace the quotas and keep the rates."""
         self._quotas = quotas
         self._limited = frozenset(kind for kind in QuotaKind if any(kind.value in values for values in quotas.values()))
         self._found.clear()
 
     def limits(self, kind: QuotaKind) -> bool:
-        """Whether anybody is limited in this."""
+        """Whether any client has a quota of this kind."""
         return bool(self._limited) and kind in self._limited
 
     def limit(self, kind: QuotaKind, user: str, client_id: str) -> float | None:
-        """The quota that holds for a client, None for none."""
+        """Return the quota that applies to a client, or None."""
         found = self._find(kind, user, client_id)
         return None if found is None else found[0]
 
     def most_at_once(self, user: str, client_id: str) -> float:
-        """Bytes that a client may fetch at once without being throttled for that alone."""
+        """Return the bytes of the largest fetch that alone does not exceed the client's quota."""
         limit = self.limit(QuotaKind.FETCH, user, client_id)
         return float("inf") if limit is None else limit * (self._samples - 1) * self._window
 
     def record(self, kind: QuotaKind, user: str, client_id: str, amount: float, now: float) -> int:
-        """A client did so much; returns for how many milliseconds it must be silent, 0 for not at all.
+        """Record an amount for a client; return its throttle time in ms, 0 for none.
 
-        With rate O, quota T and window W that is (O - T) / T * W: then the rate has come down to the quota. For the
-        broker's time it is one window at most.
+        With rate O, quota T and window W, the throttle time is (O - T) / T * W, after which the rate equals the quota.
+        For ``request_percentage`` it is at most one window.
         """
         found = self._find(kind, user, client_id)
         if found is None:
@@ -161,10 +161,10 @@ class ClientQuotas:
     def record_mutations(
         self, user: str, client_id: str, partitions: int, now: float, *, strict: bool
     ) -> tuple[bool, int]:
-        """A client wants to create or delete partitions: whether it may, and for how many milliseconds it is silenced.
+        """Record partitions that a client creates or deletes; return whether it may, and its throttle time in ms.
 
-        Who has used the quota up is refused when ``strict``, which does not count, and is not silenced before; else
-        everybody may, and is silenced for it.
+        With ``strict``, a client whose quota is exhausted is refused, the refused request does not count, and an
+        accepted request is not throttled. Otherwise every request is accepted and throttled.
         """
         found = self._find(QuotaKind.MUTATION, user, client_id)
         if found is None:
@@ -182,7 +182,7 @@ class ClientQuotas:
         return True, 0 if strict else _milliseconds(max(missing + partitions, 0.0) / rate)
 
     def take_back(self, kind: QuotaKind, user: str, client_id: str, amount: float, now: float) -> None:
-        """What was recorded did not happen: the client got an empty answer instead."""
+        """Undo a recorded amount after the client got an empty response instead."""
         found = self._find(kind, user, client_id)
         if found is not None and found[1] in self._rates:
             self._rates[found[1]].record(-amount, now)
@@ -194,7 +194,7 @@ class ClientQuotas:
         return rate
 
     def _find(self, kind: QuotaKind, user: str, client_id: str) -> tuple[float, tuple[QuotaKind, str, str]] | None:
-        """The quota of a client, and with whom it shares it."""
+        """Return the quota of a client and the key of the clients that share it."""
         asked = (kind, user, client_id)
         if asked in self._found:
             return self._found[asked]
@@ -215,7 +215,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _candidates(user: str, client_id: str) -> list[tuple[QuotaEntity, tuple[str, str]]]:
-    """Who a client may be for a quota, the most specific first; with the user and client id that share it then."""
+    """Return the quota entities that match a client, the most specific first, and the user and client id of each."""
     candidates: list[tuple[QuotaEntity, tuple[str, str]]] = []
     for user_name in (user, None):
         if client_id:

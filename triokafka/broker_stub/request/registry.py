@@ -1,4 +1,4 @@
-"""The handler registry: which coroutine serves an API, in which versions.
+"""Registration of API handlers with their versions.
 
 A handler is one coroutine from request to response, marked with `handles`; the dispatcher calls it.
 """
@@ -22,7 +22,7 @@ ResponseT = TypeVar("ResponseT", bound=Response | FilledAnswer | None)
 
 
 class CloseConnectionError(KafkaError):
-    """This connection cannot go on; the message is the reason for the log. Other connections are not affected."""
+    """The broker must close this connection; the message is the reason for the log."""
 
 
 OnError = Callable[[RequestT, RequestContext, int, str], Response | None]
@@ -32,8 +32,8 @@ OnError = Callable[[RequestT, RequestContext, int, str], Response | None]
 class Handler(Generic[RequestT, ResponseT]):
     """One registered API. Callable like the function that it wraps.
 
-    ``versions`` are served; ``advertised`` is what ApiVersions says. ``waits`` marks a handler that waits for other
-    clients or for the clock, and so holds no slot.
+    The handler serves ``versions``; ApiVersions reports ``advertised``. ``waits`` marks a handler that waits for other
+    clients or for a timer and therefore holds no slot.
     """
 
     request_type: type[RequestT]
@@ -47,7 +47,7 @@ class Handler(Generic[RequestT, ResponseT]):
     carries_records: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # librdkafka's request for the metadata of all topics has three bytes too many, which Kafka does not look at.
+        # librdkafka's Metadata request for all topics has three extra bytes, which Kafka ignores.
         self.carries_records = carries_records(self.request_type)
         self.decode = self.request_type.decode if self.carries_records else self.request_type.decode_prefix
 
@@ -68,7 +68,7 @@ class Handler(Generic[RequestT, ResponseT]):
 
 @dataclass(slots=True, eq=False)
 class Registration(Generic[RequestT]):
-    """What `handles` returns: the decorator that makes a `Handler` of a coroutine."""
+    """The decorator that `handles` returns, which turns a coroutine function into a `Handler`."""
 
     request_type: type[RequestT]
     versions: range
@@ -80,7 +80,7 @@ class Registration(Generic[RequestT]):
     def __call__(
         self, function: Callable[[RequestT, RequestContext], Awaitable[ResponseT]]
     ) -> Handler[RequestT, ResponseT]:
-        """Make the handler."""
+        """Return the handler."""
         return Handler(
             request_type=self.request_type,
             versions=self.versions,
@@ -104,12 +104,12 @@ def handles(
     """Register a coroutine as the handler of an API.
 
     Args:
-        versions: the versions that it serves.
-        advertised: the versions that ApiVersions names, where they differ.
-        accesses: what a request touches; the authorizer is asked before the handler runs.
-        waits: it may wait for other clients or the clock (a rebalance, say), so it runs without a handler slot.
-        on_error: builds the response for an error of the whole request (request, context, code, message), for APIs
-            whose response has no error code at the top. None from it closes the connection.
+        versions: the versions that the handler serves.
+        advertised: the versions in ApiVersions, if they differ.
+        accesses: the permissions that a request needs; the dispatcher checks them before the handler runs.
+        waits: the handler may wait for other clients or a timer (a rebalance, for example), and runs without a slot.
+        on_error: builds the response for an error of the whole request from request, context, code and message, for
+            APIs whose response has no top-level error code. If it returns None, the broker closes the connection.
     """
     return Registration(
         request_type, versions, versions if advertised is None else advertised, tuple(accesses), waits, on_error

@@ -1,15 +1,15 @@
-"""Memory for requests that are being read and worked on, bounded by ``queued.max.request.bytes``.
+"""Memory of requests in progress, limited by ``queued.max.request.bytes``.
 
-A request that does not fit waits before its bytes are read: the connection's window fills up, and the peer stops
-sending. Requests are admitted in the order of their arrival within their class of size. Requests that fit into a
-connection's own buffer are not counted: they are here already when their size is known.
+A request that does not fit waits before the broker reads its bytes: the connection's window fills up, and the peer
+stops sending. Requests of the same size class get memory in the order of their arrival. Requests that fit into a
+connection's buffer do not count: the buffer contains them before their size is known.
 
-* A small or medium request (up to `MEDIUM_BYTES`) reserves all of its bytes before the first of them is read.
-* A large request reserves `STEP_BYTES` after the other, as its bytes come in, so a peer that announces much and sends
-  little holds little. Large requests together leave room for one of the largest size, and for small and medium ones.
-  The first large request that has to wait may use that room as well, so at least one of them always gets on.
-* While requests wait, the connection of a request that did not receive what it had reserved within ``stall_seconds`` is
-  closed.
+* A small or medium request (up to `MEDIUM_BYTES`) reserves all of its bytes before the broker reads them.
+* A large request reserves steps of `STEP_BYTES` as its bytes arrive, so a peer that announces a large request and sends
+  little holds little memory. All large requests together leave room for one request of the largest size, and for small
+  and medium requests. The first large request that has to wait may use that room, so at least one always progresses.
+* While requests wait, the broker closes the connection of a request that did not receive its reserved bytes within
+  ``stall_seconds``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MEDIUM_BYTES: Final = 1_048_576
 STEP_BYTES: Final = 1_048_576
 _LEAST_DECODED_BYTES: Final = 8 << 20
 _PEAK_WORTH_RETURNING: Final = 32 << 20
-"""Freed memory goes back to the operating system after the use has been above this, and fell to a quarter of it."""
+"""The broker returns freed memory to the operating system after a peak above this, when a quarter of it is in use."""
 
 
 class Claim:
     """The memory of one request.
 
     Args:
-        size: bytes that the request announced.
+        size: size of the request in bytes.
         close: closes the request's connection for the given reason.
     """
 
@@ -59,15 +59,15 @@ class _Waiting:
 
 
 class RequestMemory:
-    """The bytes of all requests that are being read or worked on.
+    """The memory of all requests in progress.
 
     Args:
-        limit: how many there may be, 0 or less for any number. A request that is larger than that, which the
-            configuration excludes, is admitted alone.
-        largest: bytes of the largest request.
-        stall_seconds: how long a request that is being read may make no progress while others wait.
+        limit: maximum bytes; 0 or less for no limit. A request larger than the limit, which the configuration
+            excludes, runs alone.
+        largest: size of the largest request in bytes.
+        stall_seconds: maximum time without progress of a request that is being read while others wait.
         now: the clock, in seconds.
-        on_freed: called when much memory was in use and most of it is free again.
+        on_freed: called after a peak, when most of the memory is free again.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class RequestMemory:
 
     @property
     def decoded_limit(self) -> int:
-        """Memory that one large request may take when it is decoded, beside its own bytes; 0 for no such limit."""
+        """Maximum memory of the decoded form of one large request, without the frame; 0 for no limit."""
         return max(self.limit // 4, _LEAST_DECODED_BYTES) if self.limit > 0 else 0
 
     @property
@@ -120,7 +120,7 @@ class RequestMemory:
             self.received(claim)
 
     async def reserve(self, size: int) -> None:
-        """Wait until this much memory is free, and reserve it. If cancelled, nothing was reserved."""
+        """Wait until ``size`` bytes are free and reserve them. If cancelled, nothing is reserved."""
         claim = Claim(size)
         try:
             await self.grow(claim, size)
@@ -128,7 +128,7 @@ class RequestMemory:
             self.received(claim)
 
     async def grow(self, claim: Claim, more: int) -> None:
-        """Reserve ``more`` bytes for a request. If cancelled, what was reserved before stays reserved."""
+        """Reserve ``more`` bytes for a request. If cancelled, earlier reservations of the request stay."""
         if self._try(claim, more):
             return
         waiting = _Waiting(claim, more)
@@ -148,7 +148,7 @@ class RequestMemory:
                 self.release(more)
             else:
                 queue.remove(waiting)
-                self._admit()  # what is behind it may be smaller
+                self._admit()  # the next request in the queue may be smaller
             raise
         finally:
             claim.waiting = False
@@ -166,12 +166,12 @@ class RequestMemory:
                 self._admit()
 
     def add(self, size: int) -> None:
-        """Count more for a request that was admitted, without waiting: the memory is in use already."""
+        """Count more memory of an admitted request without waiting, since the memory is in use already."""
         self.added += size
         self._use(size)
 
     def remove(self, size: int) -> None:
-        """Free what was counted by `add`."""
+        """Free memory that `add` counted."""
         self.added -= size
         self.release(size)
 
@@ -251,13 +251,13 @@ class RequestMemory:
         return True
 
     def _close_stalled(self) -> None:
-        """Close the connections of requests that hold memory, did not go on, and are not waiting for memory."""
+        """Close the connections of stalled requests that hold memory and do not wait for more."""
         if self._now is None:
             return
         latest = self._now() - self._stall_seconds
         for claim in list(self._reading):
             if claim.granted_at <= latest and not claim.waiting and claim.close is not None:
                 claim.close(
-                    f"a request of {claim.size} bytes came too slowly while others waited for memory "
-                    f"(queued.max.request.bytes); send faster, or raise it"
+                    f"a request of {claim.size} bytes arrived too slowly while others waited for memory "
+                    f"(queued.max.request.bytes); send faster, or raise the limit"
                 )

@@ -1,8 +1,8 @@
-"""What requests cost: how many, of which version, how long in which phase, with which errors, under Kafka's names.
+"""Request metrics with Kafka's names: counts by version and error, and times by phase.
 
-A request's life is cut into phases that add up to its total time: waiting for a handler slot, being worked on here
-(local), waiting for others (remote: replication, data, members of a group), being held back by a quota (throttle, after
-the answer), waiting to be sent, and being sent. Nothing is computed while nobody asks, but sums in large portions.
+The phases add up to the total time of a request: waiting for a handler slot (queue), processing (local), waiting for
+replication, data or group members (remote), throttling after the response, waiting to be sent, and sending. To keep
+recording cheap, sums are computed in large portions and quantiles only when read.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ requests_logger = logging.getLogger("triokafka.broker_stub.requests")
 """One line for each answered request, at debug level."""
 
 _PORTION: Final = 512
-"""Requests whose times are summed up together, and those that quantiles are taken of, at least."""
+"""Number of requests that are summed up together, and minimum number of requests for quantiles."""
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 
 Times = tuple[float, float, float, float, float, float, float, float]
-"""What one request took: seconds by phase and in all, and its bytes, in the order of `METRICS`."""
+"""Seconds of one request by phase and in total, and its size in bytes, in the order of `METRICS`."""
 
 METRICS: Final = (
     "RequestQueueTimeMs",
@@ -66,19 +66,19 @@ class ApiMetrics:
 
     @property
     def local_seconds(self) -> float:
-        """How long they were worked on, all taken together."""
+        """Total local processing time in seconds."""
         self._sum_up()
         return self._sums[1]
 
     def record(self, version: int, times: Times) -> None:
-        """A request was answered, or its connection is gone."""
+        """Record a request that was answered or whose connection has ended."""
         self.by_version[version] = self.by_version.get(version, 0) + 1
         self._pending.append(times)
         if len(self._pending) >= _PORTION:
             self._sum_up()
 
     def summaries(self) -> dict[str, Summary]:
-        """Every metric by its name."""
+        """Return every metric by its name."""
         self._sum_up()
         last = self._recent
         columns = [sorted(column) for column in zip(*last, strict=True)] if last else [[0.0]] * len(METRICS)
@@ -111,7 +111,7 @@ class RequestMetrics:
         return iter(sorted(self._apis.items()))
 
     def api(self, name: str) -> ApiMetrics:
-        """The metrics of an API by its name; empty ones when it was never asked for."""
+        """Return the metrics of an API by name; empty metrics for an API without requests."""
         metrics = self._apis.get(name)
         if metrics is None:
             metrics = self._apis[name] = ApiMetrics()
@@ -124,7 +124,7 @@ class RequestMetrics:
 
 
 def log_request(name: str, context: RequestContext, times: Times) -> None:
-    """One line about an answered request: who asked what, and milliseconds by phase."""
+    """Log one line about an answered request: API, client, and milliseconds by phase."""
     queue, local, remote, throttle, response_queue, send, total, size = times
     requests_logger.debug(
         "%s v%d correlation %d from %s:%d on %s, client %r, %s, %d bytes: total %.3f ms, queue %.3f, local %.3f, "

@@ -1,4 +1,4 @@
-"""The parts of a broker that API handlers use, each with an interface of its own."""
+"""The parts of a broker that API handlers use."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:  # imported when first used: a broker starts without them
 
 @dataclass(slots=True, kw_only=True)
 class BrokerServices:
-    """What the dispatcher and the API handlers of one broker use.
+    """The parts of one broker that its dispatcher and API handlers use.
 
     ``cluster_id`` and ``fetch_sessions`` are functions: the cluster's id is known once the metadata log was read, and
     fetch sessions are imported with the first Fetch. ``advertised`` has the versions that ApiVersions reports, by API
-    key. ``allows_all`` is True without access control: `RequestContext.denied` is then quick.
+    key. ``allows_all`` is True without access control, which makes `RequestContext.denied` fast.
     """
 
     node_id: int

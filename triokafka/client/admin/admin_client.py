@@ -52,13 +52,13 @@ def _method(
 class AdminClient:
     """Manages a cluster. Use it as ``async with AdminClient(bootstrap_servers=…) as admin``.
 
-    Options are those of `AdminOptions`, by keyword; a wrong one raises `ConfigurationError`. Nothing is connected
-    before the first call. Every call takes ``timeout_ms`` (default ``default_api_timeout_ms``) and retries
-    retriable errors until then. Cancelling one may leave its work half done at the brokers.
+    The keyword arguments are the options of `AdminOptions`; an invalid one raises `ConfigurationError`. No connection
+    is opened before the first call. Every call takes ``timeout_ms`` (default ``default_api_timeout_ms``) and retries
+    retriable errors until then. A cancelled call may leave its work half done at the brokers.
 
-    Errors: a call that changes something tries all items, then raises the error of the one that failed, or an
-    `ExceptionGroup` when several failed. A call that looks something up for several items returns `Results`, where
-    reading an item that failed raises its error.
+    Errors: a call that changes several items tries all of them, then raises the error of the item that failed, or an
+    `ExceptionGroup` if several failed. A call that describes several items returns `Results`: reading an item that
+    failed raises its error.
     """
 
     def __init__(self, *, world: World | None = None, **options: Unpack[AdminKeywords]) -> None:

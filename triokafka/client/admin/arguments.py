@@ -1,4 +1,4 @@
-"""Checks of arguments by their annotations, for calls that are rare and whose mistakes would show late."""
+"""Checks of arguments by their annotations, for rare calls in which a wrong type would be noticed late."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def check_public_methods(owner: type) -> None:
 
 
 def checked(function: F) -> F:
-    """Wrap a method so that wrong types of arguments raise `TypeError` before anything is done.
+    """Wrap a method so that arguments of a wrong type raise `TypeError` before the method runs.
 
-    A negative ``timeout_ms`` raises `ValueError`. Iterators become lists, so that they can be looked at. Annotations
-    that name types known to type checkers only are not checked.
+    A negative ``timeout_ms`` raises `ValueError`. Iterators become lists, so that their items can be checked.
+    Annotations with types that exist only for type checkers are not checked.
     """
     signature = inspect.signature(function)
 
@@ -55,7 +55,7 @@ def checked(function: F) -> F:
                 if problem is not None:
                     raise TypeError(f"{function.__name__}(): {problem}")
             if name == "timeout_ms" and value is not None and not value >= 0:
-                raise ValueError(f"{function.__name__}(): timeout_ms={value}: it must be at least 0")
+                raise ValueError(f"{function.__name__}(): timeout_ms={value} must be at least 0")
         return bound
 
     if inspect.iscoroutinefunction(function):
@@ -116,7 +116,7 @@ def _problem_of_union(value: Any, parts: tuple[Any, ...], hint: Any, path: str) 
     problems = [_problem(value, part, path) for part in parts]
     if None in problems:
         return None
-    # A part that names an item inside says more than that none fits as a whole.
+    # A problem of an inner item is more precise than the message that no alternative fits.
     inner = [problem for problem in problems if problem is not None and not problem.startswith(f"{path} must")]
     return inner[0] if inner else _mismatch(value, hint, path)
 
@@ -145,7 +145,7 @@ def _problem_of_collection(value: Any, parts: tuple[Any, ...], hint: Any, path: 
     if isinstance(value, (str, bytes, bytearray)) or not isinstance(value, Iterable):
         return _mismatch(value, hint, path)
     if hasattr(value, "_fields"):
-        return _mismatch(value, hint, path)  # a named tuple is one thing, such as a TopicPartition
+        return _mismatch(value, hint, path)  # a named tuple is a single value, such as a TopicPartition
     return _first(_problem(item, parts[0], f"{path}[{number}]") for number, item in enumerate(value))
 
 

@@ -45,9 +45,9 @@ class BrokerAdmin:
         *,
         timeout_ms: float | None = None,
     ) -> Results[int, dict[str, LogDirDescription]]:
-        """The data directories of brokers (all by default) by path, with what they hold of the given partitions (all).
+        """Return the data directories of brokers (default all) by path, with replicas of partitions (default all).
 
-        Reading a broker that failed raises its error; a directory that failed says so in its description.
+        Reading a broker that failed raises its error; the description of a failed directory has its error.
         """
         topics = None
         if partitions is not None:
@@ -91,7 +91,7 @@ class BrokerAdmin:
     async def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartitionReplica, str], *, timeout_ms: float | None = None
     ) -> None:
-        """Say in which data directory (its absolute path) replicas shall be; brokers then move them (KIP-113).
+        """Move replicas to data directories of their brokers, given by absolute path (KIP-113).
 
         Raises:
             LogDirNotFoundError, KafkaStorageError, ReplicaNotAvailableError, …: one replica could not be moved; an
@@ -130,7 +130,7 @@ class BrokerAdmin:
         await self._requests.change(assignments, do_round, timeout_ms)
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
-        """Forget a broker that will not come back.
+        """Remove the registration of a broker that will not return.
 
         Raises:
             BrokerIdNotRegisteredError: there is no such broker.

@@ -42,10 +42,10 @@ class ClusterAdmin:
         include_authorized_operations: bool = False,
         timeout_ms: float | None = None,
     ) -> ClusterDescription:
-        """The brokers and the controller.
+        """Return the brokers and the controller.
 
         ``include_fenced_brokers`` adds brokers that are registered but not in service (brokers from 4.0 on), and
-        ``include_authorized_operations`` the operations that the caller may do with the cluster (from 2.8 on).
+        ``include_authorized_operations`` the operations that the caller may perform on the cluster (from 2.8 on).
         """
 
         def build(version: int) -> DescribeClusterRequest:
@@ -71,7 +71,7 @@ class ClusterAdmin:
         return await self._requests.once(ask, timeout_ms)
 
     async def describe_features(self, *, timeout_ms: float | None = None) -> FeatureDescription:
-        """The levels that the cluster's features are at, and those that the broker that answers supports (KIP-584)."""
+        """Return the finalized levels of the cluster's features, and those the responding broker supports (KIP-584)."""
 
         async def ask(left_ms: int) -> FeatureDescription:
             request = ApiVersionsRequest(client_software_name="triokafka", client_software_version="admin")
@@ -94,11 +94,11 @@ class ClusterAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Set features to levels, all of them or none (brokers from 3.3 on).
+        """Set the levels of features, all or none (brokers from 3.3 on).
 
         Raises:
-            InvalidUpdateVersionError, FeatureUpdateFailedError, ClusterAuthorizationFailedError: nothing has changed;
-                an `ExceptionGroup` when several were refused.
+            InvalidUpdateVersionError, FeatureUpdateFailedError, ClusterAuthorizationFailedError: no level has changed;
+                an `ExceptionGroup` if several were refused.
         """
         wanted = {
             name: update if isinstance(update, FeatureUpdate) else FeatureUpdate(update)
@@ -127,7 +127,7 @@ class ClusterAdmin:
         await self._requests.once(ask, timeout_ms)
 
     async def describe_metadata_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
-        """The leader, the voters and the observers of the metadata quorum (KIP-595)."""
+        """Return the leader, the voters and the observers of the metadata quorum (KIP-595)."""
 
         async def ask(left_ms: int) -> QuorumDescription:
             request = DescribeQuorumRequest(

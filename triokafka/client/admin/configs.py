@@ -46,9 +46,9 @@ class ConfigAdmin:
         include_documentation: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """The configurations of resources: entries by name, all or those in ``keys``.
+        """Return the configurations of resources: entries by name, all or those in ``keys``.
 
-        Reading a resource that failed raises its error. With synonyms, each entry says which other values would hold if
+        Reading a resource that failed raises its error. With synonyms, each entry lists the values that would apply if
         it were not set.
         """
 
@@ -86,9 +86,9 @@ class ConfigAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Change single values and leave the others (brokers from 2.3 on).
+        """Change individual values and keep the others (brokers from 2.3 on).
 
-        A plain mapping sets values, None going back to the default.
+        A plain mapping sets values; None restores the default.
 
         Raises:
             InvalidConfigurationError, UnknownTopicOrPartitionError, …: one resource could not be changed; an
@@ -123,9 +123,10 @@ class ConfigAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Replace whole configurations: values that are not given go back to the default.
+        """Replace whole configurations: values that are not given return to their defaults.
 
-        For brokers older than 2.3; `incremental_alter_configs` cannot undo concurrent changes. Raises as that.
+        For brokers older than 2.3. `incremental_alter_configs` is safer, because it does not undo concurrent changes;
+        this method raises the same errors.
         """
 
         def request_of(group: list[ConfigResource]) -> alter_configs.AlterConfigsRequest:
@@ -151,7 +152,7 @@ class ConfigAdmin:
         request_of: Callable[[list[ConfigResource]], Request[A]],
         timeout_ms: float | None,
     ) -> None:
-        """Change resources, those of each broker by a request to it."""
+        """Change resources; the resources of each broker go in a request to that broker."""
 
         async def do_round(items: list[ConfigResource], left_ms: int) -> Mapping[ConfigResource, Exception | None]:
             outcomes: dict[ConfigResource, Exception | None] = {}
@@ -172,7 +173,7 @@ class ConfigAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Let single values go back to their defaults. Raises as `incremental_alter_configs`."""
+        """Reset individual values to their defaults. Raises as `incremental_alter_configs`."""
         changes = {
             resource: [AlterConfig(name, operation=ConfigOperation.DELETE) for name in names]
             for resource, names in keys.items()
@@ -182,7 +183,7 @@ class ConfigAdmin:
     async def list_config_resources(
         self, types: Iterable[ConfigResourceType] = (), *, timeout_ms: float | None = None
     ) -> list[ConfigResource]:
-        """Everything that has a configuration, of all types or those given (brokers from 4.1 on; KIP-1142)."""
+        """List the resources with a configuration, of the given types or all (brokers from 4.1 on; KIP-1142)."""
         wanted = list(types)
 
         async def ask(left_ms: int) -> list[ConfigResource]:
@@ -212,7 +213,7 @@ class ConfigAdmin:
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """Brokers answer for their own configuration only; any broker answers for the rest."""
+    """A broker's configuration is available only from that broker; any broker answers for other resources."""
     groups: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         node = int(resource.name) if resource.type in _OWN_BROKER_TYPES and resource.name else None

@@ -1,4 +1,4 @@
-"""Committed offsets of groups: read, set and forget them."""
+"""Committed offsets of groups: list, alter and delete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Positions = dict[TopicPartition, OffsetAndMetadata]
 _FIRST_MANY_GROUPS = 8
 _FIRST_STABLE = 7
 _FIRST_ALL_PARTITIONS = 2
-_LAST_BY_NAME = 9  # later versions of OffsetFetch and OffsetCommit know topics by id only
+_LAST_BY_NAME = 9  # later versions of OffsetFetch and OffsetCommit name topics by id only
 
 
 class GroupOffsetAdmin:
@@ -48,7 +48,7 @@ class GroupOffsetAdmin:
         require_stable: bool = False,
         timeout_ms: float | None = None,
     ) -> Positions:
-        """Committed offsets of a group: of all partitions that it has any for, or of those given.
+        """Return a group's committed offsets: of the given partitions, or of all that have one.
 
         Partitions without a committed offset are left out; a group that does not exist has none. ``require_stable``
         waits for open transactions (brokers from 2.5 on).
@@ -72,9 +72,9 @@ class GroupOffsetAdmin:
         require_stable: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[str, Positions]:
-        """Committed offsets of several groups: of the ``partitions`` of those that are in it, else of all.
+        """Return committed offsets of several groups: of a group's partitions in ``partitions``, else of all.
 
-        Each coordinator is asked once for all its groups (brokers from 3.0 on; KIP-709). Reading a group that failed
+        Each coordinator gets one request for all its groups (brokers from 3.0 on; KIP-709). Reading a group that failed
         raises its error. Otherwise as `list_group_offsets`.
         """
         named = {group_id: by_topic(given) for group_id, given in (partitions or {}).items()}
@@ -176,7 +176,7 @@ class GroupOffsetAdmin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> None:
-        """Forget committed offsets of partitions that no member of the group subscribes to.
+        """Delete committed offsets of partitions to which no member of the group subscribes.
 
         Raises:
             GroupSubscribedToTopicError, GroupIdNotFoundError, …: one partition could not be changed; an

@@ -12,7 +12,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group of the cluster. State and type are empty where the broker does not say.
+    """A group of the cluster. State and type are empty if the broker does not return them.
 
     ``protocol_type`` is ``"consumer"`` for groups of consumers, and empty for groups that only have committed offsets.
     """
@@ -24,7 +24,7 @@ class GroupListing:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether consumers use it: as members, or only to commit offsets."""
+        """Whether it is a consumer group: with consumers as members, or with committed offsets only."""
         return self.protocol_type in (CONSUMER_PROTOCOL_TYPE, "")
 
 
@@ -39,12 +39,12 @@ class MemberToRemove:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group. ``assignment`` is what it owns, empty when its bytes are not a consumer's.
+    """A member of a group. ``assignment`` has its partitions; empty if the assignment's bytes are not a consumer's.
 
-    The bytes are those of the classic protocol. What comes after them is None where only groups of the new protocol
-    have it (KIP-848): the member's epoch, what it is to own, and with ``upgraded`` whether the member itself speaks the
-    new protocol (brokers from 4.0 on), and ``subscribed_pattern``, its regular expression. ``subscription`` has the
-    topics that it names, under both protocols; None when the bytes are not a consumer's.
+    The bytes are those of the classic protocol. The fields of the consumer protocol (KIP-848) are None for classic
+    groups: the member's epoch, its target assignment, ``upgraded`` (whether the member itself uses the consumer
+    protocol; brokers from 4.0 on), and ``subscribed_pattern``, its regular expression. ``subscription`` has the topics
+    that the member names, under both protocols; None if the subscription's bytes are not a consumer's.
     """
 
     member_id: str
@@ -61,10 +61,10 @@ class MemberDescription:
     subscription: tuple[str, ...] | None = None
     subscribed_pattern: str | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
-    """The partitions of a classic member when it joined last, in ``generation_id``, which is -1 when unknown."""
+    """The partitions that a classic member owned at its last join, in ``generation_id`` (-1 if unknown)."""
     generation_id: int = -1
     user_data: bytes | None = None
-    """User data of a classic member's subscription; below, that of its assignment."""
+    """User data of a classic member's subscription; the next field is that of its assignment."""
     assignment_user_data: bytes | None = None
 
 
@@ -73,8 +73,8 @@ class GroupDescription:
     """A group and its members. ``assignor`` is the strategy that the members agreed on, or that the broker uses.
 
     ``group_type`` is ``"classic"`` or ``"consumer"``. The epochs are those of KIP-848, None for classic groups:
-    ``group_epoch`` counts changes of what the members want, ``target_assignment_epoch`` says which of those the
-    target assignment is made for.
+    ``group_epoch`` counts changes of members and subscriptions; ``target_assignment_epoch`` is the group epoch for
+    which the target assignment was computed.
     """
 
     group_id: str
@@ -87,4 +87,4 @@ class GroupDescription:
     group_epoch: int | None = None
     target_assignment_epoch: int | None = None
     authorized_operations: frozenset[AclOperation] | None = None
-    """The operations that the caller may do with the group, if they were requested."""
+    """The operations that the caller may perform on the group, if requested."""

@@ -48,14 +48,14 @@ class GroupAdmin:
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: float | None = None
     ) -> list[GroupListing]:
-        """All groups of the cluster, by id; with ``states`` (brokers from 2.6 on) or ``types`` (3.8) only those.
+        """List all groups of the cluster, by id; ``states`` (brokers from 2.6 on) or ``types`` (3.8) filter them.
 
-        It asks every broker, since each knows only the groups that it coordinates, and raises if one cannot answer.
-        `list_groups_by_broker` returns the answers of the others in that case.
+        Sends a request to every broker, because each knows only the groups that it coordinates, and raises if one
+        fails. `list_groups_by_broker` returns the answers of the others in that case.
 
         Raises:
-            KafkaConnectionError, …: one broker could not be asked; an `ExceptionGroup` when several could not.
-            UnsupportedVersionError: a broker does not know the filter.
+            KafkaConnectionError, …: one broker could not be reached; an `ExceptionGroup` if several could not.
+            UnsupportedVersionError: a broker does not support the filter.
         """
         by_broker = await self.list_groups_by_broker(states=states, types=types, timeout_ms=timeout_ms)
         errors = list(by_broker.errors.values())
@@ -69,7 +69,7 @@ class GroupAdmin:
     async def list_groups_by_broker(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: float | None = None
     ) -> Results[Node, tuple[GroupListing, ...]]:
-        """The groups that each broker coordinates. Reading a broker that failed raises its error.
+        """List the groups that each broker coordinates. Reading a broker that failed raises its error.
 
         Otherwise as `list_groups`.
         """
@@ -98,12 +98,12 @@ class GroupAdmin:
         include_authorized_operations: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[str, GroupDescription]:
-        """State and members of groups of consumers, under the classic or the new protocol (KIP-848); with
-        ``include_authorized_operations`` also the operations that the caller may do with each (brokers from 2.3 on).
+        """Describe the state and members of consumer groups, under the classic or the consumer protocol (KIP-848).
 
-        Each coordinator is asked about all its groups at once: first as groups of the new protocol (brokers from 3.7
-        on), then about the rest as classic ones. A group that does not exist is ``Dead`` and empty, or from brokers
-        4.0 on an error. Reading a group that failed raises its error.
+        ``include_authorized_operations`` adds the operations that the caller may perform on each group (brokers from
+        2.3 on). Each coordinator gets one request for all its groups: first as groups of the consumer protocol (brokers
+        from 3.7 on), then for the rest as classic groups. A group that does not exist is ``Dead`` and empty, or an
+        error with brokers from 4.0 on. Reading a group that failed raises its error.
         """
 
         async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, GroupDescription | Exception]:
@@ -130,7 +130,7 @@ class GroupAdmin:
     async def _describe_new(
         self, node: Node, group_ids: list[str], left_ms: int, operations: bool
     ) -> dict[str, GroupDescription | Exception]:
-        """Groups of the new protocol, and failures; those that may be classic groups are left out."""
+        """Return groups of the consumer protocol, and failures, without groups that may be classic."""
         try:
             request = ConsumerGroupDescribeRequest(group_ids=group_ids, include_authorized_operations=operations)
             response = await self._requests.to_node(node.node_id, request, left_ms)
@@ -241,9 +241,9 @@ class GroupAdmin:
     async def assume_coordinator(
         self, group_ids: Iterable[str], node_id: int, *, timeout_ms: float | None = None
     ) -> None:
-        """Take this broker for the coordinator of these groups, instead of looking it up for the next call.
+        """Use this broker as the coordinator of these groups in the next call, without a look-up.
 
-        If it answers that it is not, the next try looks the coordinator up after all.
+        If it answers that it is not the coordinator, the next attempt looks the coordinator up.
 
         Raises:
             BrokerNotAvailableError: the cluster has no such broker.
@@ -273,7 +273,7 @@ def _member(group: DescribedGroup, member: DescribedGroupMember) -> MemberDescri
     joined: ConsumerProtocolSubscription | None = None
     assigned: ConsumerProtocolAssignment | None = None
     if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        with suppress(ProtocolError):  # another client's own format; the bytes are there for who knows it
+        with suppress(ProtocolError):  # another client's own format; the caller may decode the bytes
             if member.member_metadata:
                 joined = ConsumerProtocolSubscription.decode_versioned(member.member_metadata)
             if member.member_assignment:

@@ -33,9 +33,9 @@ class OffsetAdmin:
         isolation_level: str = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> Results[TopicPartition, OffsetAndTimestamp]:
-        """Look offsets up: ``"earliest"``, ``"latest"``, ``"max_timestamp"``, or the first at or after a time in ms.
+        """Look up offsets: ``"earliest"``, ``"latest"``, ``"max_timestamp"``, or the first at or after a time in ms.
 
-        The offset is -1 when no record is that late. Reading a partition that failed raises its error.
+        The offset is -1 if no record is at or after that time. Reading a partition that failed raises its error.
         """
         wanted = {tp: _timestamp(spec) for tp, spec in partitions.items()}
         if isolation_level not in _ISOLATION:
@@ -84,8 +84,8 @@ class OffsetAdmin:
     ) -> dict[TopicPartition, int]:
         """Delete the records of partitions before an offset (-1: all). Returns the new log start offsets.
 
-        The requests go to the leaders, or with ``leader_id`` all to that broker; a partition that it does not lead is
-        an error then.
+        The requests go to the leaders, or with ``leader_id`` all to that broker; then a partition that it does not lead
+        fails.
 
         Raises:
             BrokerNotAvailableError: the cluster has no broker ``leader_id``.

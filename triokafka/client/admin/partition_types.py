@@ -17,12 +17,12 @@ class ElectionType(enum.IntEnum):
     PREFERRED = 0
     """The first replica of the partition, if it is in sync."""
     UNCLEAN = 1
-    """Any replica that is alive, where none in sync is left."""
+    """Any live replica, if no replica is in sync."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A partition that moves: the brokers that hold it now, those that will, and those that will not."""
+    """A reassignment in progress: the current replicas, the replicas to add, and the replicas to remove."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -31,10 +31,10 @@ class PartitionReassignment:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """A producer as a partition's leader remembers it; -1 where nothing is known.
+    """The producer state that a partition's leader keeps; -1 for unknown values.
 
-    ``last_timestamp`` is that of its last batch in ms, ``current_transaction_start_offset`` where its open transaction
-    begins.
+    ``last_timestamp`` is that of the last batch in ms, ``current_transaction_start_offset`` the first offset of the
+    open transaction.
     """
 
     producer_id: int
@@ -55,7 +55,7 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """A replica in a data directory: bytes on disk, records that it is behind, and whether it is yet to take over."""
+    """A replica in a data directory: bytes on disk, lag in records, and whether it is a future replica (KIP-113)."""
 
     size: int
     offset_lag: int
@@ -64,8 +64,8 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A data directory. ``error`` says why it cannot be used; sizes are bytes of its volume, -1 when unknown. One that
-    is cordoned gets no new replicas."""
+    """A data directory. ``error`` is why it cannot be used. Sizes are bytes of its volume, -1 if unknown. A cordoned
+    directory gets no new replicas."""
 
     error: Exception | None
     replicas: Mapping[TopicPartition, ReplicaInfo]
@@ -96,13 +96,13 @@ class UpgradeType(enum.IntEnum):
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
-    """Only if nothing is lost."""
+    """Lower the level only if no metadata is lost."""
     UNSAFE_DOWNGRADE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """The level that a feature shall have; 0 switches it off."""
+    """The new level of a feature; 0 disables the feature."""
 
     level: int
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
@@ -110,7 +110,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A voter or observer, and how far it is. Times are wall-clock ms; None where the broker does not say."""
+    """A voter or observer, and its log end offset. Times are wall-clock ms, None if the broker does not return them."""
 
     replica_id: int
     directory_id: uuid.UUID | None
@@ -121,7 +121,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The metadata quorum. ``nodes`` are the voters with their listeners, where the broker says."""
+    """The metadata quorum. ``nodes`` are the voters with their listeners, if the broker returns them."""
 
     leader_id: int
     leader_epoch: int

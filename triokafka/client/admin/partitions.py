@@ -1,4 +1,4 @@
-"""Leaders and replicas of partitions: elect, reassign, and who writes to them."""
+"""Leaders, replicas and producers of partitions: elect, reassign, describe."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class PartitionAdmin:
         election_type: ElectionType = ElectionType.PREFERRED,
         timeout_ms: float | None = None,
     ) -> list[TopicPartition]:
-        """Have partitions (all of them by default) led by their first replica; returns those whose leader changed.
+        """Elect the preferred leaders of partitions (default all); return the partitions whose leader changed.
 
-        That a partition is led as wanted already is no error. An ``UNCLEAN`` election takes any replica that is alive
-        where none in sync is left: records may be lost.
+        A partition that already has the right leader is no error. An ``UNCLEAN`` election takes any live replica if no
+        replica is in sync: records may be lost.
 
         Raises:
             PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError, UnknownTopicOrPartitionError, …: one
@@ -78,10 +78,10 @@ class PartitionAdmin:
         allow_replication_factor_change: bool = True,
         timeout_ms: float | None = None,
     ) -> None:
-        """Begin to move partitions to other brokers (the preferred leader first), or with None cancel that.
+        """Begin to move partitions to other brokers (the preferred leader first); None cancels a move.
 
-        Returns when the moves have begun; `list_partition_reassignments` says how far they are (KIP-455). Without
-        ``allow_replication_factor_change`` (brokers from 4.0 on) the number of replicas must stay.
+        Returns when the moves have begun; `list_partition_reassignments` shows their progress (KIP-455). Without
+        ``allow_replication_factor_change`` (brokers from 4.0 on) the number of replicas must not change.
 
         Raises:
             InvalidReplicationAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError, …: one
@@ -123,7 +123,7 @@ class PartitionAdmin:
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The moves in progress, of all partitions or those given; partitions that stay are left out."""
+        """List the reassignments in progress, of the given partitions or all; other partitions are left out."""
         asked = None if partitions is None else list(dict.fromkeys(partitions))
 
         async def ask(left_ms: int) -> dict[TopicPartition, PartitionReassignment]:
@@ -151,9 +151,9 @@ class PartitionAdmin:
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, node_id: int | None = None, timeout_ms: float | None = None
     ) -> Results[TopicPartition, tuple[ProducerDescription, ...]]:
-        """The producers that the leaders of partitions remember, or one broker (from 2.8 on; KIP-664).
+        """Describe the producers known to the leaders of partitions, or to one broker (from 2.8 on; KIP-664).
 
-        Reading a partition that failed raises its error; all have `BrokerNotAvailableError` when there is no broker
+        Reading a partition that failed raises its error: `BrokerNotAvailableError` for all if the cluster has no broker
         ``node_id``.
         """
 

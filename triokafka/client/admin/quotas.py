@@ -18,7 +18,7 @@ from triokafka.protocol.api.describe_client_quotas import ComponentData, Describ
 
 
 class QuotaMatch(enum.Enum):
-    """A match of entities by other than a name."""
+    """A match of entities by something other than a name."""
 
     DEFAULT = 1
     """The default quota."""
@@ -59,10 +59,10 @@ class QuotaAdmin:
         strict: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Quotas by entity (brokers from 2.6 on): all, or of entities whose ``parts`` are as given.
+        """Return quotas by entity (brokers from 2.6 on): all, or those of entities that match ``parts``.
 
-        ``{"user": "alice", "client_id": QuotaMatch.ANY}`` looks for alice with a client id; ``strict`` leaves entities
-        out that have other parts as well.
+        ``{"user": "alice", "client_id": QuotaMatch.ANY}`` matches alice with any client id; ``strict`` excludes
+        entities that have other parts as well.
 
         Raises:
             ClusterAuthorizationFailedError, InvalidRequestError: the broker refused.
@@ -89,7 +89,7 @@ class QuotaAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Set quotas by name (``producer_byte_rate``, …), or with None take them back; others stay.
+        """Set quotas by name (``producer_byte_rate``, …); None removes a quota. Other quotas stay.
 
         Raises:
             InvalidRequestError, ClusterAuthorizationFailedError, …: one entity could not be changed; an
@@ -123,7 +123,7 @@ class QuotaAdmin:
 def _sorted(entities: Iterable[QuotaEntity]) -> list[QuotaEntity]:
     for entity in entities:
         if tuple(sorted(entity.parts)) != entity.parts:
-            raise ValueError(f"the parts of {entity} are not in order; make it with QuotaEntity.of")
+            raise ValueError(f"the parts of {entity} are not in order; create it with QuotaEntity.of")
     return list(entities)
 
 

@@ -1,4 +1,4 @@
-"""The request-sending core of the admin client: where requests go, when they are tried again, and what failed."""
+"""The request-sending core of the admin client: destinations, retries and errors."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class AdminRequests:
         *,
         final: tuple[type[KafkaError], ...] = (),
     ) -> Results[K, V]:
-        """Do the items, and those that failed with a retriable error again, until all are done or time is over.
+        """Do the items, and retry those that failed with a retriable error, until all are done or the time is over.
 
-        Errors of the ``final`` kinds are not retried. Nor is an unknown topic: an administrator wants to know.
+        Errors of the ``final`` kinds are not retried. Nor is an unknown topic, which an administrator must see.
         """
         self._client.check_usable()
         pending = list(dict.fromkeys(items))
@@ -100,7 +100,7 @@ class AdminRequests:
                     failed.pop(item, None)
                     continue
                 if not isinstance(outcome, KafkaTimeoutError) or item not in failed:
-                    failed[item] = outcome  # a broker's error says more than a timeout
+                    failed[item] = outcome  # a broker's error is more precise than a timeout
                 if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL + final):
                     again.append(item)
             failures += 1
@@ -120,14 +120,14 @@ class AdminRequests:
         *,
         final: tuple[type[KafkaError], ...] = (),
     ) -> dict[K, V]:
-        """Do as `each`, for calls that change something: raise the failures once all items were tried."""
+        """Do as `each`, for calls that change something: raise the failures after all items were tried."""
         results = await self.each(items, do_round, timeout_ms, final=final)
         if results.errors:
             raise failure_of(results)
         return dict(results)
 
     async def once(self, do: Callable[[int], Awaitable[V]], timeout_ms: float | None) -> V:
-        """Do one thing, and again while it fails with a retriable error."""
+        """Do one operation, and retry it while it fails with a retriable error."""
 
         async def do_round(items: list[None], left_ms: int) -> Mapping[None, V | Exception]:
             return {None: await do(left_ms)}
@@ -175,11 +175,11 @@ class AdminRequests:
         return min(left_ms, self._request_timeout_ms)
 
     def assume_coordinator(self, group_id: str, node: Node) -> None:
-        """Take ``node`` for the group's coordinator until it answers that it is not."""
+        """Use ``node`` as the group's coordinator until it answers that it is not."""
         self._client.assume_coordinator(group_id, node, _GROUP)
 
     async def refresh_metadata(self, left_ms: float) -> Cluster:
-        """Return the cluster as the brokers describe it now."""
+        """Fetch and return the cluster's current metadata."""
         return await self._client.refresh_metadata(timeout_ms=left_ms)
 
     @property
@@ -194,7 +194,7 @@ class AdminRequests:
             nodes = (await self.refresh_metadata(left_ms)).nodes
         if node_id not in nodes:
             there = ", ".join(map(str, sorted(nodes))) or "none"
-            raise BrokerNotAvailableError(f"there is no broker {node_id} now; those of the cluster are: {there}")
+            raise BrokerNotAvailableError(f"broker {node_id} is not in the cluster, which has the brokers: {there}")
         return nodes[node_id]
 
     async def by_leader(
@@ -222,7 +222,7 @@ class AdminRequests:
             if cluster.partition(tp) is None:
                 failed[tp] = UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
             elif (leader := cluster.leader_for(tp)) < 0:
-                failed[tp] = LeaderNotAvailableError(f"{tp} has no leader now")
+                failed[tp] = LeaderNotAvailableError(f"{tp} has no leader at the moment")
                 self._client.request_metadata_update()
             else:
                 by_node.setdefault(leader, []).append(tp)
@@ -234,9 +234,9 @@ class AdminRequests:
         do_part: Callable[[int, list[K], int], Awaitable[Mapping[K, V | Exception]]],
         left_ms: int,
     ) -> dict[K, V | Exception]:
-        """Do parts of the items at several brokers at the same time; a part that fails fails only its own items.
+        """Do parts of the items at several brokers concurrently; a failed part fails only its own items.
 
-        A silent broker gets a little less than all the time, so that the answers of the others are not lost with it.
+        A broker that does not answer gets a little less than the whole time, so that the others' answers are not lost.
         """
         outcomes: dict[K, V | Exception] = {}
         patience_ms = max(1, round(self._patience(left_ms * _SHARE_OF_TIME)))
@@ -264,8 +264,7 @@ class AdminRequests:
         ask: Callable[[Node, list[str], int], Awaitable[Mapping[str, V | Exception]]],
         left_ms: int,
     ) -> dict[str, V | Exception]:
-        """Do groups at their coordinators, which one request looks up; after a connection error they are looked up
-        again."""
+        """Do groups at their coordinators. One request looks up all of them, and again after a connection error."""
         outcomes: dict[str, V | Exception] = {}
         nodes: dict[int, Node] = {}
         parts: dict[int, list[str]] = {}
@@ -317,7 +316,7 @@ class AdminRequests:
 
 
 def failure_of(results: Results[Any, Any]) -> Exception:
-    """Return the error of the items that failed, or a group of several; its ``outcomes`` are those of all items."""
+    """Return the error of the failed item, or a group of several errors; ``outcomes`` has the results of all items."""
     # A request that failed as a whole is one error, however many items it had.
     errors = list({id(error): error for error in results.errors.values()}.values())
     failure = errors[0]
@@ -328,7 +327,7 @@ def failure_of(results: Results[Any, Any]) -> Exception:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group the numbers of partitions by topic, in the order in which they come."""
+    """Group the numbers of partitions by topic, in their given order."""
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)

@@ -122,7 +122,7 @@ class TopicAdmin:
     async def list_topics(
         self, *, include_internal: bool = False, timeout_ms: float | None = None
     ) -> list[TopicListing]:
-        """All topics that the principal may see, by name; Kafka's own only on request."""
+        """List the topics that the principal may see, by name; Kafka's internal topics only on request."""
         response = await self._describe(None, timeout_ms)
         found = [
             TopicListing(t.name or "", t.topic_id, t.is_internal)
@@ -138,10 +138,10 @@ class TopicAdmin:
         include_authorized_operations: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[T, TopicDescription]:
-        """Partitions, leaders and replicas of topics, by name or by id (brokers from 3.1 on).
+        """Describe partitions, leaders and replicas of topics, by name or by id (brokers from 3.1 on).
 
-        With ``include_authorized_operations`` also the operations that the caller may do (brokers from 2.3 on). Reading
-        one that does not exist raises its error.
+        ``include_authorized_operations`` adds the operations that the caller may perform (brokers from 2.3 on). Reading
+        a topic that does not exist raises its error.
         """
 
         async def do_round(items: list[T], left_ms: int) -> Mapping[T, TopicDescription | Exception]:
@@ -166,10 +166,10 @@ class TopicAdmin:
         cursor: tuple[str, int] | None = None,
         timeout_ms: float | None = None,
     ) -> TopicPartitionPage:
-        """At most so many partitions of topics, with their eligible leader replicas, in order of the topics' names.
+        """Return one page of partitions of topics, with eligible leader replicas, in order of the topics' names.
 
-        ``cursor`` is that of the page before. The broker may give fewer than asked for. A topic that it cannot describe
-        is in the page's ``errors``.
+        ``cursor`` is that of the previous page. The broker may return fewer partitions than requested. A topic that it
+        cannot describe is in the page's ``errors``.
 
         Raises:
             UnsupportedVersionError: brokers before 3.7.
@@ -220,7 +220,7 @@ class TopicAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Give topics more partitions: the total that each is to have.
+        """Add partitions to topics; the argument has the new total of each topic.
 
         Raises:
             InvalidPartitionsError, UnknownTopicOrPartitionError, …: one topic could not be changed; an
@@ -305,7 +305,7 @@ def _described_on_page(topic: DescribeTopicPartitionsResponseTopic, nodes: Mappi
         tuple(
             PartitionDescription(
                 p.partition_index,
-                # The answer names brokers by id only; one that is new since the last metadata has no address here.
+                # The answer names brokers by id only; a broker that joined after the last metadata has no address here.
                 nodes.get(p.leader_id, Node(p.leader_id, "", -1)) if p.leader_id >= 0 else None,
                 p.leader_epoch,
                 tuple(p.replica_nodes),

@@ -22,8 +22,8 @@ BROKER_DEFAULT = -1
 class Results(Mapping[K, V], Generic[K, V]):
     """The results of a lookup, by item. Reading an item that failed raises its error; `errors` has all errors.
 
-    ``whole`` is the error when no item failed by itself, but all that failed did together: no broker could be asked, or
-    the request was refused as a whole.
+    ``whole`` is the common error of all failed items, if they failed together: no broker could be reached, or a broker
+    refused the whole request.
     """
 
     def __init__(self, values: Mapping[K, V], errors: Mapping[K, Exception], whole: Exception | None = None) -> None:
@@ -61,19 +61,19 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic that was created (or, when validating, would have been). -1 where the broker does not say."""
+    """A topic that was created, or only validated. -1 for numbers that the broker does not return."""
 
     name: str
     topic_id: uuid.UUID
     num_partitions: int
     replication_factor: int
     configs: Mapping[str, ConfigEntry] | None = None
-    """Its configuration, where the broker says (from 2.4 on)."""
+    """The topic's configuration, if the broker returns it (from 2.4 on)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """More partitions for a topic: ``total`` afterwards; ``assignments`` names the brokers of each new one."""
+    """More partitions for a topic: the new ``total``; ``assignments`` names the brokers of each new partition."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -90,7 +90,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition and its brokers. ``leader`` is None while there is none; ``leader_epoch`` -1 when unknown."""
+    """A partition and its brokers. ``leader`` is None without a leader; ``leader_epoch`` is -1 if unknown."""
 
     partition: int
     leader: Node | None
@@ -99,7 +99,7 @@ class PartitionDescription:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     eligible_leader_replicas: tuple[int, ...] | None = None
-    """Replicas outside ``isr`` that have everything all the same (KIP-966); None where they are not known."""
+    """Eligible leader replicas: outside ``isr``, but with all committed records (KIP-966); None if unknown."""
     last_known_elr: tuple[int, ...] | None = None
 
 
@@ -112,7 +112,7 @@ class TopicDescription:
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]
     authorized_operations: frozenset[AclOperation] | None = None
-    """The operations that the caller may do with it, if they were requested."""
+    """The operations that the caller may perform on the topic, if requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class ConfigResourceType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """Something that has a configuration. The name of a broker is its id; empty for the default of all brokers."""
+    """A resource with a configuration. The name of a broker is its id; empty for the default of all brokers."""
 
     type: ConfigResourceType
     name: str
@@ -188,7 +188,7 @@ class ConfigSource(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value that would hold if the ones before it were not set."""
+    """A value that would apply if the ones before it were not set."""
 
     name: str
     value: str | None
@@ -197,8 +197,8 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One configuration value. ``value`` is None when unset or when the broker keeps it to itself (``is_sensitive``);
-    ``config_type`` is Kafka's number for what kind of value it is, 0 when the broker does not say (before 2.6)."""
+    """One configuration value. ``value`` is None if unset or not disclosed by the broker (``is_sensitive``);
+    ``config_type`` is Kafka's number for the type of the value, 0 for unknown (brokers before 2.6)."""
 
     name: str
     value: str | None
@@ -226,7 +226,7 @@ class ConfigOperation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfig:
-    """One change. ``APPEND`` and ``SUBTRACT`` work on lists; ``DELETE`` goes back to the default."""
+    """One change. ``APPEND`` and ``SUBTRACT`` work on lists; ``DELETE`` restores the default."""
 
     name: str
     value: str | None = None
@@ -235,7 +235,7 @@ class AlterConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers of a cluster; ``controller`` is None while there is none."""
+    """The brokers of a cluster; ``controller`` is None if there is none at the moment."""
 
     cluster_id: str | None
     controller: Node | None
@@ -243,4 +243,4 @@ class ClusterDescription:
     fenced: frozenset[int] = frozenset()
     """The ids of fenced brokers: registered, but not in service. Empty unless they were requested."""
     authorized_operations: frozenset[AclOperation] | None = None
-    """The operations that the caller may do with the cluster, if they were requested."""
+    """The operations that the caller may perform on the cluster, if requested."""

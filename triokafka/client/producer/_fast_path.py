@@ -104,7 +104,9 @@ class Delivery:
         """
         batch, index = self._batch.piece_for(self._index)
         if not batch.done:
-            raise IllegalStateError(f"the record for {batch.topic_partition} is still on its way; await the delivery")
+            raise IllegalStateError(
+                f"the record for {batch.topic_partition} is neither acknowledged nor failed yet; await the delivery"
+            )
         return self._settled(batch, index)
 
     def _settled(self, batch, index):
@@ -152,7 +154,7 @@ class Delivery:
 @cython.cfunc
 @cython.inline
 def _with_callback(delivery, on_delivery):
-    """Add the callback to the delivery, if there are both; return the delivery."""
+    """Add the callback to the delivery, if neither is None; return the delivery."""
     if on_delivery is not None and delivery is not None:
         delivery.add_callback(on_delivery)
     return delivery
@@ -232,7 +234,7 @@ class FastPath:
         return _with_callback(self._append(topic, value, key, partition), on_delivery)
 
     def send(self, topic, value=None, *, key=None, partition=None, timestamp_ms=None, headers=(), on_delivery=None):
-        """As `Producer.send`, where it is described."""
+        """Send one record; `Producer.send` has the contract."""
         if not self._accepts(timestamp_ms, headers, on_delivery):
             return self._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         sending: _SendCoroutine = _SendCoroutine.__new__(_SendCoroutine)
@@ -247,7 +249,7 @@ class FastPath:
     def send_nowait(
         self, topic, value=None, *, key=None, partition=None, timestamp_ms=None, headers=(), on_delivery=None
     ):
-        """As `Producer.send_nowait`, where it is described."""
+        """Send one record without waiting; `Producer.send_nowait` has the contract."""
         if self._accepts(timestamp_ms, headers, on_delivery):
             delivery = self._append(topic, value, key, partition)
             if delivery is not None:
@@ -378,7 +380,7 @@ class BoundFastPath:
         return _with_callback(self._path._put(self._end, None, value, key), on_delivery)
 
     def send(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
-        """As `Producer.send` to the bound partition."""
+        """Send to the bound partition, as `Producer.send`."""
         if not self._path._accepts(timestamp_ms, headers, on_delivery):
             topic, partition = self._end.topic_partition
             return self._path._slow_path(topic, value, key, partition, timestamp_ms, headers, on_delivery)
@@ -391,7 +393,7 @@ class BoundFastPath:
         return sending
 
     def send_nowait(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
-        """As `Producer.send_nowait` to the bound partition."""
+        """Send to the bound partition, as `Producer.send_nowait`."""
         if self._path._accepts(timestamp_ms, headers, on_delivery):
             delivery = self._path._put(self._end, None, value, key)
             if delivery is not None:
@@ -412,8 +414,8 @@ _DONE = cython.declare(cython.int, 2)
 class _SendCoroutine:
     """The coroutine of one `send`, which usually does all of its work when it is first resumed.
 
-    A coroutine of Python with its frame would cost more than that work. If the record takes the slow path, this goes on
-    as the slow path's coroutine, which is created only then.
+    A Python coroutine with its frame would cost more than that work. If the record takes the slow path, this object
+    continues as the slow path's coroutine, which is created only then.
     """
 
     _path = cython.declare(FastPath)
@@ -447,11 +449,11 @@ class _SendCoroutine:
         return self._rest.cr_await if self._state == _WAITING else None
 
     def send(self, value):
-        """Run until it waits, and return the object that it waits for. It ends with `StopIteration` of the delivery."""
+        """Run until the send waits; return the object that it waits for. End with `StopIteration` of the delivery."""
         return self._advance(value)
 
     def throw(self, kind, error=None, traceback=None):
-        """Raise an error where it waits."""
+        """Raise an error at the point where the send waits."""
         if isinstance(kind, BaseException):
             error = kind
         elif not isinstance(error, BaseException):
@@ -470,7 +472,7 @@ class _SendCoroutine:
             raise
 
     def close(self):
-        """End it where it waits."""
+        """End the send at the point where it waits."""
         rest = self._rest
         self._end_it()
         if rest is not None:

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # mypy: ignore-errors
-"""A thread that compresses batches with lz4 and never needs the interpreter for it, to be compiled. Never imported as
-Python (``triokafka.kernels``).
+"""A thread that compresses batches with lz4 and never needs the interpreter lock for it, to be compiled. Never imported
+as Python (``triokafka.kernels``).
 
-The twin, ``plain_lz4_worker``, has the same interface with types and docstrings. What thread and event loop share lies
-behind one lock, which neither holds for longer than it takes to read or write a few numbers.
+The twin, ``plain_lz4_worker``, has the same interface with types and docstrings. One lock protects the state that
+thread and event loop share; each holds it only long enough to read or write a few numbers.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Lz4Worker:
 
     _compress = cython.declare(compress_frame)
     _bound = cython.declare(frame_bound)
-    # What LZ4F_preferences_t says, as 32-bit numbers: blocks of 64 KiB that stand alone, no checksums, no size.
+    # LZ4F_preferences_t as 32-bit numbers: independent blocks of 64 KiB, no checksums, no size.
     _how = cython.declare(cython.uint[14])
     _descriptor = cython.declare(cython.int)
     _held = cython.declare(list)
-    # From here on behind the lock. The first `_collected` jobs are collected, `_done` done, `_given` given.
+    # The lock protects all fields below. The first `_collected` jobs are collected, `_done` done, `_given` given.
     _mutex = cython.declare(PyThread_type_lock)
     _bell = cython.declare(PyThread_type_lock)
     _data = cython.declare(cython.p_char[16])
@@ -85,7 +85,7 @@ class Lz4Worker:
         return bool(self._serving)
 
     def push(self, buffer, start: cython.Py_ssize_t, end: cython.Py_ssize_t):
-        """Add a job. False, without effect, when there is no room or no thread serves."""
+        """Add a job. Return False, without effect, if there is no room or no thread is serving."""
         held: Held = Held(buffer, 0, True)
         taken: cython.bint = False
         slot: cython.Py_ssize_t
@@ -106,7 +106,7 @@ class Lz4Worker:
         return taken
 
     def finished(self):
-        """The compressed sizes of the jobs that were done since the last call, -1 where it did not fit its buffer."""
+        """Return the compressed sizes of the jobs done since the last call; -1 if a result did not fit its buffer."""
         sizes: list = []
         PyThread_acquire_lock(self._mutex, WAIT_LOCK)
         while self._collected < self._done:
@@ -118,14 +118,14 @@ class Lz4Worker:
         return sizes
 
     def stop(self):
-        """End `serve` after the job that is being done."""
+        """End `serve` after the current job."""
         PyThread_acquire_lock(self._mutex, WAIT_LOCK)
         self._stopping = True
         self._wake()
         PyThread_release_lock(self._mutex)
 
     def serve(self, idle: cython.double):
-        """In a thread: do jobs until there was none for so many seconds, or `stop`."""
+        """Do jobs, in a thread, until there has been none for ``idle`` seconds, or until `stop`."""
         PyThread_acquire_lock(self._mutex, WAIT_LOCK)
         self._serving = True
         PyThread_release_lock(self._mutex)
@@ -145,7 +145,7 @@ class Lz4Worker:
     @cython.nogil
     @cython.exceptval(check=False)
     def _next(self, idle: cython.longlong) -> cython.bint:
-        """Wait for a job, with the lock held before and after; False when it is time to end."""
+        """Wait for a job, with the lock held before and after; False if the thread must end."""
         status: cython.int
         while self._done == self._given and not self._stopping:
             self._sleeping = True
@@ -186,7 +186,7 @@ class Lz4Worker:
                 room = needed if scratch != cython.NULL else 0
             if scratch != cython.NULL:
                 packed = self._compress(scratch, room, data, size, cython.address(self._how[0]))
-                # What went wrong are numbers larger than any size.
+                # Errors are numbers larger than any size.
                 if packed <= cython.cast(cython.size_t, allowed):
                     memcpy(data, scratch, packed)
                     result = packed

@@ -39,7 +39,7 @@ class Ready(NamedTuple):
 class Accumulator:
     """All partition queues, and the rules for when a batch is sent.
 
-    ``batches`` knows what becomes of every batch. ``slow_nodes`` have not taken their batches for long (KIP-794).
+    ``batches`` tracks the outcome of every batch. ``slow_nodes`` have taken no batches for long (KIP-794).
     ``new_event`` makes the event on which callers wait for a batch.
     """
 
@@ -118,7 +118,7 @@ class Accumulator:
     # ---------------------------------------------------------------- readiness
 
     def start_compressing(self) -> None:
-        """Have threads compress closed batches as soon as that pays, also those that cannot be sent yet."""
+        """Let threads compress closed batches if there is enough work, also batches that cannot be sent yet."""
         if self._compressor is not None:
             self._compressor.hand_over()
 
@@ -137,7 +137,7 @@ class Accumulator:
         return list(dict.fromkeys(topic for topic, _ in self.active))
 
     def ready(self, cluster: Cluster, now: float) -> Ready:
-        """The nodes that have something sendable, decided by the head of each queue alone."""
+        """Return the nodes with batches that can be sent; only the head of each queue counts."""
         settings = self.settings
         in_hurry = self.in_hurry
         nodes: dict[int, None] = {}
@@ -171,8 +171,8 @@ class Accumulator:
     ) -> dict[int, list[ProducerBatch]]:
         """Take batches for one request per node: the head of each of its partitions, as many as fit a request.
 
-        A head that still lingers is taken along. The next call for a node starts where this one stopped, so that no
-        partition is always last.
+        A lingering head is included. The next call for a node starts where this one stopped, so that no partition is
+        always last.
         """
         by_node: dict[int, list[PartitionQueue]] = {node: [] for node in nodes}
         for topic_partition, queue in self.active.items():
@@ -279,7 +279,7 @@ class Accumulator:
         return True
 
     def _take(self, queue: PartitionQueue, head: ProducerBatch, identity: ProducerIdentity) -> int:
-        """Take the head off its queue, ready to be sent; returns its size."""
+        """Remove the head from its queue and prepare it for sending; return its size."""
         left = queue.batches
         left.popleft()
         if queue.shortened is not None and len(left) <= _FEW_BATCHES:

@@ -29,7 +29,7 @@ class Event(Protocol):
         """Wake the waiters."""
 
     async def wait(self) -> None:
-        """Return once it is set."""
+        """Return once the event is set."""
 
 
 class RecordDelivery(Protocol):
@@ -50,7 +50,7 @@ class ProducerBatch:
     ``number`` orders the partition's batches; the pieces of a split batch extend its number. ``reserved`` is the number
     of bytes that the buffer pool lent for it. ``attempts`` counts the requests that carried it, ``last_error`` is why
     the last one failed, and ``leader_epoch`` is the partition's at that time. ``renumbered`` batches got another
-    sequence number after their first. ``escaped`` is an error of a callback that must end the producer's block.
+    sequence number after their first one. ``escaped`` is an error of a callback that must end the producer's block.
     ``on_observed`` is called once for each failed record whose failure reached the user. ``new_event`` makes the event
     that `wait` needs.
 
@@ -142,35 +142,35 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """Bytes on the wire, estimated until it is built."""
+        """Bytes on the wire, estimated until the batch is built."""
         if self._built is not None:
             return len(self._built)
         return self.builder.estimated_size if self.builder is not None else 0
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more records."""
+        """Whether the batch accepts no more records."""
         return self.builder is None or self.builder.closed
 
     @property
     def full(self) -> bool:
-        """Whether hardly any further record would fit."""
+        """Whether the batch has no room for a further record of usual size."""
         return self.builder is None or self.builder.full
 
     @property
     def room(self) -> int:
-        """Bytes that records may still take before compression; 0 when closed."""
+        """Bytes left for records, before compression; 0 when closed."""
         builder = self.builder
         return builder.limit - builder.size if builder is not None and not builder.closed else 0
 
     def close(self) -> None:
-        """Take no more records."""
+        """Close the batch: it accepts no more records."""
         if self.builder is not None:
             self.builder.close()
 
     @property
     def compressed(self) -> bool:
-        """Whether the records are as they will be sent."""
+        """Whether the records are compressed and ready to be sent."""
         return self._built is not None or self.builder is None or self.builder.compressed
 
     def compress(self) -> None:
@@ -180,7 +180,7 @@ class ProducerBatch:
 
     @property
     def in_retry(self) -> bool:
-        """Whether it was sent before."""
+        """Whether the batch was sent before."""
         return self.attempts > 0
 
     # ---------------------------------------------------------------- sending
@@ -203,7 +203,7 @@ class ProducerBatch:
     def release(self) -> tuple[bytearray | None, int]:
         """Drop the records; return the buffer and the number of bytes reserved for it, afterwards (None, 0).
 
-        Users may keep deliveries for long; those must not keep the memory alive.
+        Users may keep deliveries for a long time; deliveries must not keep the memory alive.
         """
         reserved, self.reserved = self.reserved, 0
         if self.builder is None:
@@ -219,7 +219,7 @@ class ProducerBatch:
 
     @property
     def failed(self) -> bool:
-        """Whether it is settled, and not all of its records were written."""
+        """Whether the batch is settled and not all of its records were written."""
         return self.error is not None
 
     def settle(
@@ -296,7 +296,7 @@ class ProducerBatch:
         return raisable_copy(error)
 
     async def wait(self) -> None:
-        """Wait until it is settled or split."""
+        """Wait until the batch is settled or split."""
         if self.done or self.pieces:
             return
         if self._event is None:
@@ -322,7 +322,7 @@ class ProducerBatch:
             else:
                 callback(delivery.metadata_in(self, index), None)
         except Exception:
-            # One bad callback must not keep the others from running.
+            # A callback that raises must not keep the others from running.
             logger.exception("a delivery callback for %s failed", self.topic_partition)
 
     def note_observed(self, index: int) -> None:

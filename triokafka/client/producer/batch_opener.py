@@ -23,13 +23,13 @@ from triokafka.world import World
 
 _BYTES_BETWEEN_YIELDS: Final = 1 << 20
 _SECONDS_BETWEEN_YIELDS: Final = 0.001
-"""A caller yields to other tasks when its new batches have taken this much memory, or after this time. A turn of the
-event loop costs about as much as sending a batch; fewer turns would delay other tasks. It also yields when it has
-filled as many batches as may be in flight: more would only pile up."""
+"""A caller yields to other tasks when its new batches have taken this much memory, or after this time. One pass of the
+event loop costs about as much as sending a batch; fewer passes would delay other tasks. A caller also yields when it
+has filled as many batches as may be in flight: further batches would only queue."""
 _LONGEST_PAUSE_SECONDS: Final = 0.005
 """The longest time that a yielding caller waits for the network to catch up, when more batches of its partition are
-ready than may be in flight. A batch that is sent soon after it was filled is still in the processor's caches; with a
-slow broker the rest of the memory is filled nevertheless. ``max_block_ms`` bounds the pause too."""
+ready than may be in flight. A batch that is sent soon after it was filled is still in the processor's caches. With a
+slow broker, callers still fill the rest of the memory. ``max_block_ms`` bounds the pause too."""
 
 
 class BatchOpener:
@@ -78,8 +78,9 @@ class BatchOpener:
         """Ensure that the queue has an open batch with room for ``record_bytes``; yield to other tasks first if due.
 
         Waits for memory until ``give_up_at``, by default for ``max_block_ms``. Another task may open a batch meanwhile.
-        If the record fits into that one, the memory goes back to the pool. If not, that one is closed and a new one
-        opened behind it: a caller that has waited for memory does not wait again behind small records of others.
+        If the record fits into that batch, the memory goes back to the pool. If not, the batch is closed and a new one
+        opened behind it, so that a caller that has waited for memory does not wait again behind small records of other
+        tasks.
         """
         if queue.batches:
             self._note_filled()  # the last one was just closed
@@ -112,7 +113,7 @@ class BatchOpener:
         self._begin(queue, buffer, now)
 
     def open_batch_nowait(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
-        """As `open_batch`, but raises `BufferFullError` instead of waiting, and does not yield."""
+        """Do as `open_batch`, but raise `BufferFullError` instead of waiting, and do not yield."""
         size = self._accumulator.buffer_size_for(queue.topic_partition.topic, record_bytes)
         buffer = self._pool.try_allocate(size)
         if buffer is None:
@@ -191,6 +192,6 @@ class BatchOpener:
         if is_only_one or accumulator.in_hurry:
             self._wake()
         else:
-            # The sender need not look at all partitions because of one of many.
+            # One new batch among many does not need a pass over all partitions.
             self._wake_by(now + accumulator.settings.linger, now)
         return batch

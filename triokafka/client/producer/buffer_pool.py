@@ -12,7 +12,7 @@ from triokafka.errors import MessageSizeTooLargeError
 
 
 class BufferWaiter:
-    """A caller in the pool's line. ``reserved`` bytes of ``size`` are its own already."""
+    """A caller in the pool's line. ``reserved`` of its ``size`` bytes are already reserved for it."""
 
     __slots__ = ("buffer", "refused", "reserved", "size", "wake")
 
@@ -25,11 +25,11 @@ class BufferWaiter:
 
 
 class BufferPool:
-    """Lends buffers, ``total`` bytes at most; those of exactly ``pooled_size`` bytes are kept and lent again.
+    """Lends buffers of at most ``total`` bytes in all; it keeps and reuses buffers of exactly ``pooled_size`` bytes.
 
     A caller that finds too little memory joins the end of a line. Released bytes go to the head of the line until it
     has enough, then to the next: a small request never overtakes a large one, and no large one starves.
-    ``wait_seconds_total`` and ``wait_seconds_max`` sum up the calls of `note_wait`.
+    ``wait_seconds_total`` and ``wait_seconds_max`` are the sum and the maximum of the calls of `note_wait`.
     """
 
     def __init__(self, total: int, pooled_size: int) -> None:
@@ -43,7 +43,7 @@ class BufferPool:
 
     @property
     def waiting(self) -> int:
-        """Number of waiting callers; while there are any, no batch lingers."""
+        """Number of waiting callers. While a caller waits, no batch lingers."""
         return len(self._waiters)
 
     @property
@@ -70,7 +70,7 @@ class BufferPool:
         if size > self.available + self.pooled:
             return None
         self._free_up(size)
-        buffer = bytearray(size)  # before it is counted: the machine may have less memory than buffer_memory
+        buffer = bytearray(size)  # allocate before counting: the machine may have less memory than buffer_memory
         self.available -= size
         return buffer
 
@@ -78,7 +78,7 @@ class BufferPool:
         """Join the end of the line; ``wake`` is called when `collect` has the buffer."""
         waiter = BufferWaiter(size, wake)
         self._waiters.append(waiter)
-        self._serve()  # reserves what little there is; `try_allocate` would have found enough
+        self._serve()  # reserves the available bytes; if they were enough, `try_allocate` would have returned a buffer
         return waiter
 
     def withdraw(self, waiter: BufferWaiter) -> None:

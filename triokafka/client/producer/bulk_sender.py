@@ -87,7 +87,7 @@ class BulkSender:
         if columns.timestamp is not None or columns.same_headers != ():
             same = ProducerRecord(topic, headers=columns.same_headers, timestamp_ms=columns.timestamp)
             same = self.serializer.prepared(same)
-            self.serializer.serialize(same)  # refuses what no record can be sent with
+            self.serializer.serialize(same)  # raises for arguments with which no record can be sent
             columns.same_headers = same.headers
         known = await self.topics.learn(topic, columns.partition, self.opener.give_up_at())
         by_key = keys is not None and not self._ignores_keys
@@ -128,8 +128,8 @@ async def _one_by_one(
 
 
 class _Bulk:
-    """One call. ``position`` is the first record that is in no batch yet. With ``spread`` the records go to partitions
-    of their own; without it all go to one, or to the sticky ones."""
+    """One call. ``position`` is the first record that is in no batch yet. With ``spread`` each record has its own
+    partition; without it all records go to one partition, or to the sticky ones."""
 
     def __init__(self, sender: BulkSender, topic: str, columns: Columns, known: TopicState, spread: bool) -> None:
         self.position = 0
@@ -203,7 +203,7 @@ class _Bulk:
                 failed = True  # `_send_alone` raises the reason
             for partition, first in records.touched:
                 batch = batches[partition]
-                assert batch is not None, "the kernel appends to batches that are there"
+                assert batch is not None, "the kernel appends only to open batches"
                 self._note(batch, first, batch.count - first, timestamp)
             position = self.position
             if failed:
@@ -229,7 +229,7 @@ class _Bulk:
         return queue.open
 
     async def _next_queue(self, full: PartitionQueue, known: TopicState | None) -> PartitionQueue:
-        """Do as `BatchOpener.next_queue` for the next record, but wait if need be."""
+        """Do as `BatchOpener.next_queue` for the next record, but wait if necessary."""
         columns, position = self._columns, self.position
         key = None if columns.keys is None else columns.keys[position]
         value = columns.values[position]
@@ -301,5 +301,5 @@ def _with_number(error: Exception, position: int, count: int) -> Exception:
         again = type(error)(f"record {position} of {count}: {error}")
         again.__traceback__ = error.__traceback__
         error = again
-    error.add_note(f"send_many accepted {position} of {count} records: those before number {position}, from 0")
+    error.add_note(f"send_many accepted {position} of {count} records: those before number {position}, counted from 0")
     return error

@@ -19,13 +19,13 @@ _TIMESTAMP: Final = "a number of milliseconds since the epoch"
 class Columns:
     """The records of one `send_many`.
 
-    ``partition`` is the one of all records; ``partitions`` (64-bit) those of each, -1 where none was given. The same
-    with ``timestamps``. With ``as_objects`` values and keys are Python objects for serializers and interceptors, made
-    piece by piece of Arrow columns; else they are `BytesColumn`, and nothing is made of each record.
+    ``partition`` applies to all records; ``partitions`` (64-bit) has one per record, -1 for none. The same holds for
+    ``timestamps``. With ``as_objects`` values and keys are Python objects for serializers and interceptors, converted
+    from Arrow columns in chunks; otherwise they are `BytesColumn`, without a Python object per record.
 
     Raises:
-        TypeError, ValueError: the arguments are no columns of records, or their lengths differ. Keys and values
-            are checked when they are sent.
+        TypeError, ValueError: an argument is no column of records, or the lengths differ. Keys and values are
+            checked when they are sent.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Columns:
         return self._count
 
     def records(self, key_sizes: array[int] | None, value_sizes: array[int]) -> RecordColumns:
-        """Return them for the kernel, which appends them to batches and stores their sizes."""
+        """Return the columns for the kernel, which appends the records to batches and stores their sizes."""
         return RecordColumns(
             self.values, self.keys, self.timestamps, self.headers, self.same_headers, key_sizes, value_sizes
         )
@@ -125,7 +125,7 @@ def _objects(name: str, column: Any) -> Any:
 
 
 class _Objects:
-    """An Arrow column as Python objects, so many at a time that a large one does not exist twice."""
+    """Yield an Arrow column as Python objects, in chunks, so that a large column is not in memory twice."""
 
     def __init__(self, column: Any) -> None:
         self._column = column
@@ -143,7 +143,7 @@ class _Objects:
 
 
 def _integers(name: str, meaning: str, column: Any, null: int, high: int, *, timestamps: bool = False) -> array[int]:
-    """A column of integers from 0 to ``high``; ``null`` where there is none."""
+    """Return a column of integers from 0 to ``high``, with ``null`` for missing values."""
     if _is_arrow(column):
         return _arrow_integers(name, meaning, column, null, high, timestamps)
     if isinstance(column, (str, bytes, bytearray)) or not isinstance(column, Iterable):

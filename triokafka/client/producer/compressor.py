@@ -1,4 +1,4 @@
-"""The interface of what compresses batches beside the event loop."""
+"""The interface for compressing batches outside the event loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class Compressor(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Number of batches that it holds."""
+        """Number of batches that the compressor holds."""
 
     def enqueue(self, batch: ProducerBatch) -> None:
-        """Take a closed batch, unless it has it already."""
+        """Add a closed batch, unless the compressor already holds it."""
 
     def withdraw(self, batch: ProducerBatch) -> None:
-        """Give a batch back that no thread works on."""
+        """Remove a batch that no thread works on."""
 
     def hand_over(self) -> bool:
-        """Have threads compress what was enqueued. False when the event loop must compress a batch that it needs."""
+        """Let threads compress the enqueued batches. False if the event loop must compress the batch it needs."""

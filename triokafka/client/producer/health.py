@@ -19,8 +19,8 @@ _MOST_TROUBLES: Final = 20
 class ProducerHealth:
     """A producer at one moment. Ages are seconds; None means never, or nothing.
 
-    ``state`` is "new", "open", "closing", "closed" or "failed". ``unacknowledged_age`` is how long ago the oldest batch
-    was begun that is neither acknowledged nor given up. ``troubles`` are sentences about current problems;
+    ``state`` is "new", "open", "closing", "closed" or "failed". ``unacknowledged_age`` is the age of the oldest batch
+    that is neither acknowledged nor failed. ``troubles`` are sentences about current problems;
     ``failure`` is the error that made the producer unusable.
     """
 
@@ -35,12 +35,12 @@ class ProducerHealth:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing fails. A producer that has sent nothing yet is healthy."""
+        """Whether there is no problem. A producer that has sent nothing yet is healthy."""
         return self.failure is None and not self.troubles
 
     @property
     def connected(self) -> tuple[int, ...]:
-        """Ids of the brokers with a connection that is ready."""
+        """Ids of the brokers with a ready connection."""
         return tuple(broker.node.node_id for broker in self.brokers if broker.connected)
 
 

@@ -1,4 +1,4 @@
-"""Incomplete batches: how they end, when their memory is released, and which sequences that disturbs.
+"""Incomplete batches: their outcomes, the release of their memory, and the sequences that failures disturb.
 
 Pure: no I/O, no waiting, time is an argument (seconds on the world's clock).
 """
@@ -25,7 +25,7 @@ def _raise(error: BaseException) -> None:
 class IncompleteBatches:
     """Every batch from its creation until it is settled and its memory is released.
 
-    ``idempotent`` becomes False when the brokers turn out not to know sequence numbers. ``active`` are the queues with
+    ``idempotent`` becomes False if the brokers do not support sequence numbers. ``active`` are the queues with
     unsent batches, ``unsettled`` the batches without an outcome, the oldest first, and ``unreleased`` those that hold
     memory, with their queues. A batch that was given up holds its memory while a request or a thread still uses it.
     ``on_failed`` gets every batch that is given up, once it is settled. ``on_escaped`` gets an error of a callback that
@@ -102,7 +102,7 @@ class IncompleteBatches:
         fate_known: bool = False,
         record_errors: dict[int, Exception] | None = None,
     ) -> bool:
-        """Give the batch up. ``fate_known``: the broker refused it. Returns False when it was settled before."""
+        """Fail the batch. ``fate_known``: the broker refused it. Returns False if it was settled before."""
         queue = self.unreleased[batch]
         newly_settled = batch.settle(error=error, record_errors=record_errors)
         self._settled(batch)
@@ -147,7 +147,7 @@ class IncompleteBatches:
             queue.put_back(piece)
             self.unreleased[piece] = queue
         self.active[batch.topic_partition] = queue
-        # The pieces are as old as the batch was, and expire when it would.
+        # The pieces are as old as the batch, and expire at the same time.
         line = list(self.unsettled)
         place = line.index(batch)
         line[place : place + 1] = pieces
@@ -172,7 +172,7 @@ class IncompleteBatches:
             if batch.created_at + self.settings.delivery_timeout > now:
                 break
             expired.append(batch)
-        # All messages first: a batch may be late because of one that fails with it.
+        # Write all messages first: a batch may be delayed by one that fails here too.
         for batch, error in [(batch, _expiry_error(batch, now, explain(batch))) for batch in expired]:
             if not batch.on_wire:
                 self._unqueue(batch)
@@ -247,15 +247,15 @@ class IncompleteBatches:
     # ---------------------------------------------------------------- idempotence
 
     def disable_idempotence(self) -> None:
-        """Go on without sequence numbers, which the brokers do not know."""
+        """Continue without sequence numbers, which the brokers do not support."""
         self.idempotent = False
 
     def note_trouble(self, queue: PartitionQueue) -> None:
-        """Have `take_restarts` look at a partition whose sequence was disturbed."""
+        """Add a partition whose sequence was disturbed to the candidates of `take_restarts`."""
         self._troubled[queue.topic_partition] = queue
 
     def take_restarts(self) -> list[PartitionQueue]:
-        """Return the partitions whose sequence must restart under a new epoch, and can now. The caller does it."""
+        """Return the partitions whose sequence must and can restart under a new epoch; the caller restarts them."""
         restarts: list[PartitionQueue] = []
         for topic_partition, queue in list(self._troubled.items()):
             sequences = queue.sequences

@@ -29,9 +29,9 @@ class ProducerRecord:
 
 
 class ProducerInterceptor:
-    """Base class; override what you need. The producer logs an `Exception` of a method and goes on with the record.
+    """Base class; override the methods you need. The producer logs an `Exception` of a method and keeps the record.
 
-    Other errors (``KeyboardInterrupt``, ``SystemExit``) leave ``send`` as they are, and nothing was accepted. In
+    Other errors (``KeyboardInterrupt``, ``SystemExit``) propagate from ``send``, which then accepts no record. In
     `on_acknowledgement` they end the producer's block, after all other callbacks.
     """
 
@@ -39,21 +39,21 @@ class ProducerInterceptor:
         """Receive the producer's options, ``client_id`` and ``plugin_options`` once, at construction."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
-        """Return the record, another one, or None to drop it. Called first of all, in the task that calls ``send``.
+        """Return the record, another one, or None to drop it. Called before serialization, in the sending task.
 
-        A dropped record is not sent, later interceptors do not see it, and no callback is called; its delivery is
-        settled already, with partition and offset -1. A result of another type is logged and ignored.
+        A dropped record is not sent; later interceptors and callbacks are not called. Its delivery is settled at
+        once, with partition and offset -1. The producer logs and ignores a result of another type.
         """
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """Called when a record is acknowledged or has failed, before the user's callback and in the same task.
+        """Observe a record that is acknowledged or has failed. Called before the user's callback, in the same task.
 
         It must not block. The metadata of a failed record has only topic and partition; the rest is -1.
         """
 
     def on_send_error(self, record: ProducerRecord, error: Exception) -> None:
-        """Called when ``send`` raises, before the record was buffered; it raises ``error`` afterwards.
+        """Observe a failed ``send`` whose record was not buffered; ``send`` raises ``error`` afterwards.
 
         ``record`` is the result of the interceptors, with the partition if one was chosen. Not called when the send is
         cancelled.
@@ -64,7 +64,7 @@ class ProducerInterceptor:
 
 
 class InterceptorChain:
-    """All interceptors of a producer, called in order; none can break a send."""
+    """All interceptors of a producer, called in order; their exceptions never fail a send."""
 
     def __init__(self, interceptors: Sequence[Any]) -> None:
         self._interceptors = tuple(interceptors)

@@ -1,4 +1,4 @@
-"""The kernel of the producer that runs: compiled, or its plain twin. Types are the twin's."""
+"""The producer's kernel in use: the compiled one, or its plain twin, which has the types."""
 
 from __future__ import annotations
 

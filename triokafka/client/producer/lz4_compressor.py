@@ -1,9 +1,9 @@
-"""Compression with lz4 beside the event loop, by a thread that never waits for the interpreter.
+"""Compression with lz4 outside the event loop, in a thread that never waits for the interpreter lock.
 
-lz4 is so fast that handing batches over one by one, and waiting for the interpreter after each, takes as long as it
-does to compress them. Here one thread serves as long as there is something to do: it gets each batch when it is
-closed, goes on to the next by itself, and wakes the event loop through a file descriptor. Where that is not possible,
-and for small batches, the event loop compresses.
+lz4 is so fast that a hand-over per batch, with a wait for the interpreter lock after each, takes as long as the
+compression itself. Therefore one thread runs while there is work: it receives each batch when the batch is closed,
+continues with the next one by itself, and wakes the event loop through a file descriptor. The event loop compresses
+small batches, and all batches on systems where the thread is not possible.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from triokafka.records.lz4_library import addresses
 from triokafka.world import Doorbell, World
 
 WORTH_GIVING_BYTES: Final = 96 << 10
-"""Smaller batches are compressed where they are: to wake the thread, and then the event loop, would take as long."""
+"""The event loop compresses smaller batches: waking the thread, and then the event loop, would take as long."""
 MOST_BYTES: Final = 4 << 20
-"""Larger batches are not given either: while it serves, the thread keeps as much memory as its largest needed."""
+"""The event loop compresses larger batches too: while it runs, the thread keeps the memory of its largest batch."""
 MOST_GIVEN: Final = 4
-"""When so many are with the thread, it is behind, and the event loop compresses the next one itself. So both are busy,
-whichever of sending and compressing takes longer."""
+"""When the thread holds this many batches, the event loop compresses the next one itself. Both are then busy, whether
+sending or compressing takes longer."""
 IDLE_SECONDS: Final = 0.2
 """How long the thread waits for another batch before it ends."""
 
@@ -39,20 +39,20 @@ _FUNCTIONS: Final = ("LZ4F_compressFrame", "LZ4F_compressFrameBound")
 
 @cache
 def functions() -> tuple[int, int] | None:
-    """The addresses of the functions of liblz4 that the package ``lz4`` has, or None where they cannot be found."""
+    """Return the addresses of liblz4's functions in the package ``lz4``, or None if they cannot be found."""
     found = addresses(*_FUNCTIONS)
     return (found[0], found[1]) if found is not None else None
 
 
 def can_serve(world: World) -> bool:
-    """Whether the thread is possible here and pays. The plain twins hold the interpreter lock, so it does not there."""
+    """Whether the thread is possible and faster here. The plain twins hold the interpreter lock, so not with those."""
     return world.cpus > 1 and world.has_doorbells and kernels.implementation() == "compiled" and functions() is not None
 
 
 class Lz4Compressor:
-    """The batches that are with the thread, in their order. A `Compressor`.
+    """A `Compressor`: holds the batches that the thread has, in their order.
 
-    ``start_task`` starts a task of the producer. ``on_done`` gets each batch that the thread is done with; ``wake``
+    ``start_task`` starts a task of the producer. ``on_done`` receives each batch that the thread has finished; ``wake``
     wakes the sender after that.
     """
 
@@ -75,11 +75,11 @@ class Lz4Compressor:
 
     @property
     def waiting(self) -> int:
-        """Number of batches that are with the thread."""
+        """Number of batches that the thread has."""
         return len(self._given)
 
     def enqueue(self, batch: ProducerBatch) -> None:
-        """A closed batch: the thread gets it, if it is large enough and there is room."""
+        """Pass a closed batch to the thread, if its size is in range and there is room."""
         builder = batch.builder
         if builder is None or batch.in_thread or builder.compressed:
             return
@@ -91,7 +91,7 @@ class Lz4Compressor:
         if self._worker is None or not self._worker.serving:
             self._begin()
         elif len(self._given) >= MOST_GIVEN:
-            with suppress(Exception):  # compressing it again before it is sent raises the reason
+            with suppress(Exception):  # the event loop compresses it again before sending, which raises the cause
                 builder.compress()
         elif self._worker.push(builder.buffer, batch_format.HEADER_SIZE, size):
             batch.in_thread = True

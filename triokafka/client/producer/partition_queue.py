@@ -26,7 +26,7 @@ class CompressionRatio:
 
     @property
     def expected(self) -> float:
-        """The ratio to expect: in steps, so that the pool lends buffers of few sizes."""
+        """The expected ratio, in steps, so that the pool lends buffers of few sizes."""
         return next((step for step in reversed(_RATIO_STEPS) if step >= self._observed), 1.0)
 
     def observe(self, ratio: float) -> None:
@@ -115,10 +115,10 @@ class _QueueReference(weakref.ref[PartitionQueue]):
 
 
 class QueueRegister:
-    """The queues by partition, each made at first use and forgotten when nothing refers to it.
+    """The queues by partition: each is created at its first use and dropped when no object refers to it.
 
     A topic's state, a bound stream and a waiting send refer to their queues, and so does the accumulator while a queue
-    has batches. So a topic that was used once does not stay for ever, and no partition has two queues.
+    has batches. Therefore the queues of an unused topic are dropped, and no partition has two queues.
     """
 
     def __init__(self, compressor: Compressor | None = None) -> None:
@@ -149,10 +149,10 @@ class QueueRegister:
         return ratio
 
     def take_lost_numbers(self) -> bool:
-        """Whether, since the last call, a queue was forgotten that had sent batches in the current epoch.
+        """Return whether, since the last call, a queue was dropped that had sent batches in the current epoch.
 
-        If the partition is used again, its new queue counts from 0, and the broker would take its first batches for
-        duplicates. So the producer must take a new epoch.
+        If the partition is used again, its new queue numbers batches from 0, and the broker would treat the first ones
+        as duplicates. The producer must therefore take a new epoch.
         """
         lost, self._numbers_lost = self._numbers_lost, False
         return lost

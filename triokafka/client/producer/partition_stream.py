@@ -27,7 +27,7 @@ class PartitionStream:
         headers: Headers = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
-        """As `Producer.send` to the bound partition."""
+        """Send to the bound partition, as `Producer.send`."""
         delivery = self._fast_path.append(value, key, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
@@ -45,7 +45,7 @@ class PartitionStream:
         headers: Headers = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
-        """As `Producer.send_nowait` to the bound partition."""
+        """Send to the bound partition, as `Producer.send_nowait`."""
         return self._fast_path.send_nowait(
             value, key=key, timestamp_ms=timestamp_ms, headers=headers, on_delivery=on_delivery
         )

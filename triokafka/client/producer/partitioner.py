@@ -1,4 +1,4 @@
-"""The partition of a record that names none. Pure: randomness is an argument."""
+"""Choice of the partition for a record without an explicit one. Pure: randomness is an argument."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KeyHash:
 
 
 class Partitioner(ABC):
-    """The plug-in interface (option ``partitioner``). Called for every record that names no partition."""
+    """The plug-in interface (option ``partitioner``). Called for every record without an explicit partition."""
 
     def configure(self, config: Mapping[str, Any]) -> None:  # noqa: B027 - not every partitioner has something to set
         """Receive the producer's options and ``plugin_options`` once, at construction."""
@@ -47,9 +47,9 @@ class Partitioner(ABC):
         partitions: Sequence[int],
         available: Sequence[int],
     ) -> int:
-        """Return a number out of ``partitions``. ``key`` and ``value`` are serialized; ``available`` have a leader now.
+        """Return one of ``partitions``. ``key`` and ``value`` are serialized; ``available`` partitions have a leader.
 
-        It must not block. ``send`` raises its errors.
+        The method must not block. ``send`` raises its errors.
         """
 
     def on_new_batch(self, topic: str, partition: int) -> None:  # noqa: B027 - not every partitioner cares
@@ -60,7 +60,7 @@ class Partitioner(ABC):
 
 
 class RecordPartitioner:
-    """Chooses the partition of a record that names none: by the user's partitioner, or by the hash of its key."""
+    """Chooses a record's partition by the user's partitioner, or by the hash of the key."""
 
     def __init__(self, custom: Partitioner | None, *, ignore_keys: bool) -> None:
         self._custom = custom
@@ -87,10 +87,11 @@ class RecordPartitioner:
 class StickyPartitioner:
     """Chooses the partition of a topic for records without key (KIP-794).
 
-    A partition stays ``current`` until a batch's worth of bytes went to it, in however many batches. The choice is made
-    when a batch is opened, never per record, so a turn may end early or late; the partition's next turn makes up for
-    it. A turn is ``batch_size`` bytes in the long run, and partitions of a slow broker, whose batches fill up, get no
-    more than the others. ``queues`` are the topic's, by partition. ``chance`` returns uniform random numbers in [0, 1).
+    A partition stays ``current`` for one turn: until it has received ``batch_size`` bytes, in any number of batches.
+    The choice happens when a batch is opened, never per record, so a turn may end early or late; the partition's next
+    turn corrects the difference. On average a turn is ``batch_size`` bytes, so partitions of a slow broker, whose
+    batches fill up, receive no more than the others. ``queues`` are the topic's, by partition. ``chance`` returns
+    uniform random numbers in [0, 1).
     """
 
     __slots__ = (
@@ -129,7 +130,7 @@ class StickyPartitioner:
         produced = self._surplus[self.current] + self._queues[self.current].filled - self._filled_before
         # A turn ends with the batch that brings it nearest to the limit.
         if produced > limit // 2:
-            # One record may be larger than a batch; that must not cost the partition many turns.
+            # A record may be larger than a batch; the partition must not lose many turns for it.
             self._surplus[self.current] = min(produced - limit, limit // 2)
             self._choose()
         return self.current
@@ -150,10 +151,10 @@ class StickyPartitioner:
 def choose_sticky(
     available: Sequence[int], partitions: Sequence[int], queue_length: Callable[[int], int] | None, chance: float
 ) -> int:
-    """Choose a partition for records without key at random, the more likely the shorter its queue (KIP-794).
+    """Choose a partition for records without key at random; shorter queues are more likely (KIP-794).
 
-    Without ``queue_length`` all are equally likely. If none is available, all partitions are candidates. ``chance`` is
-    uniform in [0, 1).
+    Without ``queue_length`` all partitions are equally likely. If none is available, all partitions are candidates.
+    ``chance`` is uniform in [0, 1).
     """
     among = available or partitions
     if queue_length is None:

@@ -1,7 +1,7 @@
 """The fast path of a record, from `send` into the open batch, in plain Python. Twin and oracle of ``_fast_path``.
 
-The same interface as ``_fast_path`` with equal results; picked by ``triokafka.kernels`` when that one is not compiled.
-Nothing here waits or raises errors about the record: the slow path does both.
+It has the interface of ``_fast_path`` and returns equal results; ``triokafka.kernels`` selects it when that module is
+not compiled. Nothing here waits or raises errors about the record: the slow path does both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CHEAP_TO_AWAIT: Final = False
 """Whether the coroutines of `FastPath.send` and `BoundFastPath.send` are cheaper than Python's own.
 
-The compiled ones are on CPython 3.11, which gets their result without an exception; later versions do not.
+On CPython 3.11 the compiled ones are cheaper, because it gets their result without an exception; later versions do not.
 """
 
 _CREATE_TIME: Final = -1
@@ -45,7 +45,7 @@ class Delivery:
     def __init__(
         self, batch: ProducerBatch, index: int, timestamp: int, key_size: int, value_size: int, age: float = 0.0
     ) -> None:
-        # The ``age`` of the batch is in seconds, when the record came to it.
+        # ``age`` is the batch's age in seconds at the time the record was appended.
         self._batch = batch
         self._index = index
         self._timestamp = timestamp
@@ -76,7 +76,9 @@ class Delivery:
         """
         batch, index = self._batch.piece_for(self._index)
         if not batch.done:
-            raise IllegalStateError(f"the record for {batch.topic_partition} is still on its way; await the delivery")
+            raise IllegalStateError(
+                f"the record for {batch.topic_partition} is neither acknowledged nor failed yet; await the delivery"
+            )
         return self._settled(batch, index)
 
     def _settled(self, batch: ProducerBatch, index: int) -> RecordMetadata:
@@ -122,7 +124,7 @@ class Delivery:
 
 
 def _with_callback(delivery: Delivery | None, on_delivery: Any) -> Delivery | None:
-    """Add the callback to the delivery, if there are both; return the delivery."""
+    """Add the callback to the delivery, if neither is None; return the delivery."""
     if on_delivery is not None and delivery is not None:
         delivery.add_callback(on_delivery)
     return delivery
@@ -156,10 +158,10 @@ class FastPath:
     """Puts records into open batches; anything unusual takes the slow path.
 
     ``topics`` are the known topics by name. ``wall_ms`` and ``now`` are the world's clocks; with ``system_clock`` they
-    are this machine's, which the compiled twin reads itself. ``enabled`` is False for producers with serializers and
-    the like, whose records always take the slow path. ``next_queue`` is `BatchOpener.next_queue`, called when an open
-    batch has no room for a record. ``slow_path`` and ``slow_path_now`` take what `send` and `send_nowait` do,
-    all by position.
+    are this machine's, which the compiled twin reads itself. ``enabled`` is False for producers with plug-ins such as
+    serializers, whose records always take the slow path. ``next_queue`` is `BatchOpener.next_queue`, called when an
+    open batch has no room for a record. ``slow_path`` and ``slow_path_now`` take the arguments of `send` and
+    `send_nowait` by position.
     """
 
     __slots__ = ("_enabled", "_next_queue", "_now", "_slow_path", "_slow_path_now", "_topics", "_wall_ms")
@@ -225,7 +227,7 @@ class FastPath:
         headers: Any = (),
         on_delivery: Any = None,
     ) -> Delivery:
-        """As `Producer.send`, where it is described."""
+        """Send one record; `Producer.send` has the contract."""
         delivery = self.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
@@ -242,7 +244,7 @@ class FastPath:
         headers: Any = (),
         on_delivery: Any = None,
     ) -> Delivery:
-        """As `Producer.send_nowait`, where it is described."""
+        """Send one record without waiting; `Producer.send_nowait` has the contract."""
         delivery = self.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
@@ -297,7 +299,7 @@ class BoundFastPath:
         headers: Any = (),
         on_delivery: Any = None,
     ) -> Delivery:
-        """As `Producer.send` to the bound partition."""
+        """Send to the bound partition, as `Producer.send`."""
         delivery = self.append(value, key, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
@@ -313,7 +315,7 @@ class BoundFastPath:
         headers: Any = (),
         on_delivery: Any = None,
     ) -> Delivery:
-        """As `Producer.send_nowait` to the bound partition."""
+        """Send to the bound partition, as `Producer.send_nowait`."""
         delivery = self.append(value, key, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery

@@ -1,4 +1,4 @@
-"""The plain twin of ``_lz4_worker``: the same jobs, with the interpreter between them."""
+"""The plain twin of ``_lz4_worker``: the same jobs, but each needs the interpreter lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from triokafka.records.compression import compress
 
 MOST_JOBS: Final = 16
-"""The most jobs whose results were not collected."""
+"""The most jobs with uncollected results."""
 
 
 class Lz4Worker:
@@ -36,7 +36,7 @@ class Lz4Worker:
         return self._serving
 
     def push(self, buffer: bytearray, start: int, end: int) -> bool:
-        """Add a job. False, without effect, when there is no room or no thread serves.
+        """Add a job. Return False, without effect, if there is no room or no thread is serving.
 
         Raises:
             ValueError: the buffer has no such bytes.
@@ -51,7 +51,7 @@ class Lz4Worker:
         return True
 
     def finished(self) -> list[int]:
-        """The compressed sizes of the jobs that were done since the last call, -1 where it did not fit its buffer."""
+        """Return the compressed sizes of the jobs done since the last call; -1 if a result did not fit its buffer."""
         with self._changed:
             results, self._results = self._results, []
             self._rung = False
@@ -64,7 +64,7 @@ class Lz4Worker:
             self._changed.notify()
 
     def serve(self, idle: float) -> None:
-        """Do jobs, in a thread, until there was none for ``idle`` seconds, or until `stop`."""
+        """Do jobs, in a thread, until there has been none for ``idle`` seconds, or until `stop`."""
         with self._changed:
             self._serving = True
             while self._changed.wait_for(lambda: self._jobs or self._stopping, idle) and not self._stopping:

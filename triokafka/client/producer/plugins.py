@@ -1,4 +1,4 @@
-"""A producer's plug-ins: serializers, interceptors and the partitioner, in the order in which a record meets them."""
+"""A producer's plug-ins: serializers, interceptors and the partitioner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triokafka.client.serializers import Serializer
 
 
 def install_plugins(options: ProducerOptions, client_id: str) -> tuple[ProducerOptions, Plugins]:
-    """The options with all plug-ins made and configured. Raises `ConfigurationError`, with none left open."""
+    """Return the options with all plug-ins created and configured. On `ConfigurationError` all of them are closed."""
     plugins = Plugins(options, client_id)
     try:
         interceptors = tuple(

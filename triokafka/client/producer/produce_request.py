@@ -1,6 +1,6 @@
-"""Produce (API key 0) as the producer uses it: batches to a request, and a response to one answer per partition.
+"""Produce (API key 0) for the producer: encodes batches as a request, and decodes a response to answers by partition.
 
-Most requests carry one batch of one partition, and most responses only its offset: for those there are templates.
+Most requests carry one batch of one partition, and most responses only its offset: templates serve those.
 
 v3: the first with record batches. v5: log start offset in the answer. v10: new leaders in error replies (KIP-951).
 v13: topics by id instead of name.
@@ -92,7 +92,7 @@ def template_for(
 def read_response(response: ProduceResponse, ids: Mapping[str, uuid.UUID]) -> dict[TopicPartition, ProduceAnswer]:
     """Return the answers by partition; ``ids`` are those of the request's topics, for versions with topic ids only.
 
-    A partition with contradictory answers is left out: its batch may have been written, or not.
+    A partition with contradictory answers is left out, because its batch may or may not have been written.
     """
     nodes = {n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints}
     names: dict[uuid.UUID, str] | None = None

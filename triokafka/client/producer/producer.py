@@ -57,13 +57,14 @@ _NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDiction
 class Producer:
     """Sends records to Kafka topics. Use it as ``async with Producer(bootstrap_servers=…) as producer``.
 
-    One producer may be used by many tasks at once. Options are those of `ProducerOptions`, by keyword; ``world`` is for
-    simulations. A wrong option raises `ConfigurationError` here; nothing is connected before the first send.
+    Many tasks may use one producer at the same time. The keyword arguments are the options of `ProducerOptions`;
+    ``world`` is for simulations. The constructor raises `ConfigurationError` for an invalid option. No connection is
+    opened before the first send.
 
-    Leaving the block sends what was accepted and waits for its acknowledgement, at most ``close_timeout_ms``; when the
-    body was cancelled or raised, only while acknowledgements come, none of them more than ``close_stall_timeout_ms``
-    after the one before. Failures of records whose delivery nobody awaited, and that had no callback, are
-    then raised together as an `ExceptionGroup`; an exception of the body leaves as itself, with a note about them.
+    Leaving the block sends all accepted records and waits for their acknowledgements, at most ``close_timeout_ms``. If
+    the body was cancelled or raised, it waits only until no acknowledgement has arrived for
+    ``close_stall_timeout_ms``. It then raises an `ExceptionGroup` of all failures that no task awaited and no callback
+    received. An exception of the body propagates unchanged, with a note about those failures.
     """
 
     def __init__(self, *, world: World | None = None, **options: Unpack[ProducerKeywords]) -> None:
@@ -169,7 +170,7 @@ class Producer:
     async def __aenter__(self) -> Self:
         require_trio("Producer")
         if self._state != "new":
-            raise ClosedError("a producer can be used for one async with block only; make a new one")
+            raise ClosedError("a producer can be used for one async with block only; create a new producer")
         await self._client.__aenter__()
         await self._tasks.open()
         self._state = "open"
@@ -207,13 +208,13 @@ class Producer:
         self._unhandled.report(error)
 
     async def _drain(self, patience: float) -> bool:
-        """Wait until all is settled; False when nothing was for ``patience`` seconds."""
+        """Wait until all batches are settled. Return False if none was settled for ``patience`` seconds."""
         self._accumulator.closing = True
         self._wakeup.wake()
         while self._failure is None and (waiting := self._batches.all()):
             with trio.move_on_after(patience) as scope:
                 await waiting[0].wait()
-            # Other partitions may have got on.
+            # Other partitions may have made progress.
             if scope.cancelled_caught and not any(batch.done or batch.pieces for batch in waiting):
                 return False
         return True
@@ -227,8 +228,8 @@ class Producer:
         self._tasks.start(_raise, error, name="kafka escaped exception")
 
     def _fail(self, error: Exception) -> None:
-        """The producer cannot go on: what is pending fails with the cause, waiting callers wake, and later calls
-        raise."""
+        """Handle a fatal error: fail all pending batches with it, wake waiting callers, and let later calls raise
+        it."""
         if self._failure is not None:
             return
         logger.error("the producer failed: %s", error, exc_info=error)
@@ -271,29 +272,29 @@ class Producer:
         """Put one record into the accumulator and return its delivery.
 
         Waits only while the buffer is full or the topic is unknown, at most ``max_block_ms`` in all; linger, batching
-        and retries go on in the background. Yields to other tasks not for every record, but when a batch is begun a
-        megabyte or a millisecond after the last time; then, if more batches of the partition are ready than may be in
-        flight, it waits up to 5 ms for the network to catch up. If cancelled while waiting, the record was not accepted
-        and its buffer space is free again. Await the delivery for the broker's answer.
+        and retries happen in the background. Yields to other tasks only when it begins a batch, a megabyte of batches
+        or a millisecond after the last time. It then waits up to 5 ms for the network if more batches of the partition
+        are ready than may be in flight. If cancelled while waiting, the record was not accepted and its buffer space is
+        free again. Await the delivery for the broker's answer.
 
         Args:
             topic: its name.
-            value, key: bytes, or what ``value_serializer`` and ``key_serializer`` take. None is sent as null.
-            partition: where to; without it by the key's hash, or with others of no key where a batch is being filled.
-            timestamp_ms: milliseconds since the epoch; now, without it.
+            value, key: bytes, or objects for ``value_serializer`` and ``key_serializer``. None is sent as null.
+            partition: its number. None chooses by the key's hash, or the sticky partition for a record without key.
+            timestamp_ms: milliseconds since the epoch; None means now.
             headers: pairs of name and bytes (or None).
             on_delivery: called as (metadata, error) once the record is settled, in a background task of the producer or
-                the task that leaves the block. It must not block, and may call `send_nowait`; what it raises is logged.
-                Replaces the option ``on_delivery``.
+                the task that leaves the block. It must not block, and may call `send_nowait`; its exceptions are
+                logged. Replaces the option ``on_delivery``.
 
         Raises:
             BufferTimeoutError: no space within ``max_block_ms``. Slow down, or raise ``buffer_memory``.
             MessageSizeTooLargeError: more than ``max_request_size`` bytes after encoding; nothing was buffered.
             UnknownTopicOrPartitionError: the topic or the partition does not exist.
             TopicAuthorizationFailedError: the principal may not see the topic.
-            KafkaTimeoutError: no broker said within ``max_block_ms`` which partitions there are.
-            TypeError, ValueError: key, value, headers, timestamp or partition are not what can be sent.
-            ClosedError: outside of the producer's block.
+            KafkaTimeoutError: no broker returned the topic's partitions within ``max_block_ms``.
+            TypeError, ValueError: key, value, headers, timestamp or partition have a wrong type or value.
+            ClosedError: called outside the producer's block.
         """
         delivery = self._fast_path.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
@@ -312,12 +313,12 @@ class Producer:
         headers: Headers = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
-        """As `send`, but never waits and never yields to other tasks.
+        """Do as `send`, but never wait and never yield to other tasks.
 
         Raises:
             BufferFullError: no buffer space now. Let the event loop run, then try again.
-            MetadataNotReadyError: the topic's partitions are not known yet; they are being asked for.
-            UnknownTopicOrPartitionError, MessageSizeTooLargeError, TypeError, ValueError, ClosedError: as `send`.
+            MetadataNotReadyError: the topic's partitions are not known yet; the producer is requesting them.
+            UnknownTopicOrPartitionError, MessageSizeTooLargeError, TypeError, ValueError, ClosedError: as for `send`.
         """
         delivery = self._fast_path.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
@@ -338,29 +339,29 @@ class Producer:
         """Put many records into the accumulator and return their deliveries as one.
 
         Much cheaper per record than `send`: lists and Arrow columns are encoded without a Python object per record.
-        Only where serializers, interceptors, a partitioner or a callback need each record is it sent by itself.
+        If the producer has serializers, interceptors, a partitioner or a callback, it sends the records one by one.
 
         Records of one partition keep their order. Waits as `send` does, at most ``max_block_ms`` for each new batch
-        (so that a call with many batches may take longer in all), and yields to other tasks as `send` does. If
-        cancelled or raising midway, the records before that point were accepted and no others; what becomes of them is
-        reported like any delivery that nobody awaited.
+        (so that a call with many batches may take longer in all), and yields to other tasks as `send` does. If the
+        call is cancelled or raises midway, the records before that point were accepted and no others. Their failures
+        are reported like those of any delivery that no task awaited.
 
         Args:
             topic: its name.
-            values, keys: sequences of what `send` takes, or Arrow columns of binary or string in any layout (also
-                chunked, dictionaries, views) from any library with the Arrow C data interface; equally long. Whoever
-                changes a list, or the memory of a column, during the call cannot know what is sent.
+            values, keys: sequences of keys and values as for `send`, or Arrow columns of binary or string in any layout
+                (also chunked, dictionaries, views) from any library with the Arrow C data interface; of equal length.
+                If a list, or the memory of a column, changes during the call, it is undefined what is sent.
             partition, timestamp_ms: one for all, or one per record, as a sequence or as an Arrow column of integers;
-                timestamps also of Arrow's own type, in any unit. None (null) is what it is to `send`.
-            headers: of all records, or one list of them per record; also an Arrow list of structs as
-                `Consumer.poll_arrow` has it.
-            on_delivery: as of `send`, for each record.
+                timestamps also of Arrow's own type, in any unit. None (null) has the same meaning as for `send`.
+            headers: one list for all records, or one list per record; also an Arrow list of structs as
+                `Consumer.poll_arrow` returns it.
+            on_delivery: as for `send`, for each record.
 
         Raises:
-            ValueError, TypeError: the lengths differ, a column is none, or a partition or timestamp is out of range:
-                nothing was accepted. Or a record cannot be sent, or Arrow buffers are broken: the message begins with
-                its number.
-            Others: as `send`; a note says how many records were accepted, and ``accepted`` of the error has their
+            ValueError, TypeError: the lengths differ, an argument is no column, or a partition or timestamp is out of
+                range: no record was accepted. Or a record cannot be sent, or Arrow buffers are broken: the message
+                begins with the record's number.
+            Others: as for `send`; a note gives the number of accepted records, and ``accepted`` of the error has their
                 `Deliveries`.
         """
         return await self._bulk_sender.send(
@@ -368,7 +369,7 @@ class Producer:
         )
 
     async def bind(self, topic: str, partition: int) -> PartitionStream:
-        """Resolve a partition once, for the fastest way to send to it record by record.
+        """Resolve a partition once, and return the fastest way to send single records to it.
 
         Waits for the topic's metadata, at most ``max_block_ms``. Raises as `send` does.
         """
@@ -377,9 +378,9 @@ class Producer:
         return PartitionStream(BoundFastPath(self._fast_path, known.queues[partition]))
 
     async def flush(self) -> None:
-        """Send everything accepted so far at once, and return when all of it is settled, acknowledged or failed.
+        """Send all accepted records without linger, and return when each of them is acknowledged or has failed.
 
-        Records accepted meanwhile are not waited for. Failures are not raised here: await the deliveries, or leave the
+        Does not wait for records accepted during the call. Does not raise failures: await the deliveries, or leave the
         block. Cancelling stops only the waiting.
         """
         self._check_usable()
@@ -401,17 +402,17 @@ class Producer:
     # ---------------------------------------------------------------- looking
 
     async def partitions_for(self, topic: str) -> Sequence[PartitionMetadata]:
-        """The partitions of a topic, in order; waits for its metadata, at most ``max_block_ms``. Raises as `send`."""
+        """Return a topic's partitions, in order. Waits for metadata, at most ``max_block_ms``. Raises as `send`."""
         self._check_usable()
         cluster = await self._client.metadata_for([topic], timeout_ms=self.options.max_block_ms)
         return list(cluster.topics[topic].partitions.values())
 
     def metrics(self) -> Mapping[str, float]:
-        """Totals since the start, averages, and what is buffered now; their names and meanings are in `METRICS`."""
+        """Return totals since the start, averages, and current values; `METRICS` has names and meanings."""
         return take_metrics(self._accumulator, self._sender.counters, self._client, self._world.now())
 
     def health(self) -> ProducerHealth:
-        """Whether anything fails: connections, partitions, the age of what is not acknowledged yet. At any time."""
+        """Return the producer's health: failing connections and partitions, age of unacknowledged records."""
         return take_health(self._state, self._accumulator, self._client, self._world.now(), self._failure)
 
 

@@ -1,4 +1,4 @@
-"""Turns keys, values, headers and timestamps of records into what a batch takes."""
+"""Serializes keys, values, headers and timestamps of records for a batch."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def _serialized(what: str, given: Any, serializer: Any, record: ProducerRecord) 
         return _flat(data)
     if serializer is None:
         raise SerializationError(
-            f"the {what} is a {type(data).__name__}, not bytes: encode it, or give a {what}_serializer"
+            f"the {what} is a {type(data).__name__}, not bytes: encode it, or set {what}_serializer"
         )
     raise SerializationError(
-        f"the {what}_serializer {serializer!r} made a {type(data).__name__} of a {type(given).__name__}, not bytes"
+        f"the {what}_serializer {serializer!r} returned a {type(data).__name__} for a {type(given).__name__}, not bytes"
     )
 
 

@@ -32,16 +32,16 @@ from triokafka.world import World
 
 _FIRST_ZSTD_VERSION: Final = 7
 _BATCHES_BEFORE_A_ROUTE: Final = 4
-"""A partition that gets only a few records now and then is not worth a route."""
+"""Partitions with fewer batches get no route: creating it would cost more than it saves."""
 
 
 class RequestSender:
     """The requests of one producer.
 
-    ``counters`` and ``hooks`` are the sender's. After the usual response, and the other responses that came with it,
-    ``go_on`` gets the time and may send more. After any other end of a request ``wake`` is called instead, which must
-    not send, because other requests of the connection may be about to end. ``on_bug`` gets an error of the handler
-    itself.
+    ``counters`` and ``hooks`` are the sender's. After a successful response, and the responses that arrived with it,
+    ``go_on`` receives the time and may send more. After any other end of a request ``wake`` is called instead, which
+    must not send, because other requests of the connection may be about to end. ``on_bug`` receives an error of the
+    handler itself.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class RequestSender:
                 filled = FilledRequest(template, batches[0].build())
                 self._submit(channel, filled, template.version, batches, route.ids, now)
             else:
-                # A response names topics as its request did, whatever the metadata says by then.
+                # A response names topics as its request did, even if the metadata has changed meanwhile.
                 ids, all_have_ids = cluster.ids_of(batch.topic_partition.topic for batch in batches)
                 version = self._version(channel, all_have_ids)
                 request = build_request(batches, version, acks=self._acks, timeout_ms=self._timeout_ms, ids=ids)

@@ -1,6 +1,6 @@
-"""Decides what the end of a produce request means for each of its batches: acknowledge, retry, split or give up.
+"""Decides about each batch at the end of a produce request: acknowledge, retry, split or fail.
 
-No waiting and no I/O: `RequestSender` calls it, and `IncompleteBatches` carries the decision out.
+No waiting and no I/O: `RequestSender` calls the handler, and `IncompleteBatches` carries out the decision.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class ResponseHandler:
         for batch in self._off_wire(batches):
             answer = answers.get(batch.topic_partition)
             if answer is None:
-                error = NetworkExceptionError(f"the broker's answer says nothing sure about {batch.topic_partition}")
+                error = NetworkExceptionError(
+                    f"the broker's answer has no result for {batch.topic_partition}, or contradictory ones"
+                )
                 self._failed(batch, error, None, now, retry=self._attempts_left(batch))
             elif answer.error_code:
                 self._refused(batch, answer, now)
@@ -109,14 +111,14 @@ class ResponseHandler:
     def unanswered(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
         """Retry or fail the batches of a request without a valid response. Whether the broker has them is unknown.
 
-        With ``acks=0`` none is sent again: part of the request may be on its way, and duplicates are not allowed.
+        With ``acks=0`` no batch is sent again: the broker may have the request, and duplicates are not allowed.
         """
         for batch in self._off_wire(batches):
             self._failed(batch, error, None, now, retry=self._acks != 0 and self._attempts_left(batch))
 
     def unsent(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
         """Queue the batches again after a connection took nothing: no attempt was made, so none is counted."""
-        logger.debug("nothing was sent, trying again: %s", error)
+        logger.debug("produce request: nothing was sent; retrying: %s", error)
         for batch in self._off_wire(batches):
             batch.attempts -= 1
             batch.last_error = error
@@ -169,7 +171,7 @@ class ResponseHandler:
         elif retry:
             self._counters["record_retry_total"] += batch.count
             self._counters["batch_retry_total"] += 1
-            logger.debug("%s: attempt %d failed, trying again: %s", batch.topic_partition, batch.attempts, error)
+            logger.debug("%s: attempt %d failed; retrying: %s", batch.topic_partition, batch.attempts, error)
             batch.last_error = error
             self._batches.retry(batch, now, chance=self._world.random.random())
             self._tell_retried(batch, error)
@@ -213,10 +215,14 @@ class ResponseHandler:
         self._batches.fail(batch, error, fate_known=fate_known, record_errors=record_errors)
 
     def _split(self, batch: ProducerBatch, error: Exception) -> None:
-        """Halve a batch that the broker finds too large, as often as it takes (KIP-126); no attempt is used up."""
+        """Split a batch that the broker finds too large in halves, repeatedly (KIP-126); this counts as no attempt."""
         pieces, starts = split_records(batch, self._batches.settings)
         self._counters["batch_split_total"] += 1
-        logger.debug("%s: too large a batch is sent as %d smaller ones", batch.topic_partition, len(pieces))
+        logger.debug(
+            "%s: the broker refused a batch as too large; splitting it into %d batches",
+            batch.topic_partition,
+            len(pieces),
+        )
         self._tell_retried(batch, error)
         self._batches.split(batch, pieces, starts)
 
@@ -263,7 +269,7 @@ def _record_errors(batch: ProducerBatch, error: Exception, answer: ProduceAnswer
         f" {batch.topic_partition} were refused; send it again. The broker says: {answer.message or error}"
     )
     errors: dict[int, Exception] = dict.fromkeys(range(batch.count), innocent)
-    # The code is the batch's: with several bad records it is unknown which of them it is about.
+    # The code is the batch's: with several bad records it is unknown to which of them it belongs.
     kind = type(error) if len(bad) == 1 else InvalidRecordError
     where = f"a record for {batch.topic_partition} was refused"
     errors.update((index, kind(f"{where}: {message or error}")) for index, message in bad.items())

@@ -1,4 +1,4 @@
-"""The one task that drains the accumulator: it decides which batches are sent now.
+"""The task that drains the accumulator and decides which batches to send.
 
 It never waits for a broker: `RequestSender` hands requests to connections, which call back with the responses. Every
 wake-up runs `Sender.step`; between wake-ups the task sleeps until a linger time, a back-off or a timeout ends.
@@ -167,7 +167,7 @@ class Sender:
     def _send_with_following(
         self, channel: BrokerChannel, cluster: Cluster, batches: list[ProducerBatch], now: float
     ) -> None:
-        """Send a request, and in the same write what follows its last batch while no other partition has batches."""
+        """Send a request, and in the same write the batches behind its last one while no other partition has any."""
         channel.hold()
         try:
             self._requests.send(channel, cluster, batches, now)
@@ -180,7 +180,7 @@ class Sender:
             channel.let_go()
 
     def why_unacknowledged(self, batch: ProducerBatch) -> str:
-        """Return the end of the error message of a batch whose time is over: what delayed it."""
+        """Return the end of the error message of an expired batch: the cause of its delay."""
         queue = self._accumulator.queue(batch.topic_partition)
         for ahead in (*queue.sequences.in_flight[:1], *list(queue.batches)[:1]):
             if ahead.number < batch.number and ahead.attempts:
@@ -197,7 +197,7 @@ class Sender:
         if topic not in cluster.topics:
             return f"; the cluster does not have the topic {topic!r}"
         if cluster.partition(batch.topic_partition) is None:
-            return f"; the topic {topic!r} has no partition {partition} any more"
+            return f"; the topic {topic!r} no longer has partition {partition}"
         leader = cluster.leader_for(batch.topic_partition)
         if leader < 0:
             return f"; partition {partition} has no leader"
@@ -206,8 +206,8 @@ class Sender:
             return f"; {error}"
         delay = self._client.ready_delay(leader)
         if 0 < delay < _NEVER:
-            return f"; broker {leader} wants nothing for another {delay:.0f} s, because of a quota"
-        return f"; broker {leader} takes no more requests"
+            return f"; broker {leader} throttles the producer for another {delay:.0f} s, because of a quota"
+        return f"; the connection to broker {leader} accepts no more requests"
 
     def _ask_for_leaders(self, now: float) -> None:
         for topic in self._accumulator.waiting_topics():
@@ -271,7 +271,7 @@ class Sender:
                         raise
                     error = failure  # another broker may give a valid response
                 failures += 1
-                logger.debug("no producer id yet, asking again: %s", error)
+                logger.debug("producer id: the request failed; retrying: %s", error)
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
         except KafkaError as fatal:
             self._on_fatal(fatal)

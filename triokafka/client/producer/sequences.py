@@ -39,7 +39,7 @@ class ProducerIdentity(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is an id."""
+        """Whether the producer has an id."""
         return self.producer_id >= 0
 
     def bumped(self) -> ProducerIdentity:
@@ -74,13 +74,14 @@ class PartitionSequences:
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether ``batch``, the head of its queue, may go out now.
 
-        While a batch is retried only the first one without an answer is sent, so that the broker can take it. After one
-        was given up whose fate is unknown nothing new is sent until the others are answered. Nor is anything new sent
+        While a batch is retried, only the first unanswered batch is sent, because the broker accepts no other. After a
+        batch failed whose fate is unknown, no new batch is sent until the others are answered. No new batch is sent
+        in these cases either:
 
-        - behind the very first one until it is acknowledged: a broker takes any number from a producer that it does not
-          know yet, so it would write the second batch if it refused only the first;
-        - behind one that is sent again, or has four behind it already, maybe at another broker that led before: it may
-          be in the log, and a broker knows only the last five batches as repeats.
+        - behind the very first batch, until it is acknowledged: a broker accepts any sequence number from an unknown
+          producer, so it would write the second batch if it refused only the first;
+        - behind a batch that is sent again, or that has four batches behind it, maybe at a former leader: it may be in
+          the log, and a broker detects only the last five batches as duplicates.
         """
         if self.bump_wanted:
             return False
@@ -117,7 +118,7 @@ class PartitionSequences:
     def failed(self, batch: ProducerBatch, *, fate_known: bool) -> None:
         """Note that the batch is given up. ``fate_known``: the broker refused it, so its numbers leave a gap.
 
-        A batch before it without a response may be in the log, so it keeps its numbers; the gap is closed afterwards.
+        An earlier batch without a response may be in the log, so it keeps its numbers; the gap is closed afterwards.
         """
         if batch.base_sequence < 0:
             return
@@ -130,10 +131,10 @@ class PartitionSequences:
     def should_retry(self, batch: ProducerBatch, error: BrokerResponseError, *, log_start_offset: int = -1) -> bool:
         """Return whether to retry after a sequence error, by Kafka's rules; other errors go by ``retriable``.
 
-        Unknown producer: the log lost its head, or the broker its state, so a new epoch is wanted. Without a
-        ``log_start_offset`` (-1) the partition is just moving, and a retry is enough. Out of order: an earlier batch is
-        missing and will be retried; if there is none, only a new epoch closes the gap. A renumbered batch is only
-        retried, or every attempt would take a new epoch.
+        Unknown producer: the log lost its head, or the broker its state, so a new epoch is necessary. Without a
+        ``log_start_offset`` (-1) the partition is only moving, and a retry is enough. Out of order: an earlier batch is
+        missing and will be retried; if no batch is, only a new epoch closes the gap. A renumbered batch is only
+        retried, because otherwise every attempt would take a new epoch.
         """
         if batch.base_sequence < 0:
             return error.retriable
@@ -157,7 +158,7 @@ class PartitionSequences:
 
     @property
     def bump_due(self) -> bool:
-        """Whether a new epoch is wanted and may be taken: no batch of the partition is on the wire."""
+        """Whether a new epoch is necessary and possible: no batch of the partition is on the wire."""
         return self.bump_wanted and not any(batch.on_wire for batch in self.in_flight)
 
     def restart(self, identity: ProducerIdentity) -> None:
@@ -173,7 +174,7 @@ class PartitionSequences:
             self.next = add_sequence(self.next, batch.count)
 
     def replace(self, batch: ProducerBatch, pieces: list[ProducerBatch]) -> None:
-        """A batch was split: its pieces share its numbers."""
+        """Replace a split batch by its pieces, which share its sequence numbers."""
         if batch.base_sequence < 0:
             return
         self._forget(batch)

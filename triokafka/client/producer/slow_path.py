@@ -1,7 +1,8 @@
-"""The slow path of a record: everything that the fast path does not put into an open batch.
+"""The slow path: for every record that the fast path cannot put into an open batch.
 
 Interceptors, serializers and partitioners, unknown topics, and batches that must be opened first. A record waits in
-`TopicStates.learn` for metadata and in `BatchOpener.open_batch` for memory; cancelling either leaves nothing behind.
+`TopicStates.learn` for metadata and in `BatchOpener.open_batch` for memory; cancelling either wait has no effect on the
+buffer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class SlowPath:
     """The slow path of one producer. Its methods take the arguments of `Producer.send` by position.
 
     ``now`` is the world's monotonic clock, in seconds; ``check_usable`` raises when the producer is closed or has
-    failed; ``on_delivery`` is the callback of records that bring none.
+    failed; ``on_delivery`` is the callback of records without their own.
     """
 
     def __init__(

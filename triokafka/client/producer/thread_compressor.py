@@ -1,8 +1,8 @@
-"""Compression in worker threads, beside the event loop: which batches, and how many at a time.
+"""Compression in worker threads: which batches, and how many at a time.
 
-A batch is in one of three places until it is compressed: in the line here, once it is closed; in a thread, which alone
-may touch its records and its buffer then; or, when the line is too short for a hand-over to pay, it is compressed by
-the event loop at the moment that it is sent.
+A closed batch waits in a line here. A thread then takes it for compression; only that thread may touch its records and
+its buffer meanwhile. If the line is too short to be worth a hand-over, the event loop compresses the batch when it
+sends it.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from triokafka.records import BatchBuilder
 from triokafka.world import World
 
 _WORTH_A_THREAD_SECONDS: Final = 0.0002
-"""The event loop does less work itself: a hand-over takes 0.1 ms, and moves the data to another core."""
+"""The event loop does smaller amounts of work itself: a hand-over takes 0.1 ms, and moves the data to another core."""
 _LONGEST_HAND_OVER_SECONDS: Final = 0.001
-"""The most work of one hand-over, unless one batch is more: finished batches wait for the rest of it."""
+"""The most work of one hand-over, unless a single batch is more: finished batches wait for the whole hand-over."""
 _ANOTHER_THREAD_SECONDS: Final = 0.004
-"""With so much work in the line, another thread starts; earlier it would only compete for the caches."""
+"""With this much work in the line, another thread starts; with less it would only compete for the caches."""
 MOST_THREADS: Final = 2
 """Threads of one producer that compress at the same time."""
 
 _FAST: Final = 200e6
 _CPUS_FOR_FAST_CODECS: Final = 4
-"""With fewer processors threads do not help codecs that compress more than `_FAST` bytes a second: measured with two,
-which event loop and broker keep busy, records a second stay the same, and cost a third more."""
+"""With fewer processors, threads do not help codecs that compress more than `_FAST` bytes per second. Measured with two
+processors, which event loop and broker keep busy: the same records per second, at a third more processor time."""
 
 _BYTES_PER_SECOND: Final = {"gzip": 60e6, "lz4": 800e6, "zstd": 450e6}
-"""What the codecs compress at their default levels, about. Snappy is not here: its package needs the interpreter for
-each 32 KiB, for which a thread must wait for the event loop every time."""
+"""Approximate speed of the codecs at their default levels. Snappy is missing: its package needs the interpreter lock
+for each 32 KiB, and a thread would wait for the event loop each time."""
 _FAST_LZ4: Final = 9
 _ZSTD_SPEEDS: Final = ((3, 450e6), (6, 120e6), (12, 40e6))
 
 
 def bytes_per_second(codec: str, level: int | None) -> float:
-    """How fast a codec is, about; infinity when threads would not help."""
+    """Return a codec's approximate speed; infinity if threads would not help."""
     speed = _BYTES_PER_SECOND.get(codec, float("inf"))
     if level is None:
         return speed
@@ -95,7 +95,7 @@ class ThreadCompressor:
         self._bytes -= self._line.pop(batch, 0)
 
     def hand_over(self) -> bool:
-        """Have threads compress the line, if that pays. False when it does not, and the event loop compresses."""
+        """Let threads compress the line if there is enough work. False if the event loop must compress."""
         if self._bytes < self._worth_it:
             return False
         if not self._tasks or (self._tasks < MOST_THREADS and self._bytes > self._worth_another):
@@ -111,7 +111,7 @@ class ThreadCompressor:
             self._tasks -= 1
 
     def _take(self) -> list[ProducerBatch]:
-        """The batches for one hand-over, the oldest first."""
+        """Return the batches for one hand-over, the oldest first."""
         taken: list[ProducerBatch] = []
         size = 0
         for batch, bytes_ in self._line.items():
@@ -163,7 +163,7 @@ def compressor_for(
 
 
 def _compress_all(builders: list[BatchBuilder]) -> list[Exception | None]:
-    """Compress each, in a thread; an error concerns its batch alone."""
+    """Compress each batch, in a thread; an error affects only its own batch."""
     errors: list[Exception | None] = []
     for builder in builders:
         try:

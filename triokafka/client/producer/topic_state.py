@@ -1,4 +1,4 @@
-"""A topic as the producer knows it: the queues of its partitions, and the partition for records without key."""
+"""The producer's state of a topic: the queues of its partitions, and the partition for records without key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TopicState(TopicQueues):
         self.update(topic)
 
     def update(self, topic: TopicMetadata) -> None:
-        """Take new metadata: more partitions, other leaders."""
+        """Apply new metadata: more partitions, other leaders."""
         self.described = topic
         self.partitions = range(len(topic.partitions))
         self.available = topic.available
@@ -55,7 +55,7 @@ class TopicState(TopicQueues):
         return self.sticky
 
     def queue_for(self, partition: int | None, key: Buffer | None, value: Buffer | None) -> PartitionQueue:
-        """Return the queue for a record: of its own partition, the partitioner's, by key, or the sticky one."""
+        """Return the queue for a record: by its partition, the partitioner, its key, or the sticky partition."""
         if partition is None:
             partition = self._partitioner.choose(self.name, key, value, self.partitions, self.available)
         return self.queues[self.switch_if_due() if partition is None else partition]

@@ -38,7 +38,7 @@ class TopicStates:
     async def learn(self, topic: str, partition: int | None, give_up_at: float) -> TopicState:
         """Return the topic's state; wait until ``give_up_at`` for its metadata if it is unknown.
 
-        An unknown partition may be new, so the metadata is refreshed before it is refused.
+        An unknown partition may be new, so the metadata is refreshed before the call raises.
         """
         _check_address(topic, partition)
         known = self.by_name.get(topic)
@@ -69,7 +69,9 @@ class TopicStates:
             if found is None:
                 self._client.metadata.use_topic(topic, self._world.now())
                 self._client.metadata.request_topics([topic])
-                raise MetadataNotReadyError(f"the partitions of {topic!r} are not known yet; they are being asked for")
+                raise MetadataNotReadyError(
+                    f"the partitions of {topic!r} are not known yet; wait for the metadata, or await send instead"
+                )
             known = self._state_of(found)
         if partition is not None and partition not in known.partitions:
             count = len(known.partitions)
@@ -109,4 +111,4 @@ def _check_address(topic: Any, partition: Any) -> None:
     if isinstance(partition, bool) or not hasattr(partition, "__index__"):
         raise TypeError(f"partition={partition!r} is not the number of a partition")
     if partition < 0:
-        raise ValueError(f"partition={partition!r} is not the number of a partition: they count from 0")
+        raise ValueError(f"partition={partition!r} is not the number of a partition: numbers start at 0")

@@ -13,7 +13,7 @@ _MOST_REMEMBERED: Final = 1_000
 
 
 class UnhandledFailures:
-    """Failed batches, up to a bound; beyond it, only the number of records with unobserved failures, and one error."""
+    """Failed batches up to a bound; beyond it, only one error and the number of records with unobserved failures."""
 
     def __init__(self) -> None:
         self._batches: list[ProducerBatch] = []
@@ -43,7 +43,7 @@ class UnhandledFailures:
         count = sum(batch.unobserved_failures for batch in unobserved) + self._beyond
         if not count:
             return
-        text = f"{count} records were not delivered, and nobody awaited their deliveries"
+        text = f"{count} records were not delivered, and no task awaited their deliveries"
         errors = [batch.error for batch in unobserved if batch.error is not None]
         if self._beyond and self._error_beyond is not None:
             errors.append(self._error_beyond)

@@ -24,7 +24,7 @@ class SettledEvent:
         self._event.set()
 
     async def wait(self) -> None:
-        """Return once it is set. Raises `RuntimeError` outside of Trio."""
+        """Return once the event is set. Raises `RuntimeError` outside of Trio."""
         try:
             await self._event.wait()
         except RuntimeError:
@@ -38,7 +38,7 @@ async def allocate(pool: BufferPool, size: int, timeout: float) -> bytearray:
     Cancelling gives back the bytes reserved so far, and the next waiter gets them.
 
     Raises:
-        BufferTimeoutError: not enough memory came free in time.
+        BufferTimeoutError: not enough memory was released in time.
         MessageSizeTooLargeError: ``size`` is more than the pool will ever have.
     """
     buffer = pool.try_allocate(size)

@@ -1,4 +1,4 @@
-"""When the sender task runs next: woken by a change, or by an alarm."""
+"""Wakes the sender task: after a change, or at an alarm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Wakeup:
         return self._task is not None
 
     def wake(self) -> None:
-        """End the sleep, or prevent the next one. Costs next to nothing when the task is due already."""
+        """End the sleep, or prevent the next one. Very cheap if the task is already due."""
         self._woken = True
         if self._task is not None:
             task, self._task = self._task, None
@@ -58,11 +58,11 @@ class Wakeup:
             self.wake()
 
     def stay_awake(self) -> None:
-        """Forget earlier calls of `wake`: the task looks at everything now."""
+        """Clear earlier calls of `wake`: the task is about to check everything."""
         self._woken = False
 
     async def sleep(self, until: float) -> None:
-        """Sleep until `wake` or the alarm at ``until``; only checkpoint when `wake` was called since `stay_awake`."""
+        """Sleep until `wake` or the alarm at ``until``. If `wake` was called since `stay_awake`, only checkpoint."""
         if self._woken:
             await trio.lowlevel.checkpoint()
             return

@@ -25,7 +25,7 @@ class AddOffsetsToTxnResponse(Response, api_key=25, versions="0-4", flexible="3+
     throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why the group is not registered; 0 when it is.",
+        doc="The error code; 0 if the group is registered.",
         errors=(
             *fields.TRANSACTION_ERRORS,
             "InvalidGroupIdError",

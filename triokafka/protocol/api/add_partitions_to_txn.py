@@ -27,7 +27,7 @@ class AddPartitionsToTxnTransaction(Struct):
     verify_only: bool = field(
         Boolean,
         versions="4+",
-        doc="Whether only to check that the partitions are registered.",
+        doc="Whether to check only that the partitions are registered.",
         errors=("TransactionAbortableError",),
     )
     topics: list[AddPartitionsToTxnTopic] = field(
@@ -71,7 +71,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     partition_error_code: int = field(
         Int16,
-        doc="Why the partition is not registered; 0 when it is.",
+        doc="The error code of the partition; 0 if it is registered.",
         errors=(
             *fields.TRANSACTION_ERRORS,
             "UnknownTopicOrPartitionError",

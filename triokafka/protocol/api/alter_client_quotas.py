@@ -15,7 +15,7 @@ class EntityData(Struct):
 
     entity_type: str = field(
         String,
-        doc="What the part is: ``user``, ``client-id`` or ``ip``.",
+        doc="The entity type: ``user``, ``client-id`` or ``ip``.",
         errors=("InvalidRequestError",),
     )
     entity_name: str | None = field(
@@ -49,13 +49,13 @@ class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"], api_key=49,
     """Change quotas."""
 
     entries: list[EntryData] = field(Array(EntryData), doc="The entities and changes.")
-    validate_only: bool = field(Boolean, doc="Whether only to check, and change nothing.")
+    validate_only: bool = field(Boolean, doc="Whether to validate only, without a change.")
 
 
 class AlterClientQuotasEntity(Struct):
-    """A part of an entity, as it was asked for."""
+    """A part of an entity, from the request."""
 
-    entity_type: str = field(String, doc="What the part is: ``user``, ``client-id`` or ``ip``.")
+    entity_type: str = field(String, doc="The entity type: ``user``, ``client-id`` or ``ip``.")
     entity_name: str | None = field(String, nullable="0+", doc="Its name; null for the default.")
 
 
@@ -64,10 +64,10 @@ class AlterClientQuotasResult(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why nothing was changed; 0 when it was, or could be.",
+        doc="The error code of the change; 0 if it was made, or validated.",
         errors=("InvalidRequestError", "ClusterAuthorizationFailedError", "NotControllerError"),
     )
-    error_message: str | None = field(String, nullable="0+", doc="The error in words; null when there was none.")
+    error_message: str | None = field(String, nullable="0+", doc="The error message; null without an error.")
     entity: list[AlterClientQuotasEntity] = field(Array(AlterClientQuotasEntity), doc="The parts of the entity.")
 
 

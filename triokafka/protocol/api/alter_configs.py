@@ -1,7 +1,7 @@
 """AlterConfigs (API key 33): replace the whole configuration of resources.
 
-Versions 0–2; flexible from 2. What is not named goes back to its default: IncrementalAlterConfigs does not have that
-trap.
+Versions 0–2; flexible from 2. Entries that the request does not name return to their defaults; IncrementalAlterConfigs
+keeps them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """A resource and all entries that it shall have."""
+    """A resource and all entries of its new configuration."""
 
     resource_type: int = fields.resource_type()
     resource_name: str = fields.resource_name()
     configs: list[AlterableConfig] = field(
         Array(AlterableConfig),
-        doc="All entries that it shall have.",
+        doc="All entries of the new configuration.",
         errors=("InvalidConfigurationError", "PolicyViolationError"),
     )
 
@@ -34,7 +34,7 @@ class AlterConfigsRequest(Request["AlterConfigsResponse"], api_key=33, versions=
     """Replace configurations."""
 
     resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource), doc="The resources.")
-    validate_only: bool = field(Boolean, doc="Whether only to check, and change nothing.")
+    validate_only: bool = field(Boolean, doc="Whether to validate only, without a change.")
 
 
 class AlterConfigsResourceResponse(Struct):
@@ -42,7 +42,7 @@ class AlterConfigsResourceResponse(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why nothing was changed; 0 when it was, or could be.",
+        doc="The error code of the change; 0 if it was made, or validated.",
         errors=(
             "UnknownTopicOrPartitionError",
             "InvalidTopicError",
@@ -60,7 +60,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
-    """One result per resource asked for."""
+    """One result per resource of the request."""
 
     throttle_time_ms: int = fields.throttle_time_ms()
     responses: list[AlterConfigsResourceResponse] = field(Array(AlterConfigsResourceResponse), doc="The results.")

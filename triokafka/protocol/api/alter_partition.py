@@ -26,12 +26,8 @@ class PartitionData(Struct):
 
     partition_index: int = field(Int32, doc="The partition's number.")
     leader_epoch: int = field(Int32, doc="The leader epoch in which the broker leads.")
-    new_isr: list[int] = field(
-        Array(Int32), versions="0-2", doc="The replicas that shall be in sync, before version 3."
-    )
-    new_isr_with_epochs: list[BrokerState] = field(
-        Array(BrokerState), versions="3+", doc="The replicas that shall be in sync."
-    )
+    new_isr: list[int] = field(Array(Int32), versions="0-2", doc="The new in-sync replicas, before version 3.")
+    new_isr_with_epochs: list[BrokerState] = field(Array(BrokerState), versions="3+", doc="The new in-sync replicas.")
     leader_recovery_state: int = field(
         Int8, versions="1+", default=0, doc="1 while the leader recovers from an unclean election; 0 otherwise."
     )

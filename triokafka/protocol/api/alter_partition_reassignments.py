@@ -11,14 +11,14 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String
 
 
 class ReassignablePartition(Struct):
-    """One partition and where it shall be."""
+    """One partition and its new replicas."""
 
     partition_index: int = field(Int32, doc="The partition's number.")
     replicas: list[int] | None = field(
         Array(Int32),
         nullable="0+",
         default=None,
-        doc="The brokers that shall hold the partition, the preferred leader first; null to cancel.",
+        doc="The new replicas, the preferred leader first; null cancels the reassignment.",
     )
 
 
@@ -38,7 +38,7 @@ class AlterPartitionReassignmentsRequest(
         Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
     )
     allow_replication_factor_change: bool = field(
-        Boolean, versions="1+", default=True, doc="Whether a partition may get another number of replicas."
+        Boolean, versions="1+", default=True, doc="Whether the number of replicas may change."
     )
     topics: list[ReassignableTopic] = field(Array(ReassignableTopic), doc="The topics.")
 
@@ -79,7 +79,7 @@ class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", 
         versions="1+",
         ignorable=True,
         default=True,
-        doc="Whether a partition may get another number of replicas.",
+        doc="Whether the number of replicas may change.",
     )
     error_code: int = field(
         Int16,

@@ -18,14 +18,16 @@ class AlterReplicaLogDirTopic(Struct):
 
 
 class AlterReplicaLogDir(Struct):
-    """A directory and what shall be in it."""
+    """A directory and the replicas to move there."""
 
     path: str = field(String, doc="The absolute path of the directory.")
-    topics: list[AlterReplicaLogDirTopic] = field(Array(AlterReplicaLogDirTopic), doc="What shall be in the directory.")
+    topics: list[AlterReplicaLogDirTopic] = field(
+        Array(AlterReplicaLogDirTopic), doc="The replicas to move to the directory, by topic."
+    )
 
 
 class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"], api_key=34, versions="1-2", flexible="2+"):
-    """Say in which directory replicas shall be."""
+    """Move replicas to other log directories."""
 
     dirs: list[AlterReplicaLogDir] = field(Array(AlterReplicaLogDir), doc="The directories.")
 

@@ -3,7 +3,7 @@
 Versions 0–4; flexible from 3, except that the answer's header never is. v1: throttle time. v3: name and version of the
 client's software; features of the cluster in the answer. v4: a feature's smallest version may be 0.
 
-A broker that does not know the version asked for answers in version 0 with UnsupportedVersionError and its versions.
+A broker that does not know the request's version answers in version 0 with UnsupportedVersionError and its versions.
 """
 
 from __future__ import annotations

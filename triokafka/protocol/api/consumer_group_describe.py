@@ -16,7 +16,9 @@ class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"], api
     """Ask about groups."""
 
     group_ids: list[str] = field(Array(String), doc="The groups' ids.")
-    include_authorized_operations: bool = field(Boolean, doc="Whether to say what the caller may do with each group.")
+    include_authorized_operations: bool = field(
+        Boolean, doc="Whether to return the operations that the caller may perform on each group."
+    )
 
 
 class TopicPartitions(Struct):
@@ -48,8 +50,8 @@ class Member(Struct):
     subscribed_topic_regex: str | None = field(
         String, nullable="0+", default=None, doc="The pattern of topics that it wants; null for none."
     )
-    assignment: Assignment = field(Assignment, doc="What it owns.")
-    target_assignment: Assignment = field(Assignment, doc="What it is to own.")
+    assignment: Assignment = field(Assignment, doc="The partitions that the member owns.")
+    target_assignment: Assignment = field(Assignment, doc="The target assignment of the member.")
     member_type: int = field(
         Int8,
         versions="1+",
@@ -64,11 +66,11 @@ class DescribedGroup(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why it cannot be described; 0 when it can.",
+        doc="The error code of the description; 0 for success.",
         errors=(*fields.GROUP_ERRORS, "InvalidRequestError", "GroupIdNotFoundError", "TopicAuthorizationFailedError"),
     )
     error_message: str | None = field(
-        String, nullable="0+", default=None, doc="The error in words; null when there was none."
+        String, nullable="0+", default=None, doc="The error message; null without an error."
     )
     group_id: str = field(String, doc="The group's id.")
     group_state: str = field(String, doc="The group's state, or the empty string.")
@@ -79,12 +81,12 @@ class DescribedGroup(Struct):
     authorized_operations: int = field(
         Int32,
         default=-2147483648,
-        doc="What the caller may do with the group, as bits; the default when not asked for.",
+        doc="The operations that the caller may perform on the group, as a bit field; the default if not requested.",
     )
 
 
 class ConsumerGroupDescribeResponse(Response, api_key=69, versions="0-1", flexible="0+"):
-    """The groups, in the order asked for."""
+    """The groups, in the order of the request."""
 
     throttle_time_ms: int = fields.throttle_time_ms()
     groups: list[DescribedGroup] = field(Array(DescribedGroup), doc="The groups.")

@@ -25,7 +25,7 @@ class TopicPartitions(Struct):
 class ConsumerGroupHeartbeatRequest(
     Request["ConsumerGroupHeartbeatResponse"], api_key=68, versions="0-1", flexible="0+"
 ):
-    """The member is alive. What has not changed since its last heartbeat may be left out."""
+    """The member is alive. Fields that have not changed since the last heartbeat may be left out."""
 
     group_id: str = field(String, doc="The group's id.")
     member_id: str = field(String, doc="The member's id; it keeps it as long as it lives.")
@@ -58,7 +58,7 @@ class ConsumerGroupHeartbeatRequest(
 
 
 class Assignment(Struct):
-    """What a member is to own."""
+    """The partitions assigned to a member."""
 
     topic_partitions: list[TopicPartitions] = field(
         Array(TopicPartitions), doc="The partitions that it may use now, and no others."
@@ -86,7 +86,7 @@ class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexi
         ),
     )
     error_message: str | None = field(
-        String, nullable="0+", default=None, doc="The error in words; null when there was none."
+        String, nullable="0+", default=None, doc="The error message; null without an error."
     )
     member_id: str | None = field(
         String, nullable="0+", default=None, doc="The member's id; made by the coordinator when the request had none."
@@ -94,5 +94,5 @@ class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexi
     member_epoch: int = field(Int32, doc="The member's epoch from now on.")
     heartbeat_interval_ms: int = field(Int32, doc="How long to wait before the next heartbeat, in milliseconds.")
     assignment: Assignment | None = field(
-        Assignment, nullable="0+", default=None, doc="What it is to own; null for unchanged."
+        Assignment, nullable="0+", default=None, doc="The partitions that the member may own; null if unchanged."
     )

@@ -14,17 +14,15 @@ class AclCreation(Struct):
     """One rule to add."""
 
     resource_type: int = field(
-        Int8, doc="What the rule is about: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
+        Int8, doc="The resource type: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
     )
     resource_name: str = field(String, doc="Name of the resource, or its prefix.")
     resource_pattern_type: int = field(
-        Int8, versions="1+", default=3, doc="How the rule names resources: 3 literally, 4 by prefix."
+        Int8, versions="1+", default=3, doc="The pattern type of the resource name: 3 literal, 4 prefix."
     )
     principal: str = field(String, doc="Whom the rule is about, such as ``User:alice``.")
     host: str = field(String, doc="The client's address that the rule is about; ``*`` for every one.")
-    operation: int = field(
-        Int8, doc="What is done to the resource, by Kafka's number; 1 in a filter matches everything."
-    )
+    operation: int = field(Int8, doc="The operation, by Kafka's number; 1 in a filter matches every operation.")
     permission_type: int = field(Int8, doc="Whether the rule denies (2) or allows (3); 1 in a filter matches both.")
 
 

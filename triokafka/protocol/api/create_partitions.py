@@ -17,12 +17,12 @@ class CreatePartitionsAssignment(Struct):
 
 
 class CreatePartitionsTopic(Struct):
-    """A topic and how many partitions it shall have."""
+    """A topic and its new number of partitions."""
 
     name: str = fields.topic_name()
     count: int = field(
         Int32,
-        doc="How many partitions the topic shall have in the end.",
+        doc="The new total number of partitions.",
         errors=("InvalidPartitionsError",),
     )
     assignments: list[CreatePartitionsAssignment] | None = field(
@@ -38,7 +38,7 @@ class CreatePartitionsRequest(Request["CreatePartitionsResponse"], api_key=37, v
 
     topics: list[CreatePartitionsTopic] = field(Array(CreatePartitionsTopic), doc="The topics.")
     timeout_ms: int = fields.timeout_ms()
-    validate_only: bool = field(Boolean, doc="Whether only to check, and change nothing.")
+    validate_only: bool = field(Boolean, doc="Whether to validate only, without a change.")
 
 
 class CreatePartitionsTopicResult(Struct):
@@ -47,7 +47,7 @@ class CreatePartitionsTopicResult(Struct):
     name: str = field(String, doc="The topic's name.")
     error_code: int = field(
         Int16,
-        doc="Why no partitions were added; 0 when they were, or could be.",
+        doc="The error code of the topic; 0 if the partitions were added, or validated.",
         errors=(
             "UnknownTopicOrPartitionError",
             "InvalidPartitionsError",
@@ -63,7 +63,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2+"):
-    """One result per topic asked for."""
+    """One result per topic of the request."""
 
     throttle_time_ms: int = fields.throttle_time_ms()
     results: list[CreatePartitionsTopicResult] = field(Array(CreatePartitionsTopicResult), doc="The results.")

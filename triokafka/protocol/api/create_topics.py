@@ -67,7 +67,7 @@ class CreateTopicsRequest(Request["CreateTopicsResponse"], api_key=19, versions=
         doc="How many milliseconds the broker may take until the topics exist on all their brokers.",
         errors=("RequestTimedOutError",),
     )
-    validate_only: bool = field(Boolean, versions="1+", doc="Whether only to check, and create nothing.")
+    validate_only: bool = field(Boolean, versions="1+", doc="Whether to validate only, without creating anything.")
 
 
 class CreatableTopicConfigs(Struct):
@@ -92,7 +92,7 @@ class CreatableTopicResult(Struct):
     topic_id: UUID = field(Uuid, versions="7+", ignorable=True, doc="The new topic's id; nil on an error.")
     error_code: int = field(
         Int16,
-        doc="Why the topic was not created; 0 when it was, or could be.",
+        doc="The error code of the topic; 0 if it was created, or validated.",
         errors=(
             "TopicAlreadyExistsError",
             "InvalidTopicError",
@@ -117,7 +117,7 @@ class CreatableTopicResult(Struct):
         tag=0,
         tagged="5+",
         ignorable=True,
-        doc="Why the configuration is not shown.",
+        doc="The error code if the configuration is not returned.",
         errors=("TopicAuthorizationFailedError",),
     )
     num_partitions: int = field(
@@ -144,7 +144,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Response, api_key=19, versions="2-7", flexible="5+"):
-    """One result per topic asked for."""
+    """One result per topic of the request."""
 
     throttle_time_ms: int = fields.throttle_time_ms(versions="2+", ignorable=True)
     topics: list[CreatableTopicResult] = field(Array(CreatableTopicResult), doc="The results.")

@@ -13,7 +13,7 @@ from triokafka.protocol.primitives import Array, Int8, String
 class DeleteAclsFilter(Struct):
     """Which rules to remove."""
 
-    resource_type_filter: int = field(Int8, doc="What the rules are about; 1 matches every kind of resource.")
+    resource_type_filter: int = field(Int8, doc="The resource type; 1 matches every type.")
     resource_name_filter: str | None = field(
         String, nullable="0+", doc="Name of the resource; null matches every name."
     )
@@ -21,13 +21,11 @@ class DeleteAclsFilter(Struct):
         Int8,
         versions="1+",
         default=3,
-        doc="How the rule names resources: 3 literally, 4 by prefix, 1 any, 2 whatever applies to the name.",
+        doc="The pattern type of the resource name: 3 literal, 4 prefix, 1 any, 2 every pattern that matches the name.",
     )
     principal_filter: str | None = field(String, nullable="0+", doc="Whom the rule is about; null matches everybody.")
-    host_filter: str | None = field(String, nullable="0+", doc="From where; null matches every address.")
-    operation: int = field(
-        Int8, doc="What is done to the resource, by Kafka's number; 1 in a filter matches everything."
-    )
+    host_filter: str | None = field(String, nullable="0+", doc="The client's address; null matches every address.")
+    operation: int = field(Int8, doc="The operation, by Kafka's number; 1 in a filter matches every operation.")
     permission_type: int = field(Int8, doc="Whether the rule denies (2) or allows (3); 1 in a filter matches both.")
 
 
@@ -43,22 +41,20 @@ class DeleteAclsMatchingAcl(Struct):
     error_code: int = fields.acl_error_code()
     error_message: str | None = fields.error_message(nullable="0+")
     resource_type: int = field(
-        Int8, doc="What the rule is about: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
+        Int8, doc="The resource type: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
     )
     resource_name: str = field(String, doc="Name of the resource, or its prefix.")
     pattern_type: int = field(
-        Int8, versions="1+", default=3, doc="How the rule names resources: 3 literally, 4 by prefix."
+        Int8, versions="1+", default=3, doc="The pattern type of the resource name: 3 literal, 4 prefix."
     )
     principal: str = field(String, doc="Whom the rule is about, such as ``User:alice``.")
     host: str = field(String, doc="The client's address that the rule is about; ``*`` for every one.")
-    operation: int = field(
-        Int8, doc="What is done to the resource, by Kafka's number; 1 in a filter matches everything."
-    )
+    operation: int = field(Int8, doc="The operation, by Kafka's number; 1 in a filter matches every operation.")
     permission_type: int = field(Int8, doc="Whether the rule denies (2) or allows (3); 1 in a filter matches both.")
 
 
 class DeleteAclsFilterResult(Struct):
-    """What one filter has removed."""
+    """The rules that one filter has deleted."""
 
     error_code: int = fields.acl_error_code()
     error_message: str | None = fields.error_message(nullable="0+")

@@ -26,13 +26,13 @@ class DeletableGroupResult(Struct):
     group_id: str = field(String, doc="The group's id.")
     error_code: int = field(
         Int16,
-        doc="Why the group was not deleted; 0 when it was.",
+        doc="The error code of the group; 0 if it was deleted.",
         errors=(*fields.GROUP_ERRORS, "NonEmptyGroupError", "GroupIdNotFoundError"),
     )
 
 
 class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
-    """One result per group asked for."""
+    """One result per group of the request."""
 
     throttle_time_ms: int = fields.throttle_time_ms()
     results: list[DeletableGroupResult] = field(Array(DeletableGroupResult), doc="The results.")

@@ -1,4 +1,4 @@
-"""DeleteRecords (API key 21): forget the records of partitions below an offset.
+"""DeleteRecords (API key 21): delete the records of partitions below an offset.
 
 Versions 0–2; flexible from 2.
 """
@@ -11,7 +11,7 @@ from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
 
 class DeleteRecordsPartition(Struct):
-    """Up to where to forget in one partition."""
+    """A partition and the offset below which to delete its records."""
 
     partition_index: int = field(Int32, doc="The partition's number.")
     offset: int = field(
@@ -25,13 +25,17 @@ class DeleteRecordsTopic(Struct):
     """Partitions of one topic."""
 
     name: str = fields.topic_name()
-    partitions: list[DeleteRecordsPartition] = field(Array(DeleteRecordsPartition), doc="What to forget, by partition.")
+    partitions: list[DeleteRecordsPartition] = field(
+        Array(DeleteRecordsPartition), doc="The offsets before which to delete records, by partition."
+    )
 
 
 class DeleteRecordsRequest(Request["DeleteRecordsResponse"], api_key=21, versions="0-2", flexible="2+"):
     """Forget records."""
 
-    topics: list[DeleteRecordsTopic] = field(Array(DeleteRecordsTopic), doc="What to forget, by topic.")
+    topics: list[DeleteRecordsTopic] = field(
+        Array(DeleteRecordsTopic), doc="The offsets before which to delete records, by topic."
+    )
     timeout_ms: int = fields.timeout_ms()
 
 
@@ -42,7 +46,7 @@ class DeleteRecordsPartitionResult(Struct):
     low_watermark: int = field(Int64, doc="The partition's first offset by now; -1 on an error.")
     error_code: int = field(
         Int16,
-        doc="Why nothing was forgotten; 0 when it was.",
+        doc="The error code of the partition; 0 if the records were deleted.",
         errors=(
             "UnknownTopicOrPartitionError",
             "NotLeaderForPartitionError",

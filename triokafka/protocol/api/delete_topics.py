@@ -52,12 +52,12 @@ class DeletableTopicResult(Struct):
     name: str | None = field(
         String,
         nullable="6+",
-        doc="The topic's name; null when it was asked for by an id that is unknown.",
+        doc="The topic's name; null if the request named an unknown topic id.",
     )
     topic_id: UUID = field(Uuid, versions="6+", ignorable=True, doc="The topic's id.")
     error_code: int = field(
         Int16,
-        doc="Why the topic was not deleted; 0 when it was.",
+        doc="The error code of the topic; 0 if it was deleted.",
         errors=(
             "UnknownTopicOrPartitionError",
             "UnknownTopicIdError",
@@ -74,7 +74,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Response, api_key=20, versions="1-6", flexible="4+"):
-    """One result per topic asked for."""
+    """One result per topic of the request."""
 
     throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     responses: list[DeletableTopicResult] = field(Array(DeletableTopicResult), doc="The results.")

@@ -15,18 +15,18 @@ class ComponentData(Struct):
 
     entity_type: str = field(
         String,
-        doc="What the condition is about: ``user``, ``client-id`` or ``ip``.",
+        doc="The entity type of the condition: ``user``, ``client-id`` or ``ip``.",
         errors=("InvalidRequestError", "UnsupportedVersionError"),
     )
     match_type: int = field(
         Int8,
-        doc="What it must be: 0 the name given, 1 the default, 2 anything, the default too.",
+        doc="The match type: 0 the given name, 1 the default entity, 2 any name or the default.",
         errors=("InvalidRequestError",),
     )
     match: str | None = field(
         String,
         nullable="0+",
-        doc="The name; null unless a name is asked for.",
+        doc="The name; null unless the match is by name.",
         errors=("InvalidRequestError",),
     )
 
@@ -35,13 +35,13 @@ class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"], api_k
     """Ask for the quotas of all entities that fulfil every condition."""
 
     components: list[ComponentData] = field(Array(ComponentData), doc="The conditions.")
-    strict: bool = field(Boolean, doc="Whether entities with parts that no condition names are left out.")
+    strict: bool = field(Boolean, doc="Whether to exclude entities that have other parts than those of the conditions.")
 
 
 class EntityData(Struct):
     """A part of the entity that quotas are set for."""
 
-    entity_type: str = field(String, doc="What the part is: ``user``, ``client-id`` or ``ip``.")
+    entity_type: str = field(String, doc="The entity type: ``user``, ``client-id`` or ``ip``.")
     entity_name: str | None = field(String, nullable="0+", doc="Its name; null for the default.")
 
 
@@ -65,10 +65,10 @@ class DescribeClientQuotasResponse(Response, api_key=48, versions="0-1", flexibl
     throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why nothing is described; 0 when it is.",
+        doc="The error code of the request; 0 for success.",
         errors=("InvalidRequestError", "UnsupportedVersionError", "ClusterAuthorizationFailedError"),
     )
-    error_message: str | None = field(String, nullable="0+", doc="The error in words; null when there was none.")
+    error_message: str | None = field(String, nullable="0+", doc="The error message; null without an error.")
     entries: list[EntryData] | None = field(
         Array(EntryData),
         nullable="0+",

@@ -1,6 +1,6 @@
 """DescribeCluster (API key 60): cluster id, controller and brokers (KIP-700).
 
-Versions 0–2; flexible from 0. v1: brokers or controllers can be asked for (KIP-919). v2: fenced brokers on request
+Versions 0–2; flexible from 0. v1: brokers or controllers on request (KIP-919). v2: fenced brokers on request
 (KIP-1073).
 """
 
@@ -16,7 +16,7 @@ class DescribeClusterRequest(Request["DescribeClusterResponse"], api_key=60, ver
 
     include_cluster_authorized_operations: bool = field(
         Boolean,
-        doc="Whether to say what the client may do with the cluster.",
+        doc="Whether to return the operations that the client may perform on the cluster.",
     )
     endpoint_type: int = field(
         Int8,
@@ -64,5 +64,5 @@ class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+
     cluster_authorized_operations: int = field(
         Int32,
         default=-(2**31),
-        doc="What the client may do with the cluster, one bit an operation; -2147483648 when not asked for.",
+        doc="The operations that the client may perform on the cluster, as a bit field; -2147483648 if not requested.",
     )

@@ -11,7 +11,7 @@ from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, String
 
 
 class DescribeConfigsResource(Struct):
-    """What to describe, and which entries of it."""
+    """A resource to describe, and the names of its entries."""
 
     resource_type: int = fields.resource_type()
     resource_name: str = fields.resource_name()
@@ -25,9 +25,11 @@ class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, ver
     include_synonyms: bool = field(
         Boolean,
         versions="1+",
-        doc="Whether to list the other places that a value can come from.",
+        doc="Whether to return the synonyms of each entry: other sources of its value.",
     )
-    include_documentation: bool = field(Boolean, versions="3+", doc="Whether to explain each entry.")
+    include_documentation: bool = field(
+        Boolean, versions="3+", doc="Whether to return the documentation of each entry."
+    )
 
 
 class DescribeConfigsSynonym(Struct):
@@ -50,7 +52,7 @@ class DescribeConfigsResourceResult(Struct):
         Array(DescribeConfigsSynonym),
         versions="1+",
         ignorable=True,
-        doc="The other places; empty when not asked for.",
+        doc="The synonyms of the entry; empty if not requested.",
     )
     config_type: int = field(
         Int8,
@@ -64,7 +66,7 @@ class DescribeConfigsResourceResult(Struct):
         versions="3+",
         nullable="0+",
         ignorable=True,
-        doc="What the entry does; null when not asked for.",
+        doc="The documentation of the entry; null if not requested.",
     )
 
 
@@ -73,7 +75,7 @@ class DescribeConfigsResult(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why the resource is not described; 0 when it is.",
+        doc="The error code of the resource; 0 for success.",
         errors=(
             "UnknownTopicOrPartitionError",
             "InvalidTopicError",
@@ -90,7 +92,7 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Response, api_key=32, versions="1-4", flexible="4+"):
-    """One result per resource asked for."""
+    """One result per resource of the request."""
 
     throttle_time_ms: int = fields.throttle_time_ms()
     results: list[DescribeConfigsResult] = field(Array(DescribeConfigsResult), doc="The results.")

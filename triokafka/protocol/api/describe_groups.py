@@ -22,7 +22,7 @@ class DescribeGroupsRequest(Request["DescribeGroupsResponse"], api_key=15, versi
     include_authorized_operations: bool = field(
         Boolean,
         versions="3+",
-        doc="Whether to say what the client may do with each group.",
+        doc="Whether to return the operations that the client may perform on each group.",
     )
 
 
@@ -49,7 +49,7 @@ class DescribedGroup(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why the group is not described; 0 when it is.",
+        doc="The error code of the group; 0 for success.",
         errors=(*fields.GROUP_ERRORS, "GroupIdNotFoundError"),
     )
     error_message: str | None = fields.error_message(versions="6+", nullable="6+", default=None)
@@ -62,12 +62,12 @@ class DescribedGroup(Struct):
         Int32,
         versions="3+",
         default=-(2**31),
-        doc="What the client may do with the group, one bit an operation; -2147483648 when not asked for.",
+        doc="The operations that the client may perform on the group, as a bit field; -2147483648 if not requested.",
     )
 
 
 class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"):
-    """One description per group asked for."""
+    """One description per group of the request."""
 
     throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     groups: list[DescribedGroup] = field(Array(DescribedGroup), doc="The groups described.")

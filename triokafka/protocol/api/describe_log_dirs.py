@@ -61,7 +61,9 @@ class DescribeLogDirsResult(Struct):
         ),
     )
     log_dir: str = field(String, doc="The absolute path of the directory.")
-    topics: list[DescribeLogDirsTopic] = field(Array(DescribeLogDirsTopic), doc="What is in the directory.")
+    topics: list[DescribeLogDirsTopic] = field(
+        Array(DescribeLogDirsTopic), doc="The replicas in the directory, by topic."
+    )
     total_bytes: int = field(
         Int64,
         versions="4+",
@@ -70,10 +72,14 @@ class DescribeLogDirsResult(Struct):
         doc="Size of the volume that the directory is on; -1 when unknown.",
     )
     usable_bytes: int = field(
-        Int64, versions="4+", ignorable=True, default=-1, doc="What is free on that volume; -1 when unknown."
+        Int64, versions="4+", ignorable=True, default=-1, doc="The free bytes of the volume; -1 if unknown."
     )
     is_cordoned: bool = field(
-        Boolean, versions="5+", ignorable=True, default=False, doc="Whether no new replicas are put into the directory."
+        Boolean,
+        versions="5+",
+        ignorable=True,
+        default=False,
+        doc="Whether the directory is cordoned: it gets no new replicas.",
     )
 
 

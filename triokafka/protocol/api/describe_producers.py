@@ -33,7 +33,9 @@ class ProducerState(Struct):
     coordinator_epoch: int = field(
         Int32, doc="The epoch of the coordinator that ended its last transaction; -1 when none did."
     )
-    current_txn_start_offset: int = field(Int64, default=-1, doc="Where its open transaction begins; -1 without one.")
+    current_txn_start_offset: int = field(
+        Int64, default=-1, doc="The first offset of the open transaction; -1 without one."
+    )
 
 
 class PartitionResponse(Struct):

@@ -19,7 +19,7 @@ class PartitionData(Struct):
 
 
 class TopicData(Struct):
-    """A topic whose quorum is asked for."""
+    """A topic whose quorum to describe."""
 
     topic_name: str = field(String, doc="The topic's name.")
     partitions: list[PartitionData] = field(Array(PartitionData), doc="The partitions; there is only 0.")
@@ -32,7 +32,7 @@ class DescribeQuorumRequest(Request["DescribeQuorumResponse"], api_key=55, versi
 
 
 class ReplicaState(Struct):
-    """A voter or an observer, and how far it is."""
+    """A voter or an observer, and its log end offset."""
 
     replica_id: int = field(Int32, doc="The node's number.")
     replica_directory_id: UUID = field(Uuid, versions="2+", doc="The id of the directory that holds the node's log.")
@@ -83,7 +83,7 @@ class DescribedTopic(Struct):
 
 
 class Listener(Struct):
-    """Where the node listens."""
+    """A listener of the node."""
 
     name: str = field(String, versions="2+", doc="The listener's name.")
     host: str = field(String, versions="2+", doc="The host to connect to.")

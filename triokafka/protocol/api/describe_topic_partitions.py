@@ -40,7 +40,7 @@ class DescribeTopicPartitionsRequest(
         Cursor,
         nullable="0+",
         default=None,
-        doc="Where the page starts; null for the beginning.",
+        doc="The start of the page; null for the first page.",
     )
 
 
@@ -49,7 +49,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Whether the partition can be used.",
+        doc="Whether the partition is usable.",
         errors=("LeaderNotAvailableError", "ListenerNotFoundError"),
     )
     partition_index: int = field(Int32, doc="The partition's number.")
@@ -81,7 +81,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why the topic is not described; 0 when it is.",
+        doc="The error code of the topic; 0 for success.",
         errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "TopicAuthorizationFailedError"),
     )
     name: str | None = field(String, nullable="0+", doc="The topic's name.")
@@ -89,7 +89,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     is_internal: bool = field(
         Boolean,
         ignorable=True,
-        doc="Whether the topic belongs to Kafka itself, such as ``__consumer_offsets``.",
+        doc="Whether the topic is internal, such as ``__consumer_offsets``.",
     )
     partitions: list[DescribeTopicPartitionsResponsePartition] = field(
         Array(DescribeTopicPartitionsResponsePartition),
@@ -98,7 +98,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_authorized_operations: int = field(
         Int32,
         default=-(2**31),
-        doc="What the client may do with the topic, one bit an operation; -2147483648 when not asked for.",
+        doc="The operations that the client may perform on the topic, as a bit field; -2147483648 if not requested.",
     )
 
 
@@ -114,5 +114,5 @@ class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexib
         Cursor,
         nullable="0+",
         default=None,
-        doc="Where the next page starts; null when this was the last.",
+        doc="The start of the next page; null on the last page.",
     )

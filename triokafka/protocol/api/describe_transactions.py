@@ -32,7 +32,7 @@ class TransactionState(Struct):
         errors=(*fields.COORDINATOR_ERRORS, "TransactionalIdNotFoundError", "TransactionalIdAuthorizationFailedError"),
     )
     transactional_id: str = field(String, doc="The transactional id.")
-    transaction_state: str = field(String, doc="Where its transaction stands.")
+    transaction_state: str = field(String, doc="The state of the transaction.")
     transaction_timeout_ms: int = field(Int32, doc="How long its transactions may take, in ms.")
     transaction_start_time_ms: int = field(
         Int64, doc="When the open transaction began, in wall-clock ms; -1 without one."

@@ -23,8 +23,8 @@ class ElectLeadersRequest(Request["ElectLeadersResponse"], api_key=43, versions=
     election_type: int = field(
         Int8,
         versions="1+",
-        doc="What to elect: 0 the preferred replica, the first of the partition; 1 the first replica that is alive, "
-        "where none in sync is left.",
+        doc="The election type: 0 preferred, the first replica of the partition; 1 unclean, the first "
+        "live replica if none is in sync.",
     )
     topic_partitions: list[TopicPartitions] | None = field(
         Array(TopicPartitions), nullable="0+", doc="The partitions; null for all."

@@ -26,7 +26,7 @@ class EndTxnResponse(Response, api_key=26, versions="0-5", flexible="3+"):
     throttle_time_ms: int = fields.throttle_time_ms()
     error_code: int = field(
         Int16,
-        doc="Why the transaction was not ended; 0 when it was.",
+        doc="The error code; 0 if the transaction was ended.",
         errors=(*fields.TRANSACTION_ERRORS, "TransactionalIdAuthorizationFailedError", "TransactionAbortableError"),
     )
     producer_id: int = field(

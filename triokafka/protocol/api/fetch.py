@@ -88,7 +88,7 @@ class FetchTopic(Struct):
         doc="The topic's id.",
         errors=("UnknownTopicIdError", "InconsistentTopicIdError", "FetchSessionTopicIdError"),
     )
-    partitions: list[FetchPartition] = field(Array(FetchPartition), doc="What to read by partition.")
+    partitions: list[FetchPartition] = field(Array(FetchPartition), doc="The offsets to fetch from, by partition.")
 
 
 class ForgottenTopic(Struct):
@@ -168,14 +168,14 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="4-18", flexibl
 
 
 class EpochEndOffset(Struct):
-    """Where the fetcher's log parts from the leader's: truncate to it."""
+    """The point where the fetcher's log diverges from the leader's; the fetcher truncates to it."""
 
     epoch: int = field(Int32, versions="12+", default=-1, doc="The last epoch that both logs share.")
     end_offset: int = field(Int64, versions="12+", default=-1, doc="The end of that epoch in the leader's log.")
 
 
 class LeaderIdAndEpoch(Struct):
-    """The leader that the broker knows of; -1 when it was not told."""
+    """The current leader, as far as the broker knows; -1 if unknown."""
 
     leader_id: int = field(Int32, versions="12+", default=-1, doc="The leader's broker id; -1 for none.")
     leader_epoch: int = field(Int32, versions="12+", default=-1, doc="The leader's epoch; -1 when unknown.")
@@ -189,7 +189,7 @@ class SnapshotId(Struct):
 
 
 class AbortedTransaction(Struct):
-    """A transaction whose records are to be skipped from an offset on, until its marker."""
+    """An aborted transaction; the consumer skips its records from the offset to its marker."""
 
     producer_id: int = field(Int64, versions="4+", doc="The producer of the aborted transaction.")
     first_offset: int = field(Int64, versions="4+", doc="The first offset of the transaction.")
@@ -201,7 +201,7 @@ class PartitionData(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why the partition could not be read; 0 when it could.",
+        doc="The error code of the partition; 0 for success.",
         errors=(
             "OffsetOutOfRangeError",
             "UnknownTopicOrPartitionError",
@@ -269,12 +269,12 @@ class PartitionData(Struct):
         Int32,
         versions="11+",
         default=-1,
-        doc="The replica that the consumer shall read from next; -1 for none.",
+        doc="The preferred read replica; -1 for none.",
     )
     records: Buffer | None = field(
         Records,
         nullable="0+",
-        doc="The record batches. The first may start before the offset asked for; the last may be cut off.",
+        doc="The record batches. The first may start before the requested offset; the last may be incomplete.",
     )
 
 
@@ -287,7 +287,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where to reach a leader that an answer names."""
+    """The address of a leader in the answer."""
 
     node_id: int = field(Int32, versions="16+", doc="The broker's id.")
     host: str = field(String, versions="16+", doc="The host to connect to.")

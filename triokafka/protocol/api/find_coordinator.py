@@ -32,14 +32,14 @@ class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, ver
 class Coordinator(Struct):
     """The coordinator of one key."""
 
-    key: str = field(String, versions="4+", doc="The key as it was asked for.")
+    key: str = field(String, versions="4+", doc="The key from the request.")
     node_id: int = field(Int32, versions="4+", doc="The coordinator's broker id; -1 on an error.")
     host: str = field(String, versions="4+", doc="The host to connect to.")
     port: int = field(Int32, versions="4+", doc="The port to connect to.")
     error_code: int = field(
         Int16,
         versions="4+",
-        doc="Why there is no coordinator; 0 when there is.",
+        doc="The error code of the look-up; 0 for success.",
         errors=(
             "CoordinatorNotAvailableError",
             "CoordinatorLoadInProgressError",
@@ -60,7 +60,7 @@ class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+
     error_code: int = field(
         Int16,
         versions="0-3",
-        doc="Why there is no coordinator; 0 when there is.",
+        doc="The error code of the look-up; 0 for success.",
         errors=(
             "CoordinatorNotAvailableError",
             "CoordinatorLoadInProgressError",

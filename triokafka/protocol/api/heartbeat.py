@@ -1,4 +1,4 @@
-"""Heartbeat (API key 12): a member of a classic group says that it is alive.
+"""Heartbeat (API key 12): keep the session of a classic group's member alive.
 
 Versions 0–4; flexible from 4. v1: throttle time. v3: static members (KIP-345).
 """

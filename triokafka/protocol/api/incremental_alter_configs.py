@@ -16,7 +16,7 @@ class AlterableConfig(Struct):
     name: str = field(String, doc="The entry's name.")
     config_operation: int = field(
         Int8,
-        doc="What to do: 0 set, 1 delete, 2 append to a list, 3 take out of a list.",
+        doc="The change: 0 set, 1 delete, 2 append to a list, 3 subtract from a list.",
         errors=("InvalidRequestError",),
     )
     value: str | None = field(String, nullable="0+", doc="The value; null when deleting.")
@@ -40,7 +40,7 @@ class IncrementalAlterConfigsRequest(
     """Change entries."""
 
     resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource), doc="The resources.")
-    validate_only: bool = field(Boolean, doc="Whether only to check, and change nothing.")
+    validate_only: bool = field(Boolean, doc="Whether to validate only, without a change.")
 
 
 class AlterConfigsResourceResponse(Struct):
@@ -48,7 +48,7 @@ class AlterConfigsResourceResponse(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why nothing was changed; 0 when it was, or could be.",
+        doc="The error code of the change; 0 if it was made, or validated.",
         errors=(
             "UnknownTopicOrPartitionError",
             "InvalidTopicError",
@@ -66,7 +66,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flexible="1+"):
-    """One result per resource asked for."""
+    """One result per resource of the request."""
 
     throttle_time_ms: int = fields.throttle_time_ms()
     responses: list[AlterConfigsResourceResponse] = field(Array(AlterConfigsResourceResponse), doc="The results.")

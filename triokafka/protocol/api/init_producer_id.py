@@ -58,7 +58,7 @@ class InitProducerIdResponse(Response, api_key=22, versions="0-5", flexible="2+"
     throttle_time_ms: int = fields.throttle_time_ms(ignorable=True)
     error_code: int = field(
         Int16,
-        doc="Why there is no producer id; 0 when there is.",
+        doc="The error code; 0 for success.",
         errors=(
             *fields.TRANSACTION_ERRORS,
             "InvalidTransactionTimeoutError",

@@ -51,7 +51,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9",
     )
     protocols: list[JoinGroupRequestProtocol] = field(
         Array(JoinGroupRequestProtocol),
-        doc="What the member supports, the favourite first.",
+        doc="The protocols that the member supports, in order of preference.",
         errors=("InconsistentGroupProtocolError",),
     )
     reason: str | None = field(
@@ -60,7 +60,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9",
         nullable="8+",
         ignorable=True,
         default=None,
-        doc="Why the member joins, in words, for the broker's log.",
+        doc="The reason for joining, for the broker's log.",
     )
 
 
@@ -85,7 +85,7 @@ class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
     throttle_time_ms: int = fields.throttle_time_ms(versions="2+", ignorable=True)
     error_code: int = field(
         Int16,
-        doc="Why the member is not in; 0 when it is.",
+        doc="The error code; 0 if the member has joined.",
         errors=(
             *fields.GROUP_ERRORS,
             "UnknownMemberIdError",
@@ -109,7 +109,7 @@ class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
     )
     protocol_name: str | None = field(String, nullable="7+", doc="The protocol that all members support.")
     leader: str = field(String, doc="The leader's member id; the leader makes the assignment.")
-    skip_assignment: bool = field(Boolean, versions="9+", doc="Whether the leader shall leave the assignment as it is.")
+    skip_assignment: bool = field(Boolean, versions="9+", doc="Whether the leader must keep the current assignment.")
     member_id: str = field(String, doc="The id that the coordinator gave to the member.")
     members: list[JoinGroupResponseMember] = field(
         Array(JoinGroupResponseMember),

@@ -27,7 +27,7 @@ class MemberIdentity(Struct):
         nullable="5+",
         ignorable=True,
         default=None,
-        doc="Why the member leaves, in words, for the broker's log.",
+        doc="The reason for leaving, for the broker's log.",
     )
 
 
@@ -52,7 +52,7 @@ class MemberResponse(Struct):
     error_code: int = field(
         Int16,
         versions="3+",
-        doc="Why the member did not leave; 0 when it did.",
+        doc="The error code of the member; 0 if it left.",
         errors=("UnknownMemberIdError", "FencedInstanceIdError"),
     )
 

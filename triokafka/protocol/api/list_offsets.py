@@ -13,7 +13,7 @@ from triokafka.protocol.primitives import Array, Int8, Int16, Int32, Int64, Stri
 
 
 class ListOffsetsPartition(Struct):
-    """What to look up in one partition."""
+    """A partition and the timestamp to look up."""
 
     partition_index: int = field(Int32, doc="The partition's number.")
     current_leader_epoch: int = fields.current_leader_epoch(versions="4+")
@@ -29,7 +29,9 @@ class ListOffsetsTopic(Struct):
     """The partitions of one topic."""
 
     name: str = fields.topic_name()
-    partitions: list[ListOffsetsPartition] = field(Array(ListOffsetsPartition), doc="What to look up, by partition.")
+    partitions: list[ListOffsetsPartition] = field(
+        Array(ListOffsetsPartition), doc="The offsets to look up, by partition."
+    )
 
 
 class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="1-11", flexible="6+"):
@@ -41,7 +43,7 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="1-
         versions="2+",
         doc="0 to see all records, 1 to see only those of committed transactions.",
     )
-    topics: list[ListOffsetsTopic] = field(Array(ListOffsetsTopic), doc="What to look up, by topic.")
+    topics: list[ListOffsetsTopic] = field(Array(ListOffsetsTopic), doc="The offsets to look up, by topic.")
     timeout_ms: int = field(
         Int32,
         versions="10+",
@@ -57,7 +59,7 @@ class ListOffsetsPartitionResponse(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why there is no offset; 0 when the lookup worked.",
+        doc="The error code of the partition; 0 for success.",
         errors=(
             "UnknownTopicOrPartitionError",
             "NotLeaderForPartitionError",
@@ -77,13 +79,13 @@ class ListOffsetsPartitionResponse(Struct):
         Int64,
         versions="1+",
         default=-1,
-        doc="The timestamp of the record found; -1 when none was found or a special offset was asked for.",
+        doc="The timestamp of the record; -1 if there is none, or if a special offset was requested.",
     )
     offset: int = field(
         Int64,
         versions="1+",
         default=-1,
-        doc="The offset found; -1 when no record is as late as asked for.",
+        doc="The offset; -1 if no record is at or after the requested time.",
     )
     leader_epoch: int = field(
         Int32,

@@ -32,7 +32,7 @@ class TransactionState(Struct):
 
     transactional_id: str = field(String, doc="The transactional id.")
     producer_id: int = field(Int64, doc="The id of its producer.")
-    transaction_state: str = field(String, doc="Where its transaction stands.")
+    transaction_state: str = field(String, doc="The state of the transaction.")
 
 
 class ListTransactionsResponse(Response, api_key=66, versions="0-2", flexible="0+"):

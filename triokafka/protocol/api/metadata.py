@@ -1,9 +1,9 @@
 """Metadata (API key 3): brokers of the cluster, and the leaders and replicas of topics.
 
 Versions 0–13; flexible from 9. v1: rack, controller, internal topics; a null list asks for all topics (in v0 an empty
-one does). v2: cluster id. v3: throttle time. v4: topics can be created on the way. v5: offline replicas. v7: leader
+one does). v2: cluster id. v3: throttle time. v4: the request may create topics. v5: offline replicas. v7: leader
 epoch. v8: authorized operations. v10: topic ids. v11: the cluster's authorized operations move to DescribeCluster.
-v12: topics can be asked for by id. v13: error of the whole answer.
+v12: topics by id. v13: error of the whole answer.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class MetadataRequest(Request["MetadataResponse"], api_key=3, versions="0-13", f
     include_cluster_authorized_operations: bool = field(
         Boolean,
         versions="8-10",
-        doc="Whether to say what the client may do with the cluster.",
+        doc="Whether to return the operations that the client may perform on the cluster.",
     )
     include_topic_authorized_operations: bool = field(
         Boolean,
         versions="8+",
-        doc="Whether to say what the client may do with each topic.",
+        doc="Whether to return the operations that the client may perform on each topic.",
     )
 
 
@@ -80,7 +80,7 @@ class MetadataResponsePartition(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Whether the partition can be used.",
+        doc="Whether the partition is usable.",
         errors=("LeaderNotAvailableError", "ListenerNotFoundError", "ReplicaNotAvailableError"),
     )
     partition_index: int = field(Int32, doc="The partition's number.")
@@ -110,7 +110,7 @@ class MetadataResponseTopic(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why the topic is not described; 0 when it is.",
+        doc="The error code of the topic; 0 for success.",
         errors=(
             "UnknownTopicOrPartitionError",
             "LeaderNotAvailableError",
@@ -123,21 +123,21 @@ class MetadataResponseTopic(Struct):
     name: str | None = field(
         String,
         nullable="12+",
-        doc="The topic's name; null when it was asked for by an id that is unknown.",
+        doc="The topic's name; null if the request named an unknown topic id.",
     )
     topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="The topic's id.")
     is_internal: bool = field(
         Boolean,
         versions="1+",
         ignorable=True,
-        doc="Whether the topic belongs to Kafka itself, such as ``__consumer_offsets``.",
+        doc="Whether the topic is internal, such as ``__consumer_offsets``.",
     )
     partitions: list[MetadataResponsePartition] = field(Array(MetadataResponsePartition), doc="The topic's partitions.")
     topic_authorized_operations: int = field(
         Int32,
         versions="8+",
         default=-(2**31),
-        doc="What the client may do with the topic, one bit an operation; -2147483648 when not asked for.",
+        doc="The operations that the client may perform on the topic, as a bit field; -2147483648 if not requested.",
     )
 
 
@@ -163,13 +163,13 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
     )
     topics: list[MetadataResponseTopic] = field(
         Array(MetadataResponseTopic),
-        doc="The topics asked for, with those that failed.",
+        doc="The requested topics, including those that failed.",
     )
     cluster_authorized_operations: int = field(
         Int32,
         versions="8-10",
         default=-(2**31),
-        doc="What the client may do with the cluster, one bit an operation; -2147483648 when not asked for.",
+        doc="The operations that the client may perform on the cluster, as a bit field; -2147483648 if not requested.",
     )
     error_code: int = field(
         Int16,

@@ -36,7 +36,7 @@ class OffsetDeleteResponsePartition(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why the position was not deleted; 0 when it was.",
+        doc="The error code of the partition; 0 if the offset was deleted.",
         errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError", "GroupSubscribedToTopicError"),
     )
 

@@ -30,7 +30,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """What to read of one group."""
+    """A group and the topics whose committed offsets to fetch."""
 
     group_id: str = fields.group_id(versions="8+")
     member_id: str | None = field(
@@ -71,12 +71,12 @@ class OffsetFetchRequest(Request["OffsetFetchResponse"], api_key=9, versions="1-
     groups: list[OffsetFetchRequestGroup] = field(
         Array(OffsetFetchRequestGroup),
         versions="8+",
-        doc="What to read by group.",
+        doc="The committed offsets to fetch, by group.",
     )
     require_stable: bool = field(
         Boolean,
         versions="7+",
-        doc="Whether to wait for transactions that are about to change the positions.",
+        doc="Whether to wait for open transactions with pending offsets (stable offsets).",
         errors=("UnstableOffsetCommitError",),
     )
 
@@ -91,7 +91,7 @@ class OffsetFetchResponsePartition(Struct):
     error_code: int = field(
         Int16,
         versions="0-7",
-        doc="Why the position is not told; 0 when it is.",
+        doc="The error code of the partition; 0 for success.",
         errors=(
             "UnknownTopicOrPartitionError",
             "UnknownTopicIdError",
@@ -122,7 +122,7 @@ class OffsetFetchResponsePartitions(Struct):
     error_code: int = field(
         Int16,
         versions="8+",
-        doc="Why the position is not told; 0 when it is.",
+        doc="The error code of the partition; 0 for success.",
         errors=(
             "UnknownTopicOrPartitionError",
             "UnknownTopicIdError",

@@ -15,7 +15,7 @@ class OffsetForLeaderPartition(Struct):
 
     partition: int = field(Int32, doc="The partition's number.")
     current_leader_epoch: int = fields.current_leader_epoch(versions="2+")
-    leader_epoch: int = field(Int32, doc="The epoch whose end is asked for.")
+    leader_epoch: int = field(Int32, doc="The leader epoch whose end offset is requested.")
 
 
 class OffsetForLeaderTopic(Struct):
@@ -43,7 +43,7 @@ class EpochEndOffset(Struct):
 
     error_code: int = field(
         Int16,
-        doc="Why there is no end; 0 when there is.",
+        doc="The error code of the partition; 0 for success.",
         errors=(
             "UnknownTopicOrPartitionError",
             "NotLeaderForPartitionError",
@@ -59,7 +59,7 @@ class EpochEndOffset(Struct):
         versions="1+",
         ignorable=True,
         default=-1,
-        doc="The greatest epoch up to the one asked for that the leader has; -1 for none.",
+        doc="The leader's greatest epoch up to the requested one; -1 for none.",
     )
     end_offset: int = field(Int64, default=-1, doc="The offset after the last record of that epoch; -1 for none.")
 

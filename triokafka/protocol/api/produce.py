@@ -91,12 +91,12 @@ class BatchIndexAndErrorMessage(Struct):
         versions="8+",
         nullable="8+",
         default=None,
-        doc="What is wrong with the record; null when only the code tells.",
+        doc="The error message of the record; null if there is only the error code.",
     )
 
 
 class LeaderIdAndEpoch(Struct):
-    """The leader that the broker knows of; -1 when it was not told."""
+    """The current leader, as far as the broker knows; -1 if unknown."""
 
     leader_id: int = field(Int32, versions="10+", default=-1, doc="The leader's broker id; -1 for none.")
     leader_epoch: int = field(Int32, versions="10+", default=-1, doc="The leader's epoch; -1 when unknown.")
@@ -108,7 +108,7 @@ class PartitionProduceResponse(Struct):
     index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why the batch was not appended; 0 when it was.",
+        doc="The error code of the partition; 0 if the batch was appended.",
         errors=(
             "UnknownTopicOrPartitionError",
             "NotLeaderForPartitionError",
@@ -177,7 +177,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where to reach a leader that an answer names."""
+    """The address of a leader in the answer."""
 
     node_id: int = field(Int32, versions="10+", doc="The broker's id.")
     host: str = field(String, versions="10+", doc="The host to connect to.")

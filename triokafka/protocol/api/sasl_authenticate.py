@@ -30,7 +30,7 @@ class SaslAuthenticateResponse(Response, api_key=36, versions="0-2", flexible="2
     error_message: str | None = field(
         String,
         nullable="0+",
-        doc="The error in words; null for none.",
+        doc="The error message; null without an error.",
     )
     auth_bytes: bytes = field(
         Bytes,

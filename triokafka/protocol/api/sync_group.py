@@ -59,7 +59,7 @@ class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
     throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     error_code: int = field(
         Int16,
-        doc="Why there is no part; 0 when there is.",
+        doc="The error code; 0 if the member received its assignment.",
         errors=(
             *fields.GROUP_ERRORS,
             "UnknownMemberIdError",

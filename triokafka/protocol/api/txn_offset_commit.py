@@ -65,7 +65,7 @@ class TxnOffsetCommitResponsePartition(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="Why the position was not stored; 0 when it was.",
+        doc="The error code of the partition; 0 if the offset was stored.",
         errors=(
             *fields.GROUP_ERRORS,
             "InvalidProducerEpochError",

@@ -1,4 +1,4 @@
-"""UnregisterBroker (API key 64): forget a broker that will not come back.
+"""UnregisterBroker (API key 64): remove the registration of a broker that will not return.
 
 Version 0; flexible.
 """

@@ -11,16 +11,16 @@ from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, St
 
 
 class FeatureUpdateKey(Struct):
-    """One feature and the level that it shall have."""
+    """One feature and its new level."""
 
     feature: str = field(String, doc="The feature's name.")
-    max_version_level: int = field(Int16, doc="The level that it shall have; 0 removes it.")
+    max_version_level: int = field(Int16, doc="The new level of the feature; 0 removes the feature.")
     allow_downgrade: bool = field(Boolean, versions="0", doc="Whether the level may be lowered, in version 0.")
     upgrade_type: int = field(
         Int8,
         versions="1+",
         default=1,
-        doc="What the change may be: 1 an upgrade, 2 a downgrade without a loss, 3 a downgrade with one.",
+        doc="The allowed change: 1 upgrade, 2 lossless downgrade, 3 downgrade that may lose metadata.",
     )
 
 
@@ -31,7 +31,9 @@ class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"], api_key=57, versi
         Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
     )
     feature_updates: list[FeatureUpdateKey] = field(Array(FeatureUpdateKey), doc="The features.")
-    validate_only: bool = field(Boolean, versions="1+", default=False, doc="Whether only to check, and change nothing.")
+    validate_only: bool = field(
+        Boolean, versions="1+", default=False, doc="Whether to validate only, without a change."
+    )
 
 
 class UpdatableFeatureResult(Struct):

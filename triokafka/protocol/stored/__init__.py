@@ -1,1 +1,1 @@
-"""What coordinators and the controller keep on disk, in Kafka's formats, declared like the messages of the wire."""
+"""Records that coordinators and the controller store, in Kafka's formats, declared like the messages of the wire."""

@@ -48,13 +48,13 @@ class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="
         default=True,
         doc="Whether the broker starts out fenced, as it should until it has caught up.",
     )
-    in_controlled_shutdown: bool = field(Boolean, versions="1+", doc="Whether the broker is on its way out.")
+    in_controlled_shutdown: bool = field(Boolean, versions="1+", doc="Whether the broker is shutting down.")
     log_dirs: list[UUID] = field(
         Array(Uuid),
         versions="3+",
         tag=0,
         tagged="3+",
-        doc="The ids of its log directories; empty when not told.",
+        doc="The ids of its log directories; empty if unknown.",
     )
     cordoned_log_dirs: list[UUID] | None = field(
         Array(Uuid),
@@ -63,7 +63,7 @@ class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="
         tag=1,
         tagged="4+",
         default=None,
-        doc="Those that shall get no new partitions; null when not told.",
+        doc="The cordoned log directories, which get no new partitions; null if unknown.",
     )
 
 
@@ -101,7 +101,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord, api_key=17, versions="0-3",
         tag=3,
         tagged="3+",
         default=None,
-        doc="Those that shall get no new partitions; null for no change.",
+        doc="The cordoned log directories, which get no new partitions; null for no change.",
     )
 
 
@@ -284,7 +284,7 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
 
 
 class ClearElrRecord(MetadataRecord, api_key=28, versions="0", flexible="0+"):
-    """The eligible leader replicas of a topic, or of all, were forgotten."""
+    """The eligible leader replicas of a topic, or of all topics, were removed."""
 
     topic_name: str = field(String, doc="The topic's name; empty for all topics.")
 
@@ -301,7 +301,7 @@ class ConfigRecord(MetadataRecord, api_key=4, versions="0", flexible="0+"):
 class ClientQuotaEntityData(Struct):
     """A part of the entity that a quota is for."""
 
-    entity_type: str = field(String, doc="What the part is: ``user``, ``client-id`` or ``ip``.")
+    entity_type: str = field(String, doc="The entity type: ``user``, ``client-id`` or ``ip``.")
     entity_name: str | None = field(String, nullable="0+", doc="Its name; null for the default.")
 
 
@@ -342,7 +342,7 @@ class BeginTransactionRecord(MetadataRecord, api_key=23, versions="0", flexible=
         tag=0,
         tagged="0+",
         default=None,
-        doc="What the records do together, in words; null for nothing to say.",
+        doc="A name for the transaction; null for none.",
     )
 
 
@@ -359,5 +359,5 @@ class AbortTransactionRecord(MetadataRecord, api_key=25, versions="0", flexible=
         tag=0,
         tagged="0+",
         default=None,
-        doc="Why it is void, in words; null for nothing to say.",
+        doc="The reason for the abort; null for none.",
     )

@@ -1,7 +1,8 @@
 """Records of ``__consumer_offsets`` that hold the state of a group under the new consumer protocol (KIP-848).
 
-Keys start with 3 to 8, and with 16. The group's epoch, its members, what each is to own and what each owns are records
-of their own, so that one member's change writes little. A null value removes what the key names.
+Keys start with 3 to 8, and with 16. The group's epoch, each member, each target assignment and each current assignment
+have separate records, so that a change of one member writes little. A null value is a tombstone: it deletes the entity
+of the key.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ConsumerGroupPartitionMetadataKey(VersionedMessage, versions="4"):
 
 
 class PartitionMetadata(Struct):
-    """Where a partition is."""
+    """The racks of a partition."""
 
     partition: int = field(Int32, doc="The partition's number.")
     racks: list[str] = field(Array(String), doc="The racks of its replicas.")
@@ -47,7 +48,9 @@ class TopicMetadata(Struct):
     topic_id: UUID = field(Uuid, doc="The topic's id.")
     topic_name: str = field(String, doc="The topic's name.")
     num_partitions: int = field(Int32, doc="How many partitions it has.")
-    partition_metadata: list[PartitionMetadata] = field(Array(PartitionMetadata), doc="Where they are; mostly empty.")
+    partition_metadata: list[PartitionMetadata] = field(
+        Array(PartitionMetadata), doc="The racks of the partitions; usually empty."
+    )
 
 
 class ConsumerGroupPartitionMetadataValue(VersionedMessage, versions="0", flexible="0+"):
@@ -78,7 +81,7 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(VersionedMessage, versions="0", flexible="0+"):
-    """What a member said about itself."""
+    """A member's subscription and properties."""
 
     instance_id: str | None = field(String, nullable="0+", doc="The static member's name; null for a dynamic one.")
     rack_id: str | None = field(String, nullable="0+", doc="Its rack; null when unknown.")
@@ -138,7 +141,7 @@ class TargetTopicPartitions(Struct):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(VersionedMessage, versions="0", flexible="0+"):
-    """What the member is to own."""
+    """The target assignment of the member."""
 
     topic_partitions: list[TargetTopicPartitions] = field(Array(TargetTopicPartitions), doc="The partitions by topic.")
 
@@ -170,14 +173,18 @@ class ConsumerGroupCurrentMemberAssignmentValue(VersionedMessage, versions="0", 
 
     member_epoch: int = field(Int32, doc="The epoch that is expected in its next heartbeat.")
     previous_member_epoch: int = field(
-        Int32, doc="The epoch before: taken, too, because the answer with the new one may have been lost."
+        Int32,
+        doc="The previous epoch, which the coordinator also accepts, because the response with the new "
+        "one may have been lost.",
     )
     state: int = field(
         Int8, doc="0 stable, 1 has partitions to give up, 2 waits for partitions of others, 127 unknown."
     )
-    assigned_partitions: list[OwnedTopicPartitions] = field(Array(OwnedTopicPartitions), doc="What it owns.")
+    assigned_partitions: list[OwnedTopicPartitions] = field(
+        Array(OwnedTopicPartitions), doc="The partitions that the member owns."
+    )
     partitions_pending_revocation: list[OwnedTopicPartitions] = field(
-        Array(OwnedTopicPartitions), doc="What it must give up."
+        Array(OwnedTopicPartitions), doc="The partitions that the member must revoke."
     )
 
 

@@ -101,7 +101,7 @@ class VotersRecord(Message, versions="0", flexible="0+"):
 
 
 class ControlRecordType(IntEnum):
-    """What a control record says: the second number of its key."""
+    """The type of a control record: the second number of its key."""
 
     ABORT = 0
     COMMIT = 1

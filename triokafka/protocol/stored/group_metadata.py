@@ -1,6 +1,6 @@
 """Records of ``__consumer_offsets`` that hold the state of a classic group. Keys start with 2.
 
-Written whenever a generation is complete; a null value says that the group is gone.
+The coordinator writes one when a generation is complete; a null value deletes the group.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _VERSION: Final = Packer(">h")
 
 
 class VersionedMessage(Message):
-    """A key or value of a coordinator's topic. The version of a key also says what kind of record it is."""
+    """A key or value of a coordinator's topic. The version of a key also identifies the kind of the record."""
 
     _values_decoders: ClassVar[dict[int, Callable[[bytes, int], tuple[Any, ...]]]]
     _values_encoders: ClassVar[dict[int, Callable[[Sequence[Any], list[Buffer], list[int]], None]]]

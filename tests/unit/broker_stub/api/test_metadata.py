@@ -114,7 +114,7 @@ async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(capl
             for _ in range(2):
                 answer = await node.call(named(name), 9)
                 assert summary(answer) == {name: errors.UnknownTopicOrPartitionError.code}
-            assert f"topic {name!r} could not be created for who asked for it: {why}: " in caplog.text
+            assert f"automatic creation of topic {name!r} failed: {why}: " in caplog.text
         assert set(node.broker.image.topics) == {"of_dots"}
 
 
@@ -130,7 +130,7 @@ async def test_creation_that_fails_as_a_whole_leaves_the_rest_of_the_answer(capl
         node.broker.gateway.create_topics = fails  # type: ignore[method-assign, assignment]
         answer = await node.call(named("new", "t"), 9)
         assert summary(answer) == {"t": 0, "new": errors.UnknownTopicOrPartitionError.code}
-    assert "topics ['new'] could not be created for who asked for them" in caplog.text
+    assert "automatic creation of topics ['new'] failed" in caplog.text
 
 
 async def test_topics_are_answered_in_the_order_of_kafka() -> None:

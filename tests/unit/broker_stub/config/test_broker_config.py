@@ -72,7 +72,7 @@ def test_old_name_of_the_node_id_is_understood() -> None:
     assert BrokerConfig.from_properties({"broker.id": "5", "node.id": "5"}).node_id == 5
     assert BrokerConfig.from_properties({"broker.id": "-1", "node.id": "6"}).node_id == 6
     for first, second in [("broker.id", "node.id"), ("node.id", "broker.id")]:
-        with pytest.raises(ConfigurationError, match=r"^node\.id and broker\.id are one option"):
+        with pytest.raises(ConfigurationError, match=r"^node\.id and broker\.id differ but are one option"):
             BrokerConfig.from_properties({first: "5", second: "6"})
 
 
@@ -108,7 +108,9 @@ def test_names_that_kafka_had_before_are_passed_over_with_one_warning(caplog: py
 
 
 def test_access_control_that_is_not_there_is_refused_not_passed_over() -> None:
-    with pytest.raises(ConfigurationError, match=r"authorizer\.class\.name=x\.Y: .* everybody would be allowed"):
+    with pytest.raises(
+        ConfigurationError, match=r"authorizer\.class\.name=x\.Y: .* every client would have every permission"
+    ):
         BrokerConfig.from_properties({"authorizer.class.name": "x.Y"})
     assert BrokerConfig.from_properties({"authorizer.class.name": ""}).num_partitions == 1
 
@@ -179,7 +181,7 @@ def test_configuration_with_secrets_does_not_show_them() -> None:
         ({"listeners": ("PLAINTEXT//x",)}, "not NAME://host:port"),
         ({"listeners": ("PLAINTEXT://x:99999",)}, "not NAME://host:port"),
         ({"listeners": ("MINE://x:1",)}, "MINE has no entry"),
-        ({"listeners": ("PLAINTEXT://x:1", "PLAINTEXT://x:2")}, "two listeners called"),
+        ({"listeners": ("PLAINTEXT://x:1", "PLAINTEXT://x:2")}, "two listeners have the name"),
         ({"listeners": ("PLAINTEXT://x:1", "SSL://x:1")}, "the same address"),
         ({"listener_security_protocol_map": ("A:B",)}, "not NAME:PROTOCOL"),
         ({"advertised_listeners": ("SSL://x:1",)}, "SSL is not one of listeners"),
@@ -195,14 +197,14 @@ def test_configuration_with_secrets_does_not_show_them() -> None:
             "must be below group.consumer.session.timeout.ms",
         ),
         ({"group_consumer_assignors": ()}, "group.consumer.assignors=: must not be empty"),
-        ({"group_consumer_assignors": ("mine",)}, "there is no assignor mine"),
-        ({"group_consumer_assignors": ("range", "range")}, "an assignor is there twice"),
+        ({"group_consumer_assignors": ("mine",)}, "unknown assignor mine"),
+        ({"group_consumer_assignors": ("range", "range")}, "names an assignor twice"),
         ({"group_consumer_migration_policy": "never"}, "must be one of bidirectional, disabled, downgrade, upgrade"),
         ({"group_consumer_regex_refresh_interval_ms": 9_999}, "must be at least 10000"),
         ({"broker_session_timeout_ms": 3000}, "at least twice"),
         ({"process_roles": ("broker",)}, "process.roles"),
         ({"log_dir": ()}, "log.dirs"),
-        ({"max_connections_per_ip": 0}, "max.connections.per.ip=0 lets nobody in"),
+        ({"max_connections_per_ip": 0}, "max.connections.per.ip=0 refuses every connection"),
         ({"log_dirs": ("/a", "/a")}, "twice"),
     ],
 )

@@ -74,7 +74,7 @@ async def test_peer_that_closes_within_a_frame_is_a_protocol_error(data: bytes) 
 )
 async def test_who_speaks_something_else_is_refused_with_a_guess_at_what_it_is(sent: bytes, what: str) -> None:
     """The log names the first bytes, and the commonest mistakes."""
-    with pytest.raises(ProtocolError, match=rf"\(first bytes {what}; 0 to 1000 are accepted"):
+    with pytest.raises(ProtocolError, match=rf"\(first bytes {what} is outside 0 to 1000"):
         await FrameReader(ScriptedStream(sent, end=False), max_bytes=1000).read()
 
 

@@ -292,7 +292,7 @@ async def test_delivery_is_awaited_by_several_tasks_and_as_often_as_one_likes(mo
         nursery.start_soon(wait)
         await trio.testing.wait_all_tasks_blocked()
         assert not delivery.done
-        with pytest.raises(IllegalStateError, match="still on its way"):
+        with pytest.raises(IllegalStateError, match="neither acknowledged nor failed yet"):
             delivery.result()
         way.ends[0].open.settle(5, now=100.5)
     assert seen == [await delivery, delivery.result()]

@@ -127,7 +127,7 @@ async def test_built_in_serializers_are_configured_from_the_plugin_options() -> 
             r"value_serializer IntegerSerializer\(\) failed on a str for topic 'orders'",
         ),
         (lambda value: value["x"], {"y": 1}, "failed on a dict for topic 'orders': 'x'"),
-        (str.upper, "text", "made a str of a str, not bytes"),
+        (str.upper, "text", "returned a str for a str, not bytes"),
         (None, {"y": 1}, "the value is a dict, not bytes"),
     ],
 )
@@ -144,7 +144,7 @@ async def test_value_that_cannot_be_serialized_names_type_serializer_and_topic(
 
 def test_option_for_a_plugin_that_none_asks_for_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     triokafka.Producer(value_serializer=Shouting, plugin_options={"loudness": 1, "loudnes": 2})
-    assert "plugin_options that no plug-in asked for: loudnes" in caplog.text
+    assert "plugin_options: no plug-in read loudnes; check the spelling" in caplog.text
 
 
 def test_plugin_that_cannot_be_configured_has_those_before_it_closed_and_is_named() -> None:

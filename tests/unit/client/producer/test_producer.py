@@ -598,7 +598,7 @@ async def test_serializers_turn_objects_into_bytes_and_leave_none_alone() -> Non
 @simulated
 async def test_serializer_that_makes_no_bytes_is_named() -> None:
     async with scripted() as s, s.producer(value_serializer=str.upper) as producer:
-        with pytest.raises(TypeError, match=r"value_serializer.*made a str"):
+        with pytest.raises(TypeError, match=r"value_serializer.*returned a str"):
             await producer.send("orders", "text")
 
 

@@ -40,7 +40,9 @@ def test_what_a_client_says_of_its_settings_is_told_by_the_options_of_spark() ->
     """Who reads ``request_timeout_ms`` would give it as an option, and Spark's is another."""
     error = without_frames(RequestTimedOutError("no answer within request_timeout_ms=5 from 'client_id'"))
     assert str(error) == "no answer within kafka.request.timeout.ms=5 from 'client_id'"
-    assert error.__notes__ == ["Try again; if it lasts, look at the broker's load or raise kafka.request.timeout.ms."]
+    assert error.__notes__ == [
+        "Try again; if it happens often, check the broker's load or raise kafka.request.timeout.ms."
+    ]
     assert without_frames(error).__notes__ == error.__notes__, "once"
 
 
