@@ -37,6 +37,12 @@ class Batch:
     transactional: bool = False
     committed: bool | None = None  # of a marker: how the transaction ended
     lost: bool = False  # with what was not synced, out of the middle of a compacted log
+    removed: bool = False  # by compaction, together with its header
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """What stays of it in the log as long as its header does: the offsets, and the producer."""
+        return self.base_offset, self.end, self.producer_id
 
     @property
     def last_sequence(self) -> int:
@@ -60,6 +66,8 @@ class PartitionModel:
     high_watermark: int = 0
     lossy: bool = False  # the power has failed
     latest_start: int = 0  # the highest that `start` ever was: leader epochs before it may be forgotten
+    placeholders: list[range] = field(default_factory=list)
+    """The offsets of each batch without records that the log has put in the place of lost batches."""
 
     @property
     def end(self) -> int:
@@ -84,11 +92,18 @@ class PartitionModel:
         """Nothing is there any more from ``end`` on."""
         while self.batches and self.batches[-1].end > end:
             self.batches.pop()
+        self.placeholders = [offsets for offsets in self.placeholders if offsets.stop <= end]
         self.durable_end = min(self.durable_end, end)
         self.origin = end
 
     def batch_start(self, offset: int) -> int:
-        """The beginning of the batch that has ``offset``, or of the next one when ``offset`` is in a gap."""
+        """The beginning of the batch that has ``offset``, or of the next one when ``offset`` is in a gap.
+
+        A placeholder is a batch, too: a truncation removes it as a whole.
+        """
+        for offsets in self.placeholders:
+            if offset in offsets:
+                return offsets.start
         return next((b.base_offset for b in self.batches if b.end > offset and not b.lost), offset)
 
     def batch_end(self, offset: int) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.crashing.batches import IDEMPOTENT, TRANSACTIONAL, transactions
 from tests.crashing.model import Batch, Kept, PartitionModel
 from triokafka.broker_stub.log import PartitionLog
 from triokafka.records import decode_records, iter_batches
-from triokafka.structs import TopicPartition
+from triokafka.structs import Buffer, TopicPartition
 
 EXPIRATION_MS = 30_000  # of producers
 
@@ -72,9 +72,11 @@ def check_opened(
         model.start_floor = min(model.start_floor, start)
     model.cut(end)
     if not lossless:
-        note_lost_end(log, model, durable_end=lowest_end)
+        note_lost_end(log, model, durable_end=lowest_end, cleans=expected.cleans)
     if not compacted:
-        assert start == end or (model.batches and model.batches[-1].end == end), f"nothing is before the end of {log}"
+        # A high watermark inside a lost batch is where the placeholder ends; the model has cut that batch off.
+        ends = {batch.end for batch in model.batches[-1:]} | {offsets.stop for offsets in model.placeholders}
+        assert start == end or end in ends, f"nothing is before the end of {log}"
     model.start = start
     model.latest_start = max(model.latest_start, expected.latest_start or 0)
     model.high_watermark = min(model.high_watermark, end)
@@ -91,16 +93,30 @@ def check_opened(
     check_producers(log, model, now_ms=now_ms, expiration_ms=EXPIRATION_MS)
 
 
-def note_lost_end(log: PartitionLog, model: PartitionModel, *, durable_end: int) -> None:
+def note_lost_end(log: PartitionLog, model: PartitionModel, *, durable_end: int, cleans: bool) -> None:
     """Mark the batches that a power cut took from the end of a log which goes on at its high watermark.
 
-    Consumers may have seen them, so that their offsets are not used again.
+    Consumers may have seen them, so that their offsets are not used again. The log has a placeholder there, which must
+    be told from a batch that compaction has emptied: that has lost nothing.
+
+    Args:
+        cleans: the log was being compacted, so that batches may be empty of which the model does not know it yet.
     """
-    batches = (batch for segment in log.segments for batch in segment.headers() if batch.record_count)
-    whole = max((batch.next_offset for batch in batches), default=log.log_start_offset)
+    there = {batch.key: batch for batch in model.batches if not batch.lost}
+    whole, model.placeholders = log.log_start_offset, []
+    for segment in log.segments:
+        # The cleaner leaves the active segment alone, and a placeholder is written to that one.
+        cleaned = cleans and segment is not log.active_segment
+        for header in segment.headers():
+            batch = there.get((header.base_offset, header.next_offset, header.producer_id))
+            emptied = batch is not None and (not batch.records or cleaned)
+            if header.record_count or emptied:
+                whole = max(whole, header.next_offset)
+            else:
+                model.placeholders.append(range(header.base_offset, header.next_offset))
     if whole < log.log_end_offset:
         for batch in model.batches:
-            if batch.base_offset >= whole and not batch.lost:
+            if batch.base_offset >= whole and not batch.lost and not batch.removed:
                 assert batch.end > durable_end, f"{log} ends at {whole}: what was durable is lost"
                 batch.lost = True
 
@@ -126,7 +142,9 @@ def drop_deleted(log: PartitionLog, model: PartitionModel) -> None:
 
 def adopt_cleaned(log: PartitionLog, model: PartitionModel) -> None:
     """What compaction has removed has a newer record of its key, or is itself a removal, or was never committed."""
-    kept = {record.offset for record in read_all(log)}
+    pieces = list(read_pieces(log))
+    kept = {record.offset for offset, data in pieces for record in decode_records(data, from_offset=offset)}
+    headers = {header.base_offset for _, data in pieces for header in iter_batches(data)}
     records = model.readable()
     newest = {record.key: record.offset for record in records if not model.is_aborted(record.offset)}
     active = log.active_segment.base_offset
@@ -139,21 +157,29 @@ def adopt_cleaned(log: PartitionLog, model: PartitionModel) -> None:
     for batch in model.batches:
         if batch.end > model.start and not batch.lost:
             batch.records = [r for r in batch.records if r.offset in kept or r.offset < model.start]
+            batch.removed = not batch.records and batch.base_offset not in headers
 
 
 def read_all(log: PartitionLog) -> list[Kept]:
-    """All records, in small pieces."""
-    found: list[Kept] = []
+    """All records."""
+    return [
+        Kept(r.offset, r.timestamp, r.key, r.value)
+        for offset, data in read_pieces(log)
+        for r in decode_records(data, from_offset=offset)
+    ]
+
+
+def read_pieces(log: PartitionLog) -> Iterator[tuple[int, Buffer]]:
+    """All batches as readers get them, a few at a time, each time with the offset that was asked for."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 200).records
         if not len(data):
             break
-        found += [Kept(r.offset, r.timestamp, r.key, r.value) for r in decode_records(data, from_offset=offset)]
+        yield offset, data
         batches = list(iter_batches(data))
         assert batches and batches[-1].next_offset > offset, f"what was read at {offset} of {log} is not there"
         offset = batches[-1].next_offset
-    return found
 
 
 def check_content(log: PartitionLog, model: PartitionModel, *, times: Sequence[int]) -> None:

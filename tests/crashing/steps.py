@@ -331,6 +331,7 @@ class BrokerSteps:
             tp, 0, partial(log.truncate_fully_and_start_at, offset, now_ms=self.world.wall), latest_start=offset
         )
         model.batches.clear()
+        model.placeholders.clear()
         model.start = model.origin = model.durable_end = model.latest_start = offset
 
     def cutting(

@@ -194,7 +194,7 @@ def test_an_unreadable_data_directory_is_named(tmp_path: Path) -> None:
     directory.mkdir(mode=0o000)
     # Root may read everything, so the broker first becomes somebody else; what it needs is imported by then.
     program = (
-        "import os, sys, triokafka.broker_stub.broker, triokafka.cli.app, triokafka.cli.broker\n"
+        "import os, sys, triokafka.broker_stub.node, triokafka.cli.app, triokafka.cli.broker\n"
         "if os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.exit(triokafka.cli.app.run(sys.argv[1:]))\n"
     )

@@ -16,10 +16,12 @@ import pytest
 
 from tests.crashing.machine import Machine, explain, run_seed
 from tests.crashing.model import Batch, Kept, PartitionModel
-from tests.crashing.opened import check_epochs
+from tests.crashing.opened import Expected, adopt_cleaned, check_epochs, check_opened, note_lost_end
 from tests.crashing.plan import Step, plan, shrink
 from tests.support.simulated import run_seeds
-from tests.unit.broker_stub.log.builders import NOW, batch, config, open_log
+from tests.unit.broker_stub.log.builders import NOW, TP, append, batch, config, open_log
+from tests.unit.broker_stub.log.cleaner.logs import clean, compacted_log, put
+from triokafka.broker_stub.log import PartitionLog
 from triokafka.world.memory import MemoryStorage
 
 RUNS = 500
@@ -79,6 +81,120 @@ def test_no_epoch_is_expected_where_all_that_readers_could_see_was_compacted_awa
     for seen in (Batch(1, 3, records[:2], 0, NOW), Batch(2, 3, records[1:2], 0, NOW)):
         with pytest.raises(AssertionError, match="epoch at 2"):
             check_epochs(log, PartitionModel([seen, there], start=2))
+
+
+def _log_that_lost_its_end() -> PartitionLog:
+    """Offsets 0 and 1 are there, and a placeholder has the place of 2 and 3."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, batch(b"a", b"b"))
+    log.close()
+    return open_log(storage, recovery_point=2, high_watermark=4)
+
+
+def _batch(start: int, end: int, *, key: bytes = b"k", producer_id: int = -1, emptied: bool = False) -> Batch:
+    records = [] if emptied else [Kept(offset, NOW, key, b"v") for offset in range(start, end)]
+    return Batch(start, end, records, 0, NOW, producer_id)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(647686240, id="truncation in the middle of a placeholder"),
+        pytest.param(647686814, id="truncation between two lost batches"),
+        pytest.param(647686913, id="power cut with an emptied batch at the end"),
+        pytest.param(172584175, id="topic made anew after its log had lost its end"),
+        pytest.param(387206450, id="high watermark in the middle of a lost batch"),
+    ],
+)
+def test_seed_that_failed_once(seed: int) -> None:
+    check(seed)
+
+
+def test_truncation_in_the_middle_of_a_placeholder_is_expected_to_remove_all_of_it() -> None:
+    """As of any other batch: the model has two lost batches there, and the log one without records."""
+    log = _log_that_lost_its_end()
+    model = PartitionModel([_batch(0, 2), _batch(2, 3), _batch(3, 4)], high_watermark=4)
+    note_lost_end(log, model, durable_end=2, cleans=False)
+    assert [b.lost for b in model.batches] == [False, True, True]
+    assert [model.batch_start(offset) for offset in range(5)] == [0, 0, 2, 2, 4]
+    log.truncate_to(3, now_ms=NOW)
+    assert log.log_end_offset == model.batch_start(3) == 2
+    model.cut(2)
+    model.batches.append(_batch(2, 5))
+    assert [model.batch_start(offset) for offset in range(2, 5)] == [2, 2, 2]
+
+
+def test_placeholder_in_place_of_a_durable_batch_is_a_loss() -> None:
+    """Also when compaction has emptied that batch: its header names the producer, and must be there."""
+    log = _log_that_lost_its_end()
+    for durable in (_batch(2, 4), _batch(2, 4, producer_id=7), _batch(2, 4, producer_id=7, emptied=True)):
+        for cleans in (False, True):
+            with pytest.raises(AssertionError, match="what was durable is lost"):
+                note_lost_end(log, PartitionModel([_batch(0, 2), durable]), durable_end=4, cleans=cleans)
+    for cleans in (False, True):  # the cleaner does not empty a batch of the active segment
+        model = PartitionModel([_batch(0, 2), _batch(2, 4)])
+        note_lost_end(log, model, durable_end=2, cleans=cleans)
+        assert model.batches[1].lost
+        assert model.placeholders == [range(2, 4)]
+
+
+def test_placeholder_may_end_in_the_middle_of_a_lost_batch() -> None:
+    """A follower may have fetched a part of that batch, so that the high watermark is there."""
+    there = Batch(0, 2, [Kept(0, NOW, b"k", b"a"), Kept(1, NOW + 1, b"k", b"b")], 0, NOW + 1)
+    model = PartitionModel([there, _batch(2, 6)], high_watermark=4)
+    log = _log_that_lost_its_end()
+    check_opened(TP, log, model, Expected(), lossless=False, now_ms=NOW, compacted=False)
+    assert (model.batches, model.end, model.placeholders) == ([there], 4, [range(2, 4)])
+    log.skip_to(5, now_ms=NOW)
+    model = PartitionModel([there, _batch(2, 6)])
+    with pytest.raises(AssertionError, match="nothing is before the end"):
+        check_opened(TP, log, model, Expected(), lossless=False, now_ms=NOW, compacted=False)
+
+
+def test_batch_that_compaction_has_emptied_is_not_lost() -> None:
+    """Its header ends the log once the batches behind it are truncated."""
+    storage = MemoryStorage()
+    log = compacted_log(storage)
+    put(log, (b"a", b"1"), (b"b", b"1"), producer_id=8, producer_epoch=0, base_sequence=0)
+    put(log, (b"a", b"2"))
+    put(log, (b"a", b"3"), (b"b", b"3"))
+    clean(log, storage)
+    model = PartitionModel([_batch(0, 2, producer_id=8, key=b"a"), _batch(2, 3, key=b"a"), _batch(3, 5, key=b"a")])
+    note_lost_end(log, model, durable_end=5, cleans=True)
+    adopt_cleaned(log, model)
+    assert [(len(b.records), b.removed, b.lost) for b in model.batches] == [
+        (0, False, False),
+        (0, True, False),
+        (2, False, False),
+    ]
+    log.truncate_to(3, now_ms=NOW)
+    assert log.log_end_offset == 2
+    model.cut(2)
+    note_lost_end(log, model, durable_end=2, cleans=False)
+    assert not model.batches[0].lost
+    assert not model.placeholders
+
+
+def test_batch_that_compaction_has_removed_is_not_lost() -> None:
+    """Not even its header is there, and the log ends at the name of an empty segment."""
+    storage = MemoryStorage()
+    log = compacted_log(storage)
+    put(log, (b"a", b"1" * 150), (b"b", b"1" * 150))
+    log.roll(now_ms=NOW)
+    put(log, (b"a", b"2" * 150), (b"b", b"2" * 150))
+    clean(log, storage)
+    model = PartitionModel([_batch(0, 2, key=b"a"), _batch(2, 4, key=b"a")])
+    adopt_cleaned(log, model)
+    assert [batch.removed for batch in model.batches] == [True, False]
+    log.truncate_to(3, now_ms=NOW)
+    assert (log.log_end_offset, log.size) == (2, 0)
+    model.cut(2)
+    note_lost_end(log, model, durable_end=2, cleans=False)
+    assert not model.batches[0].lost
+    model.batches[0].removed = False
+    with pytest.raises(AssertionError, match="what was durable is lost"):
+        note_lost_end(log, model, durable_end=2, cleans=False)
 
 
 def test_a_run_can_be_repeated_and_made_shorter() -> None:

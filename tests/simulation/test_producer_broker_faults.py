@@ -277,6 +277,8 @@ async def _minute_of_silence(simulation: Simulation, *, given: dict[str, Any]) -
 
     async def silence() -> None:
         nonlocal waiting
+        for topic in TOPICS:  # a caller that waits for metadata does not wait for memory
+            await producer.partitions_for(topic)
         await trio.sleep(0.03)
         machine.host.world.pause()
         for _ in range(60):

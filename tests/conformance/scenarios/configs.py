@@ -100,7 +100,7 @@ def bad_changes(case: Case) -> None:
     topic = case.topic()
     for key, value in (("no.such.key", "1"), ("retention.ms", "soon"), ("segment.bytes", "1")):
         changes = {"max.message.bytes": ("set", "777"), key: ("set", value)}
-        assert case.refusal(lambda changes=changes: case.client.incremental_alter("topic", topic, changes)) == 40, key  # type: ignore[misc]
+        assert case.refusal(lambda changes=changes: case.client.incremental_alter("topic", topic, changes)) == 40, key
     assert case.client.describe_configs("topic", topic)["max.message.bytes"].value == "1048588"
 
 

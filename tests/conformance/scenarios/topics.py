@@ -63,7 +63,7 @@ def created_with_too_many_replicas(case: Case) -> None:
 def created_with_bad_names(case: Case) -> None:
     """Names that are empty, too long, dots only or with other letters: INVALID_TOPIC_EXCEPTION (17)."""
     for name in (".", "..", "a b", "ä", "x" * 250, "a/b"):
-        assert case.refusal(lambda name=name: case.client.create_topic(name)) == 17, name  # type: ignore[misc]
+        assert case.refusal(lambda name=name: case.client.create_topic(name)) == 17, name
 
 
 @scenario
@@ -97,7 +97,7 @@ def created_with_bad_config(case: Case) -> None:
     topic = case.name()
     for key, value in (("no.such.key", "1"), ("retention.ms", "soon"), ("cleanup.policy", "burn")):
         configs = {key: value}
-        assert case.refusal(lambda configs=configs: case.client.create_topic(topic, configs=configs)) == 40, key  # type: ignore[misc]
+        assert case.refusal(lambda configs=configs: case.client.create_topic(topic, configs=configs)) == 40, key
     assert topic not in case.client.topics()
 
 

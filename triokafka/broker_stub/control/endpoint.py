@@ -1,17 +1,17 @@
-"""The control endpoint: HTTP to switch faults on and off, and to read metrics (``triokafka broker --control``).
+"""The control endpoint: an HTTP interface to faults and metrics (``triokafka broker --control``).
 
-``GET /faults`` lists what is armed, ``POST /faults`` arms one (a JSON object) or several (a list), ``DELETE /faults``
-disarms all. The fields of a fault are those of `Fault` and `RequestFault`, except that ``api`` is a name or a number,
-and ``error`` is the name of an error class, Kafka's name in capitals, or its code::
+``GET /faults`` lists the armed faults, ``POST /faults`` arms one (a JSON object) or several (a list), and
+``DELETE /faults`` disarms all. The fields of a fault are those of `Fault` and `RequestFault`, except that ``api`` is a
+name or a number, and ``error`` is the name of an error class, Kafka's name in capitals, or its code::
 
     curl --json '{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3}' http://127.0.0.1:9191/faults
 
-``GET /metrics`` gives the broker's metrics in the text format of Prometheus. `Action` is what else a path does to a
-broker of a test (stop it, freeze it, fill its disk); `triokafka.testing.control` lists them.
+``GET /metrics`` returns the broker's metrics in the text format of Prometheus. Tests add further paths as `Action`
+objects (stop the broker, freeze it, fill its disk); `triokafka.testing.control` lists them.
 
-For tests only: a caller may break the broker. A change must be sent as ``application/json``, requests of web pages are
-refused, and so is a ``Host`` that is not this machine (`HttpServer`). On an address that other machines can reach, each
-request needs a token. One request per connection.
+The endpoint is for tests only: its callers can break the broker. Changes require ``application/json``. The endpoint
+refuses requests of web pages, and a ``Host`` that is not this machine (`HttpServer`). On an address that other machines
+can reach, each request needs a token. It serves one request per connection.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _METRICS: Final = "/metrics"
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a path does: called with the decoded JSON of the request (None without a body), it returns the answer's.
+    """The function behind a path, from the request's decoded JSON (None without a body) to the response's JSON.
 
-    It may raise any `KafkaError`, which is then the answer.
+    The response to any `KafkaError` that it raises is an error.
     """
 
     method: str
@@ -52,14 +52,14 @@ class Action:
 class ControlEndpoint:
     """Serves the control endpoint of one broker.
 
-    `bind` first, so that the address is known; then `run`.
+    Call `bind`, which returns the address, and then `run`.
 
     Args:
-        faults: what ``/faults`` shows and changes.
-        metrics: gives what ``/metrics`` shows.
+        faults: the faults behind ``/faults``.
+        metrics: returns the samples for ``/metrics``.
         actions: further paths.
-        token: what each request must carry as ``Authorization: Bearer TOKEN``. Without one, requests to a loopback
-            address need none, and `bind` generates one for any other address.
+        token: the token that each request must send as ``Authorization: Bearer TOKEN``. Without this argument, a
+            loopback address needs no token, and `bind` generates one for any other address.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class ControlEndpoint:
         self._server = HttpServer(world, "the control endpoint", self._answer, token=token)
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return host and port; port 0 takes a free one. Raises `OSError`.
+        """Listen and return host and port; port 0 selects a free port. Raises `OSError`.
 
-        On an address that other machines can reach, a token is generated when none was given.
+        Generates a token for an address that other machines can reach, unless the constructor received one.
         """
         address = await self._server.bind(host, port)
         if self.token is None and not self._server.loopback:
@@ -96,7 +96,7 @@ class ControlEndpoint:
     async def _answer(self, request: HttpRequest) -> Reply:
         if request.method not in _SAFE:
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            # A page may send text or a form to any address without asking, but not JSON.
+            # A web page can send text or a form to any address without a CORS preflight request, but not JSON.
             if kind != _JSON and (request.method == "POST" or request.body):
                 return "415 Unsupported Media Type", {"error": f"the header Content-Type must be {_JSON}, not {kind!r}"}
         return await self._carry_out(request.method, request.path, request.body)
@@ -126,10 +126,10 @@ class ControlEndpoint:
 
 
 def from_json(value: Any) -> Fault | RequestFault:
-    """The fault that an object describes; with an ``error`` it is a `Fault`.
+    """Return the fault that a JSON object describes: a `Fault` if it has an ``error``, else a `RequestFault`.
 
     Raises:
-        BadRequestError, ConfigurationError: it describes none; says why.
+        BadRequestError, ConfigurationError: the object describes no fault; the message contains the reason.
     """
     if not isinstance(value, Mapping):
         raise BadRequestError(f"a fault is an object, not {value!r}")
@@ -154,7 +154,7 @@ def from_json(value: Any) -> Fault | RequestFault:
 
 
 def as_json(fault: Fault | RequestFault) -> dict[str, Any]:
-    """A fault as `from_json` takes it; what says nothing is left out."""
+    """Return a fault as a JSON object for `from_json`, without fields that are None or False."""
     values = {name: value for name, value in asdict(fault).items() if value is not None and value is not False}
     if isinstance(fault, Fault):
         values["error"] = fault.error.__name__
@@ -165,7 +165,7 @@ def as_json(fault: Fault | RequestFault) -> dict[str, Any]:
 
 
 def _fits(value: Any, declared: str) -> bool:
-    """Whether a value is of the type that a field says."""
+    """Whether a value has the declared type of a field."""
     if value is None:
         return "None" in declared
     if "BrokerResponseError" in declared:

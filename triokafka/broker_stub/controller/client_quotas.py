@@ -32,10 +32,10 @@ _IP_KEYS: Final[Mapping[str, tuple[bool, float]]] = {"connection_creation_rate":
 
 
 def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
-    """Set and remove quotas; one result per entity, and a wrong one does not keep the others from it.
+    """Set and remove quotas, with one result per entity; each succeeds or fails independently.
 
     Raises:
-        PolicyViolationError: it would take too many records.
+        PolicyViolationError: the request needs too many records.
     """
     from triokafka.protocol.api.alter_client_quotas import (
         AlterClientQuotasEntity,

@@ -49,7 +49,7 @@ class ClusterControl:
 
     Args:
         session_timeout: how long, in seconds, a broker that is not fenced may be silent.
-        topic_config: what applies to a topic, in an image.
+        topic_config: returns the effective configuration of a topic in an image.
     """
 
     def __init__(self, session_timeout: float, topic_config: Callable[[MetadataImage, str], LogConfig]) -> None:
@@ -66,9 +66,9 @@ class ClusterControl:
         Registering the same process again keeps its epoch and whether it is fenced.
 
         Raises:
-            InconsistentClusterIdError: it belongs to another cluster.
+            InconsistentClusterIdError: the broker belongs to another cluster.
             DuplicateBrokerRegistrationError: another process with this id is alive.
-            UnsupportedVersionError: it cannot do what the cluster's features say.
+            UnsupportedVersionError: the broker does not support the cluster's feature levels.
         """
         if registration.cluster_id != self._cluster_id:
             raise errors.InconsistentClusterIdError(
@@ -79,7 +79,7 @@ class ClusterControl:
         same = before is not None and before.incarnation_id == registration.incarnation_id
         if before is not None and not same and self._alive(before, now):
             raise errors.DuplicateBrokerRegistrationError(
-                f"another process is registered as broker {registration.broker_id} and was heard of "
+                f"another process is registered as broker {registration.broker_id} and sent a heartbeat "
                 f"less than {self._session_timeout} s ago"
             )
         for name, level in image.features.items():
@@ -108,7 +108,7 @@ class ClusterControl:
             log_dirs=list(registration.directories),
         )
         # The partitions of the earlier process get other leaders, or none until this one is unfenced. Either way their
-        # leader epochs are new, for the end of its logs may be lost.
+        # leader epochs are new, since the ends of its logs may be lost.
         moved = [] if same else list(self._moves(image, registration.broker_id))
         return Outcome([record, *moved], epoch)
 
@@ -152,7 +152,7 @@ class ClusterControl:
     def _shut_down(
         self, image: MetadataImage, broker: BrokerImage, session: _Session, caught_up: bool
     ) -> Outcome[HeartbeatReply]:
-        """Move leaderships first; release the broker when every other broker has applied that."""
+        """Move leaderships first; release the broker once every other broker has applied the change."""
         if not broker.in_controlled_shutdown:
             moved = self._moves_on_shutdown(image, broker.broker_id)
             records: list[Struct] = [
@@ -180,7 +180,7 @@ class ClusterControl:
         return Outcome(self.fence(image, broker), HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True))
 
     def _moves_on_shutdown(self, image: MetadataImage, broker_id: int) -> list[Struct]:
-        # A partition that only this broker holds is left to it until the very end.
+        # This broker leads partitions without other replicas until it stops.
         def clean(topic: str) -> LogConfig:
             return self._topic_config(image, topic)._replace(unclean_leader_election_enable=False)
 
@@ -220,7 +220,7 @@ class ClusterControl:
         return Outcome([*self._moves(image, broker.broker_id), gone], UnregisterBrokerResponse(error_message=None))
 
     def begin(self, image: MetadataImage, *, now: float, own_id: int, cluster_id: str) -> None:
-        """Begin as the active controller: every other broker that is not fenced gets a new session.
+        """Start as the active controller: give every other unfenced broker a new session.
 
         This node's own broker ended with its process, and registers again.
         """
@@ -230,7 +230,7 @@ class ClusterControl:
                 self._sessions.setdefault(broker.broker_id, _Session(broker.incarnation_id, now))
 
     def all_follow(self, offset: int) -> None:
-        """Note that every broker has applied the metadata up to ``offset``: they share this process."""
+        """Record that every broker has applied the metadata up to ``offset``, since they share this process."""
         for session in self._sessions.values():
             session.metadata_offset = max(session.metadata_offset, offset)
 
@@ -246,7 +246,7 @@ class ClusterControl:
         return session.incarnation_id == broker.incarnation_id and session.last_contact + self._session_timeout >= now
 
     def oldest_session(self, image: MetadataImage) -> tuple[int, float] | None:
-        """The broker that is not fenced and was silent for longest, and when its session ends."""
+        """Return the unfenced broker with the oldest heartbeat, and the end of its session."""
         ends = [
             (session.last_contact + self._session_timeout, broker_id)
             for broker_id, session in self._sessions.items()
@@ -258,7 +258,7 @@ class ClusterControl:
         return broker_id, at
 
     def fence_stale(self, image: MetadataImage, *, now: float) -> Outcome[int | None]:
-        """Fence the broker whose session ended first, if one did. One at a time: each sees the last's effect."""
+        """Fence the broker whose session ended first, if any. One at a time: each call sees the effect of the last."""
         oldest = self.oldest_session(image)
         if oldest is None or oldest[1] >= now:
             return Outcome([], None)

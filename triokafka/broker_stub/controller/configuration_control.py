@@ -91,7 +91,7 @@ class ConfigurationControl:
 
     Args:
         config: the broker's configuration at its start.
-        policies: are consulted before a configuration changes; those that ``config`` names when None.
+        policies: checked before a configuration changes; by default, the policies that ``config`` names.
     """
 
     def __init__(self, config: BrokerConfig, policies: Policies | None = None) -> None:
@@ -152,10 +152,10 @@ class ConfigurationControl:
     ) -> Steps[AlterConfigsResponse]:
         """Replace the whole configuration of resources: keys that the request leaves out are deleted.
 
-        ``denied`` are resources that the client may not change, with what to answer for them.
+        ``denied`` has the resources that the client may not change, with the errors to return.
 
         Raises:
-            PolicyViolationError: it would take too many records.
+            PolicyViolationError: the request needs too many records.
         """
         from triokafka.protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 
@@ -257,9 +257,9 @@ def _check_min_insync_replicas(
 
 
 def _forgotten_leaders(image: MetadataImage, resource: _Resource, changed: Iterable[str]) -> Iterator[Struct]:
-    """Yield the records that clear eligible leaders, which another min.insync.replicas selected.
+    """Yield the records that clear eligible leaders after a change of min.insync.replicas, on which they depend.
 
-    They stay where no replica is in sync: without them the partition could never have a leader again.
+    Partitions without an in-sync replica keep them: otherwise they could never have a leader again.
     """
     cluster_wide = resource.resource_type == ResourceType.BROKER and not resource.resource_name
     if features.MIN_INSYNC_REPLICAS not in changed or not features.has_eligible_leader_replicas(image):
@@ -276,14 +276,14 @@ def _forgotten_leaders(image: MetadataImage, resource: _Resource, changed: Itera
 
 
 def _is_read_only(name: str) -> bool:
-    """Whether only ``server.properties`` can set the option: also those that Kafka has and this broker does not use."""
+    """Whether only ``server.properties`` can set the option, including Kafka's options that this broker ignores."""
     if name in DEFINITIONS:
         return DEFINITIONS[name].update_mode is UpdateMode.READ_ONLY
     return name in UNUSED_NAMES and name not in UNUSED_DYNAMIC_NAMES
 
 
 def _group_bounds(config: BrokerConfig) -> dict[str, tuple[int, int]]:
-    """Return the least and the greatest value of each group configuration that the broker limits."""
+    """Return the lowest and highest value of each group configuration that the broker limits."""
     return {
         "consumer.session.timeout.ms": (
             config.group_consumer_min_session_timeout_ms,
@@ -297,7 +297,7 @@ def _group_bounds(config: BrokerConfig) -> dict[str, tuple[int, int]]:
 
 
 def _check_pools(now: BrokerConfig, configs: Mapping[str, str]) -> None:
-    """Refuse to more than double or halve the size of a pool, as Kafka does. Raises `InvalidRequestError`."""
+    """Reject changes that more than double or halve a pool size, as Kafka does. Raises `InvalidRequestError`."""
     for name in _POOLS & set(configs):
         current, wanted = int(now.text(name) or 0), int(configs[name])
         problem = None
@@ -358,7 +358,7 @@ def _changes(
     now = image.configs.get(key, {})
     changed = [name for name, value in wanted.items() if now.get(name) != value]
     if resource.resource_type == ResourceType.BROKER:
-        # Setting a value anew makes the broker read the files behind it again.
+        # Setting an unchanged value makes the broker reload the files that it names.
         again = set(touched) or set(wanted)
         changed = [name for name in wanted if name in again or now.get(name) != wanted[name]]
     gone = [name for name in now if name not in wanted]

@@ -48,8 +48,8 @@ class Controller:
 
     Args:
         config: gives the node's id, the directories and the defaults.
-        cluster_id: the cluster that new data directories join; None makes a new one.
-        follower: does the slow work of following a change, such as making logs.
+        cluster_id: the cluster that new data directories join; None creates a new cluster.
+        follower: does the slow work after a change, such as creating logs.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Controller:
         return await self._parts.queue.submit(name, compute, timeout_ms=timeout_ms)
 
     async def expand_in_sync_sets(self) -> int:
-        """Take every replica that is up into the in-sync sets; see `in_sync.expand_in_sync_sets`."""
+        """Add every replica whose broker is up to the in-sync sets; see `in_sync.expand_in_sync_sets`."""
         from triokafka.broker_stub.controller.in_sync import expand_in_sync_sets
 
         topic_config_of = self.state.configuration.effective.topic_config_of
@@ -125,7 +125,7 @@ class Controller:
         return await self.submit("HandOver", lambda image: hand_over(image, topic, partition, to))
 
     async def fence_broker(self, broker_id: int) -> None:
-        """Fence a broker that is known to be gone; one that is not registered, or fenced already, is fine."""
+        """Fence a broker that has stopped; do nothing if it is not registered or already fenced."""
 
         def fence(image: MetadataImage) -> Outcome[None]:
             broker = image.brokers.get(broker_id)
@@ -143,17 +143,17 @@ class Controller:
     async def start(self, *, without: Collection[str] = (), committed: int = 0) -> frozenset[UUID]:
         """Open the data directories and the metadata log, replay it, and begin an epoch as its leader.
 
-        Returns, once the first image is published, the ids of the topics whose removal is in the log: their folders may
-        still be there. Blocking work runs in a thread.
+        Returns, once the first image is published, the ids of the topics that the log removed: their folders may still
+        exist. Blocking work runs in a thread.
 
         Args:
-            without: data directories that cannot be used, and are left alone.
-            committed: the offset before which the metadata is known to be committed: `metadata_end` of an earlier run.
+            without: unusable data directories, which are ignored.
+            committed: the offset up to which the metadata is known to be committed: `metadata_end` of an earlier run.
 
         Raises:
             ConfigurationError: the data directory of the metadata log cannot be used, or one belongs to another node or
-                cluster. ``identity.failed`` has those of the others that cannot be used.
-            UnsupportedVersionError: the log has features that are not known here.
+                cluster. ``identity.failed`` has the other unusable directories.
+            UnsupportedVersionError: the log has unknown features.
             KafkaStorageError: the log cannot be read or written, or is damaged (`DamagedLogError`).
         """
         world, config, state = self.world, self.config, self.state
@@ -184,9 +184,9 @@ class Controller:
         return removed_topics
 
     def _load(self, without: frozenset[str], committed: int) -> tuple[MetadataLogFiles, int, frozenset[UUID]]:
-        """Load everything from the disk, and begin an epoch.
+        """Load the metadata from disk, and begin an epoch.
 
-        Returns also where the replay of the log began, and which topics it removed.
+        Also returns the offset at which the replay of the log began, and the ids of the topics that it removed.
         """
         config, world = self.config, self.world
         usable = [path for path in config.data_directories if path.rstrip("/") not in without]
@@ -269,13 +269,13 @@ class Controller:
                 logger.error("Metadata log %s: cannot be closed cleanly: %s", parts.files.directory, error)
 
     def clock_jumped(self) -> None:
-        """Forgive the silence of brokers while the world's clock was put forward."""
+        """Extend the sessions of brokers after a jump of the world's clock."""
         self.state.cluster.resume(self.world.now())
 
 
 @dataclass(slots=True)
 class _Running:
-    """The parts of a controller that exist from its start on."""
+    """The parts of a controller that exist once it has started."""
 
     files: MetadataLogFiles
     log: LocalMetadataLog

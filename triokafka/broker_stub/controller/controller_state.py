@@ -1,8 +1,8 @@
 """The controller's state: the committed and the staged images, and the decisions about changes. No task, disk or clock.
 
-An operation looks at ``image`` and yields an outcome; `ControllerState.stage` replays its records into the next image,
-on which the next operation already builds. Only `ControllerState.commit` makes a staged image the committed one; a
-failure goes back to the committed image with `ControllerState.roll_back`.
+An operation reads ``image`` and yields an outcome. `ControllerState.stage` replays its records into the next image, on
+which the next operation builds. Only `ControllerState.commit` makes a staged image the committed one. After a failure,
+`ControllerState.roll_back` restores the committed image.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from triokafka.protocol.message import Struct
 
 
 class StagedChange(NamedTuple):
-    """Records that are replayed but not committed: where they begin, and the image and delta they give."""
+    """Records that are replayed but not committed: their first offset, and the resulting image and delta."""
 
     base_offset: int
     records: Sequence[Struct]
@@ -36,8 +36,8 @@ class ControllerState:
     """The images of the controller, and the controls that decide about changes.
 
     Args:
-        pick: chooses a number below its argument: where placement starts.
-        new_id: makes topic ids.
+        pick: chooses a number below its argument, at which placement starts.
+        new_id: creates topic ids.
     """
 
     def __init__(self, config: BrokerConfig, *, pick: Callable[[int], int], new_id: Callable[[], uuid.UUID]) -> None:
@@ -58,15 +58,15 @@ class ControllerState:
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self.image.offset + 1
 
     def stage(self, records: Sequence[Struct]) -> Generator[int, None, StagedChange]:
-        """Replay the records of an operation, step by step; they are staged when the last step is done.
+        """Replay the records of an operation in steps; they are staged after the last step.
 
         Raises, with nothing staged:
             ValueError: the records do not fit the image.
-            NotControllerError: a roll-back meanwhile took the image away that the records build on.
+            NotControllerError: a roll-back meanwhile dropped the image on which the records build.
         """
         delta = MetadataDelta(self.image)
         for record in records:
@@ -79,7 +79,7 @@ class ControllerState:
         return change
 
     def commit(self, change: StagedChange) -> None:
-        """The oldest staged change is committed."""
+        """Commit the oldest staged change."""
         if not self._staged or self._staged[0] is not change:
             raise IllegalStateError("metadata changes are committed in the order in which they were staged")
         self._staged.popleft()
@@ -88,7 +88,7 @@ class ControllerState:
     def check_newest(self, image: MetadataImage) -> None:
         """Raise `NotControllerError` if ``image`` is no longer the newest one: it was rolled back."""
         if self.image is not image:
-            raise NotControllerError("the controller dropped changes that were not committed; ask again")
+            raise NotControllerError("the controller dropped uncommitted changes; retry the request")
 
     def roll_back(self, end_offset: int = 0) -> None:
         """Drop the staged changes at and after ``end_offset``, by default all."""

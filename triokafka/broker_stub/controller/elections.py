@@ -22,7 +22,7 @@ from triokafka.protocol.api.elect_leaders import (
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 
 MAX_ELECTIONS_AT_ONCE: Final = 1_000
-"""Leaders that one run of the automatic balance moves; the next run goes on."""
+"""The most leaders that one run of the automatic balancing moves; the next run continues."""
 
 _TYPES: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
@@ -38,7 +38,7 @@ def broker_fenced(image: MetadataImage, broker_id: int, topic_config: TopicConfi
 
 
 def broker_unfenced(image: MetadataImage, broker_id: int, topic_config: TopicConfig) -> Iterator[PartitionChangeRecord]:
-    """Changes because a broker comes: it leads what has no leader, where it may."""
+    """Yield the changes when a broker is unfenced: it leads partitions without a leader, if it may."""
     liveness = LivenessChange(added=broker_id)
     for topic, partition in image.partitions():
         if partition.leader == NO_LEADER:
@@ -48,7 +48,7 @@ def broker_unfenced(image: MetadataImage, broker_id: int, topic_config: TopicCon
 
 
 def preferred_leaders(image: MetadataImage, topic_config: TopicConfig) -> list[PartitionChangeRecord]:
-    """Changes that make preferred replicas leaders again where they can be, at most a bounded number."""
+    """Return the changes that make preferred replicas leaders again, up to `MAX_ELECTIONS_AT_ONCE`."""
     records: list[PartitionChangeRecord] = []
     for topic, partition in image.partitions():
         if partition.leader != partition.preferred_leader:
@@ -63,12 +63,12 @@ def preferred_leaders(image: MetadataImage, topic_config: TopicConfig) -> list[P
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, topic_config: TopicConfig
 ) -> Steps[ElectLeadersResponse]:
-    """Have partitions led by their preferred replica, or by any that is alive; each succeeds or fails on its own.
+    """Elect the preferred replicas of partitions, or any live replicas; each succeeds or fails independently.
 
-    When all partitions are meant, those that are led as wanted are left out of the answer; their topics are in it.
+    If the request means all partitions, the response omits partitions without a change, but has their topics.
 
     Raises:
-        InvalidRequestError: there is no such type of election.
+        InvalidRequestError: the election type is unknown.
     """
     election = _TYPES.get(request.election_type)
     if election is None:

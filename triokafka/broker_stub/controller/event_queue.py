@@ -1,10 +1,10 @@
-"""The controller's event queue: operations in, committed changes and answers out.
+"""The controller's event queue, from operations to committed changes and responses.
 
-One task takes operations off a bounded queue, in order. Each looks at the newest image and yields records and a
-response; the records are appended to the metadata log and staged, so that the next operation builds on them before they
-are committed. The log reports commitment as an event. Another task then publishes the changes, in order, and answers.
-Changes that the log drops, or that are not committed when this node loses its leadership, are rolled back: the newest
-committed image is the newest image again, and their callers get an error.
+One task takes operations from a bounded queue in order. Each reads the newest image and yields records and a response.
+The records are appended to the metadata log and staged, so that the next operation builds on them before they are
+committed. The log reports commitment as an event. Another task then publishes the changes in order, and completes the
+operations. Changes that the log drops, or that are not committed when this node loses its leadership, are rolled back
+to the newest committed image, and their callers get an error.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Compute = Callable[[MetadataImage], Outcome[T] | Steps[T]]
-"""An operation: a function from the newest image to an outcome, or to the steps that lead to one."""
+"""An operation: a function from the newest image to an outcome, or to steps that return one."""
 
 MAX_WAITING: Final = 1000
-"""Operations that may wait in the queue; the callers of more wait for room in it."""
+"""The most operations in the queue; further callers wait for room."""
 MAX_UNCOMMITTED: Final = 64
-"""Operations that may wait for their commitment at a time; further ones begin when earlier ones have their answer."""
+"""The most appended operations that wait for their commitment; further ones begin when earlier ones complete."""
 
 
 class Follower(Protocol):
@@ -67,17 +67,19 @@ class Operation(Generic[T]):
         self._error: Exception | None = None
 
     def succeed(self, response: T) -> None:
-        """Answer: the change is committed and published."""
+        """Complete the operation: its change is committed and published."""
         self._response.append(response)
         self._done.set()
 
     def fail(self, error: Exception) -> None:
-        """Answer with an error."""
+        """Complete the operation with an error."""
         self._error = error
         self._done.set()
 
     async def result(self) -> T:
-        """Wait for the response. If cancelled, an operation that has not begun never begins; one that has goes on."""
+        """Wait for the response. If cancelled, an operation that has not begun never begins; a running one
+        continues.
+        """
         try:
             await self._done.wait()
         except BaseException:
@@ -88,12 +90,12 @@ class Operation(Generic[T]):
             try:
                 raise error
             finally:
-                del error  # its traceback has this frame
+                del error  # its traceback refers to this frame
         return self._response[0]
 
 
 class _Appended(NamedTuple):
-    """An operation whose answer waits until everything before ``end_offset`` is committed."""
+    """An operation that completes once all records before ``end_offset`` are committed."""
 
     end_offset: int
     operation: Operation[Any]
@@ -105,9 +107,9 @@ class EventQueue:
     """Runs operations against a state and its log. It is the listener of the log.
 
     Args:
-        new_log: makes the metadata log, which this node leads, for its listener.
-        publish: receives every committed change, in order, before its answer goes out.
-        follower: does slow work of following a change, before and after it is published.
+        new_log: creates the metadata log, which this node leads, with its listener.
+        publish: receives every committed change in order, before its operation completes.
+        follower: does slow work for a change, before and after it is published.
     """
 
     def __init__(
@@ -136,12 +138,12 @@ class EventQueue:
     async def submit(self, name: str, compute: Compute[T], *, timeout_ms: int | None = None) -> T:
         """Enqueue an operation and wait for its response; waits for room when the queue is full.
 
-        While an operation yields its outcome in steps, other tasks run in between, but no other operation: the order
-        of the queue is the order of the changes.
+        While an operation runs in steps, other tasks run in between, but no other operation: changes have the order of
+        the queue.
 
         Raises:
-            NotControllerError: the queue was stopped, or this node does not lead the metadata log. A change that was
-                on its way may be lost.
+            NotControllerError: the queue was stopped, or this node does not lead the metadata log. An appended change
+                may be lost.
             RequestTimedOutError: ``timeout_ms`` ended before the operation began; nothing has changed.
             KafkaStorageError: the log could not be written; nothing has changed.
         """
@@ -154,10 +156,10 @@ class EventQueue:
         return await operation.result()
 
     async def run(self) -> None:
-        """Process operations until `stop`, and events of the log until every appended operation has its answer.
+        """Process operations until `stop`, and events of the log until every appended operation is complete.
 
-        If cancelled, operations that were not appended fail. Those that were wait for the log, which reports their
-        fate when it stops (see `MetadataLog`).
+        If cancelled, operations that were not appended fail. Appended operations wait for the log, which reports their
+        result when it stops (see `MetadataLog`).
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -170,7 +172,7 @@ class EventQueue:
             self._drop_after(-1, _stopped())  # nothing is left, unless a part failed
 
     def stop(self) -> None:
-        """Take no more operations, and fail those that wait. A second call does nothing."""
+        """Reject new operations, and fail the waiting ones. A second call does nothing."""
         self._send.close()
         while True:
             try:
@@ -189,14 +191,14 @@ class EventQueue:
                 operation = await self._receive.receive()
             except (trio.EndOfChannel, trio.ClosedResourceError):
                 return
-            # Those that wait already are appended without a pause, so that one sync commits them all.
+            # Append all waiting operations without a pause, so that one sync commits them.
             while True:
                 await self._process(operation)
                 try:
                     operation = self._receive.receive_nowait()
                 except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
                     break
-            del operation  # with its request
+            del operation  # and its request
 
     async def _process(self, operation: Operation[Any]) -> None:
         try:
@@ -215,7 +217,7 @@ class EventQueue:
             raise
 
     async def _append(self, operation: Operation[T]) -> None:
-        """Find out what an operation yields, stage it, and append it to the log."""
+        """Compute the outcome of an operation, stage it, and append it to the log."""
         state, log = self._state, self._log
         if not self._leads:
             raise _lost_leadership()
@@ -228,7 +230,7 @@ class EventQueue:
         records, response = await run_within_budget(found) if isinstance(found, Generator) else found
         state.check_newest(image)
         if not records:
-            if self._uncommitted:  # it may have seen what is not committed
+            if self._uncommitted:  # it may have read uncommitted changes
                 self._uncommitted.append(_Appended(self._uncommitted[-1].end_offset, operation, response, None))
             else:
                 operation.succeed(response)
@@ -268,7 +270,7 @@ class EventQueue:
         self._woken.set()
 
     def _drop_after(self, end_offset: int, error: errors.KafkaError) -> None:
-        """Fail the operations whose changes end after ``end_offset``, and take the changes back."""
+        """Fail the operations whose changes end after ``end_offset``, and roll the changes back."""
         while self._uncommitted and self._uncommitted[-1].end_offset > end_offset:
             self._uncommitted.pop().operation.fail(error.fresh_copy())
         self._state.roll_back(end_offset)
@@ -276,7 +278,7 @@ class EventQueue:
         self._woken.set()
 
     async def _answer(self) -> None:
-        """Publish and answer what the log reports as committed. Not cancelled: its callers wait for it."""
+        """Publish committed changes and complete their operations. Shielded from cancellation: callers wait for it."""
         with trio.CancelScope(shield=True):
             while True:
                 self._woken = trio.Event()

@@ -27,7 +27,9 @@ _UNSAFE_DOWNGRADE: Final = 3
 
 
 def initial_records(min_insync_replicas: str = "1") -> list[Struct]:
-    """Return the first records of a new metadata log: the levels, and what eligible leader replicas need with them."""
+    """Return the first records of a new metadata log: the feature levels, and the records for eligible leader
+    replicas.
+    """
     levels = [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
     return [*levels, _cluster_min_insync_replicas(min_insync_replicas)]
 
@@ -37,7 +39,7 @@ def _cluster_min_insync_replicas(value: str) -> ConfigRecord:
 
 
 def _eligible_leader_replicas_begin(image: MetadataImage, min_insync_replicas: str) -> list[Struct]:
-    """The records that make min.insync.replicas the cluster's alone: all brokers must count with the same number."""
+    """Return the records that set min.insync.replicas cluster-wide only, since all brokers must use the same value."""
     records: list[Struct] = []
     if MIN_INSYNC_REPLICAS not in image.broker_configs(None):
         records.append(_cluster_min_insync_replicas(min_insync_replicas))
@@ -57,7 +59,7 @@ def update_features(
 ) -> Outcome[UpdateFeaturesResponse]:
     """Change levels of features: all that the request names, or none (KIP-584, KIP-1022).
 
-    ``min_insync_replicas`` is what the brokers were started with; the cluster keeps it with eligible leader replicas.
+    ``min_insync_replicas`` is the brokers' static value, which becomes cluster-wide with eligible leader replicas.
     """
     from triokafka.protocol.api.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 
@@ -65,7 +67,7 @@ def update_features(
     failure = NO_ERROR
     try:
         if len({update.feature for update in request.feature_updates}) < len(request.feature_updates):
-            raise InvalidRequestError("A feature is there twice.")
+            raise InvalidRequestError("The request names a feature twice.")
         for update in request.feature_updates:
             kind = update.upgrade_type if version >= 1 else _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
             try:

@@ -1,4 +1,4 @@
-"""Moves the leadership of a partition to a named broker. Kafka has no such request; tests need it."""
+"""Moving the leadership of a partition to a named broker. Kafka has no such request; tests need it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 
 
 def hand_over(image: MetadataImage, topic: str, partition: int, to: int | None) -> Outcome[int]:
-    """Let broker ``to`` lead a partition in a new leader epoch; the response is its id.
+    """Make broker ``to`` the leader of a partition in a new leader epoch; the response is its id.
 
-    None stands for the next active broker after the present leader, by id; where there is no other, the leader leads on
-    in a new epoch. A broker that holds no replica takes the place of the present leader's.
+    None selects the next active broker after the current leader, by id. If there is no other, the leader stays, in a
+    new epoch. A broker without a replica replaces the current leader's replica.
 
     Raises:
-        UnknownTopicOrPartitionError: there is no such partition.
-        BrokerNotAvailableError: no such broker is there to lead.
+        UnknownTopicOrPartitionError: the partition does not exist.
+        BrokerNotAvailableError: the broker, or every broker, is inactive.
     """
     state = image.partition(topic, partition)
     if state is None:
@@ -43,7 +43,7 @@ def hand_over(image: MetadataImage, topic: str, partition: int, to: int | None) 
 
 def _next(image: MetadataImage, state: PartitionImage) -> int:
     active = sorted(broker.broker_id for broker in image.brokers.values() if broker.active)
-    # Replicas first: what leads next is then what Kafka would choose from.
+    # Replicas first, since Kafka elects leaders among replicas only.
     candidates = [broker_id for broker_id in active if broker_id in state.replicas and broker_id != state.leader]
     candidates = candidates or [broker_id for broker_id in active if broker_id != state.leader] or active
     if not candidates:

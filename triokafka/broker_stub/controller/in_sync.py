@@ -1,7 +1,7 @@
 """AlterPartition: a leader proposes an in-sync set, and the controller decides (KIP-497, KIP-841, KIP-903).
 
-Pure. The partition epoch that a leader builds on is compared with the image's, so that no change is lost; a replica
-counts as in sync only while its broker is up, under the registration under which the leader saw it.
+Pure. The request's partition epoch is compared with the image's, so that no change is lost. A replica counts as in sync
+only while its broker is up with the registration that the leader has seen.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _is_up(image: MetadataImage, broker_id: int) -> bool:
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, topic_config: TopicConfig
 ) -> Outcome[AlterPartitionResponse]:
-    """Change in-sync sets as the leaders of the partitions ask; each partition succeeds or fails on its own.
+    """Change in-sync sets as the leaders propose; each partition succeeds or fails independently.
 
     Raises:
         BrokerIdNotRegisteredError, StaleBrokerEpochError: the requesting broker is not registered with this epoch.
@@ -73,7 +73,7 @@ def alter_partition(
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> None:
-    """Refuse a broker that is not registered with this epoch: another process took its place.
+    """Reject a broker that is not registered with this epoch: another process replaced it.
 
     Raises:
         BrokerIdNotRegisteredError: no broker has this id.
@@ -101,7 +101,7 @@ def _answer(
     if record is not None:
         records.append(record)
     if partition.leader != request.broker_id:
-        # The change ended a reassignment that leaves the leader out; it learns the rest from the image.
+        # The change completed a reassignment that removes the leader; it learns the rest from the image.
         return AlteredPartition(partition_index=wanted.partition_index, error_code=errors.NewLeaderElectedError.code)
     return AlteredPartition(
         partition_index=partition.partition,
@@ -122,11 +122,11 @@ def _altered(
 ) -> tuple[PartitionImage, PartitionChangeRecord | None]:
     topic = image.topics_by_id.get(asked.topic_id)
     if topic is None:
-        raise errors.UnknownTopicIdError(f"there is no topic with the id {asked.topic_id}")
+        raise errors.UnknownTopicIdError(f"unknown topic id {asked.topic_id}")
     partition = topic.partitions.get(wanted.partition_index)
     if partition is None:
         raise errors.UnknownTopicOrPartitionError(f"there is no partition {topic.name}-{wanted.partition_index}")
-    # Before version 3 a leader does not say under which registration it saw a replica.
+    # Before version 3, requests have no broker epochs of replicas.
     epochs = {state.broker_id: state.broker_epoch for state in wanted.new_isr_with_epochs}
     isr = [state.broker_id for state in wanted.new_isr_with_epochs] or list(wanted.new_isr)
     _check(partition, wanted, isr, request.broker_id)
@@ -143,22 +143,22 @@ def _altered(
 
 def _check(partition: PartitionImage, wanted: PartitionData, isr: Sequence[int], broker_id: int) -> None:
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
-        raise errors.NotControllerError("the leader knows more than this controller")
+        raise errors.NotControllerError("the leader has newer metadata than this controller")
     if wanted.leader_epoch < partition.leader_epoch:
         raise errors.FencedLeaderEpochError(f"the leader epoch is {partition.leader_epoch}")
     if broker_id != partition.leader:
-        raise errors.InvalidRequestError(f"broker {partition.leader} leads the partition")
+        raise errors.InvalidRequestError(f"the leader is broker {partition.leader}")
     if wanted.partition_epoch < partition.partition_epoch:
         raise errors.InvalidUpdateVersionError(f"the partition epoch is {partition.partition_epoch}")
     if len(set(isr)) < len(isr) or not set(isr) <= set(partition.replicas):
-        raise errors.InvalidRequestError(f"{list(isr)} are not some of the replicas {list(partition.replicas)}")
+        raise errors.InvalidRequestError(f"{list(isr)} is not a subset of the replicas {list(partition.replicas)}")
     if partition.leader not in isr:
-        raise errors.InvalidRequestError("the leader is in sync with itself")
+        raise errors.InvalidRequestError("the in-sync set must include the leader")
     if wanted.leader_recovery_state not in (RECOVERED, RECOVERING):
-        raise errors.InvalidRequestError(f"there is no leader recovery state {wanted.leader_recovery_state}")
+        raise errors.InvalidRequestError(f"unknown leader recovery state {wanted.leader_recovery_state}")
     if wanted.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
         raise errors.InvalidRequestError(
-            "a recovering leader is alone in its in-sync set, and a leader cannot start to recover on its own"
+            "a recovering leader must be the only in-sync replica, and a leader cannot set itself to recovering"
         )
 
 
@@ -168,4 +168,4 @@ def _check_eligible(image: MetadataImage, isr: Sequence[int], epochs: Mapping[in
         if broker is None or not broker.active:
             raise errors.IneligibleReplicaError(f"broker {replica} is fenced, stopping or not registered")
         if epochs.get(replica, _ANY_EPOCH) not in (_ANY_EPOCH, broker.broker_epoch):
-            raise errors.IneligibleReplicaError(f"broker {replica} has started anew since it was seen in sync")
+            raise errors.IneligibleReplicaError(f"broker {replica} has restarted since the leader saw it in sync")

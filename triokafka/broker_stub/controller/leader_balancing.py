@@ -1,4 +1,4 @@
-"""Gives leadership back to preferred replicas (``auto.leader.rebalance.enable``)."""
+"""Moving leadership back to preferred replicas (``auto.leader.rebalance.enable``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeaderBalancing:
-    """Looks every ``interval`` seconds for partitions that their preferred replica does not lead, but could."""
+    """Checks every ``interval`` seconds for partitions whose preferred replica could lead but does not."""
 
     def __init__(self, state: ControllerState, queue: EventQueue, *, interval: float) -> None:
         self._state = state
@@ -34,10 +34,10 @@ class LeaderBalancing:
             try:
                 moved = await self._queue.submit("BalanceLeaders", self._elect)
             except KafkaError as error:
-                logger.error("Preferred leaders cannot be elected: %s", error)
+                logger.error("Electing preferred leaders failed: %s", error)
             else:
                 if moved:
-                    logger.info("%d partitions are led by their preferred replica again", moved)
+                    logger.info("%d partitions: the leadership moved back to the preferred replica", moved)
 
     def _elect(self, image: MetadataImage) -> Outcome[int]:
         records = elections.preferred_leaders(image, self._state.configuration.effective.topic_config_of(image))

@@ -61,7 +61,7 @@ class LocalMetadataLog:
             )
             files.append(batch, now_ms=now_ms)
         except (OSError, KafkaError) as error:
-            self._append_error = error.with_traceback(None)  # its frames refer to the caller, which keeps it
+            self._append_error = error.with_traceback(None)  # its frames refer to the caller, which refers to the error
             raise _not_written(error) from None
         else:
             self._uncommitted_bytes += len(batch)
@@ -83,7 +83,7 @@ class LocalMetadataLog:
                 self._listener.lost_leadership(self._epoch)
 
     async def _commit(self) -> None:
-        """Sync and report. Not cancelled: once begun, it must be known whether the records are committed."""
+        """Sync and report. Shielded from cancellation: the result of a started sync must be known."""
         self._appended = trio.Event()
         files, end_offset, size = self._files, self._files.end_offset, self._uncommitted_bytes
         error = self._append_error
@@ -111,14 +111,14 @@ class LocalMetadataLog:
         try:
             files.truncate_to(self._committed_end, now_ms=self._world.wall_ms())
         except (OSError, KafkaError) as truncation_error:
-            # The disk may hold records that were answered with an error: nothing may build on it.
+            # The disk may have records whose operations failed: no append may follow them.
             logger.critical(
-                "Metadata log %s: cannot be truncated to offset %d: %s. It takes no more records until a restart",
+                "Metadata log %s: cannot be truncated to offset %d: %s. It accepts no records until a restart",
                 files.directory,
                 self._committed_end,
                 truncation_error,
             )
-            self.failure = KafkaStorageError(f"the metadata log cannot be written since: {error}")
+            self.failure = KafkaStorageError(f"the metadata log is closed for writes until a restart, after: {error}")
         self._listener.rolled_back(_not_written(error))
 
 
@@ -127,7 +127,7 @@ def _not_written(error: Exception) -> KafkaStorageError:
 
 
 def load(files: MetadataLogFiles, now_ms: int) -> tuple[LogReplay, int]:
-    """Replay the newest snapshot and the log after it; return that, and the end offset of the snapshot.
+    """Replay the newest snapshot and the log after it; return the replay and the end offset of the snapshot.
 
     Raises:
         KafkaStorageError: a file cannot be read, or records are missing.
@@ -145,7 +145,7 @@ def load(files: MetadataLogFiles, now_ms: int) -> tuple[LogReplay, int]:
                         f"{files.directory}: the records end at offset {files.end_offset}, before the snapshot "
                         f"{snapshot.snapshot_id.file_name} does"
                     )
-                logger.warning("%s: the log is empty, and begins anew at the snapshot's end", files.directory)
+                logger.warning("%s: the log is empty, and starts at the end of the snapshot", files.directory)
                 files.begin_at(end_offset, now_ms=now_ms)
             start = end_offset
         elif start > 0:
@@ -169,7 +169,7 @@ def begin_epoch(
     now_ms: int,
     first_min_insync_replicas: str | None = None,
 ) -> MetadataImage:
-    """Claim a new epoch and open it in the log; return the image with it.
+    """Begin a new epoch in the log; return the image with it.
 
     With ``first_min_insync_replicas`` the log is new and also gets the cluster's first records.
 

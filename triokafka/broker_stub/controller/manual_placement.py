@@ -1,4 +1,4 @@
-"""Replicas that a client has chosen by hand: for new topics, new partitions, and reassignments. Pure."""
+"""Manual replica assignments of clients, for new topics, new partitions, and reassignments. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _DEFAULT: Final = -1
 
 
 def manual_assignments(image: MetadataImage, topic: CreatableTopic) -> Sequence[tuple[int, ...]]:
-    """The replicas of each partition, as the client wants them.
+    """Return the replicas of each partition from the request.
 
     Raises:
-        InvalidRequestError: counts are given as well.
+        InvalidRequestError: the request also has a partition count or replication factor.
         InvalidReplicationAssignmentError: they cannot be; says why.
     """
     if topic.replication_factor != _DEFAULT:
@@ -46,10 +46,10 @@ def manual_assignments(image: MetadataImage, topic: CreatableTopic) -> Sequence[
 
 
 def check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
-    """Refuse an empty list, brokers that do not exist, and one that is there twice.
+    """Reject an empty list, unknown brokers, and duplicates.
 
     Raises:
-        InvalidReplicationAssignmentError: as it says.
+        InvalidReplicationAssignmentError: the list is invalid.
     """
     if not replicas:
         raise errors.InvalidReplicationAssignmentError(
@@ -67,7 +67,7 @@ def check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
 
 
 def check_manual(image: MetadataImage, number: int, replicas: Iterable[int], factor: int | None) -> None:
-    """Check the replicas of one new partition; ``factor`` is how many the others have.
+    """Check the replicas of one new partition; ``factor`` is the replication factor of the others.
 
     Raises:
         InvalidReplicationAssignmentError: they cannot be; says why.

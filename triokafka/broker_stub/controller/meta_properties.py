@@ -1,4 +1,4 @@
-"""``meta.properties``: to which cluster and node a data directory belongs, and which directory it is."""
+"""``meta.properties``: the cluster id, node id and directory id of a data directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _VERSION: Final = "1"
 
 
 class ClusterIdentity(NamedTuple):
-    """Cluster id and node id of the data directories, the id of each by path, and why the others cannot be used."""
+    """Cluster id and node id of the data directories, directory ids by path, and the failures of unusable
+    directories.
+    """
 
     cluster_id: str
     node_id: int
@@ -38,15 +40,16 @@ def open_directories(
 ) -> ClusterIdentity:
     """Read the directories' ``meta.properties``; create the directory, the file and the ids of a new data directory.
 
-    A directory that has logs is not new: without the file nothing says to which cluster these logs belong.
+    A directory with logs is not new: without the file, the cluster of these logs is unknown.
 
     Args:
-        cluster_id: the cluster that a new directory joins; by default that of the other directories, or a new one.
-        needed: the directory without which there is no start, that of the metadata log; the first by default.
+        cluster_id: the cluster that a new directory joins; by default the cluster of the other directories, or a new
+            one.
+        needed: the directory of the metadata log, which must be usable; the first one by default.
 
     Raises:
-        ConfigurationError: the directory that is needed cannot be made, read or written, the file of one is malformed
-            or missing beside logs, or it belongs to another cluster or node. Names the file or the directory.
+        ConfigurationError: the needed directory cannot be created, read or written; or the file of a directory is
+            malformed, missing beside logs, or of another cluster or node. The message names the file or directory.
     """
     needed = directories[0] if needed is None else needed
     found: dict[str, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""The metadata log as the event queue uses it: append now, learn of the commitment later."""
+"""The interface of the metadata log for the event queue: an append, and a later event for its commitment."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class MetadataLogListener(Protocol):
 class MetadataLog(Protocol):
     """The replicated log of metadata records, whose leader is the active controller.
 
-    An implementation reports the fate of every append to its listener, sooner or later, by `committed`, `rolled_back`
-    or `lost_leadership`; the last one also when it stops.
+    An implementation reports the result of every append to its listener by `committed`, `rolled_back` or
+    `lost_leadership`. It also reports `lost_leadership` when it stops.
     """
 
     @property
     def failure(self) -> KafkaError | None:
-        """Why the log takes no more records until the next start; None while it does."""
+        """The reason why the log accepts no records until the next start, or None."""
         ...
 
     def append(self, records: Sequence[Struct], epoch: int, *, metadata_version: int) -> int:

@@ -29,22 +29,23 @@ SyncJob: TypeAlias = FlushJob
 _READ_BYTES: Final = 1 << 20
 _MAX_EPOCH: Final = 2**31 - 1
 KEEP_ALL: Final = LogConfig(retention_ms=-1, retention_bytes=-1, segment_ms=2**63 - 1, cleanup_policy=("delete",))
-"""One segment for ever: what a metadata log is where nothing else is said."""
+"""The default configuration of a metadata log: one segment without retention."""
 
 
 class MetadataLogFiles:
     """The log and the voter's own state.
 
-    ``snapshots`` are the files beside the log; ``last_append_ms`` is when something was written last (-1: not yet).
+    ``snapshots`` are the files beside the log; ``last_append_ms`` is the time of the last append (-1: none).
 
     Args:
         directory: the data directory that holds the log's folder.
-        config: says when segments are rolled. Nothing goes by age or size, only by `clean`.
-        committed: the offset before which everything is known to be committed, from the last checkpoint of it.
+        config: determines when segments are rolled. Only `clean` deletes segments.
+        committed: the checkpointed offset up to which all records are known to be committed.
         repair: truncate the log at its damage and keep the cut bytes in a file, instead of raising.
 
     Raises:
-        DamagedLogError: the log is damaged; a torn tail is none. Says which file, where, and what to do.
+        DamagedLogError: the log is damaged, beyond a torn tail. The message names the file, the position and the
+            remedy.
         KafkaStorageError: the disk failed.
     """
 
@@ -72,7 +73,8 @@ class MetadataLogFiles:
                 PARTITION,
                 config,
                 now_ms=now_ms,
-                # Snapshots have committed records only: up to their end everything was synced, and need not be read.
+                # Snapshots have only committed records: the log was synced up to their end, so recovery need not read
+                # that part.
                 recovery_point=snapshot_end,
                 high_watermark=committed if committed > snapshot_end else 0,
                 refuse_damage=not repair,
@@ -81,27 +83,27 @@ class MetadataLogFiles:
             raise self.damaged(str(error)) from error
 
     def damaged(self, what: str) -> DamagedLogError:
-        """Return the error that keeps a broker from starting with damaged metadata; says how to repair it."""
+        """Return the error that prevents a start with damaged metadata; its message has the remedy."""
         return DamagedLogError(
             f"{what}. Without these records topics, configurations and quotas would be lost: the broker does not "
-            f"start. Restore {self.directory} from a backup, or cut it there: triokafka log repair {self.directory} "
-            f"(what is cut stays in files that end with {DAMAGED_SUFFIX})"
+            f"start. Restore {self.directory} from a backup, or truncate it: triokafka log repair {self.directory} "
+            f"(the cut bytes stay in files that end with {DAMAGED_SUFFIX})"
         )
 
     @property
     def start_offset(self) -> int:
-        """The offset of the first record that is still in the log."""
+        """The offset of the first record in the log."""
         return self._log.log_start_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self._log.log_end_offset
 
     def read_all(self, *, from_offset: int | None = None) -> Iterator[LogBatch]:
-        """Every batch, from ``from_offset`` or the beginning of the log.
+        """Yield every batch, from ``from_offset`` or the beginning of the log.
 
-        Raises as `decode_batches`.
+        Raises the errors of `decode_batches`.
         """
         offset = self._log.log_start_offset if from_offset is None else from_offset
         while offset < self._log.log_end_offset:
@@ -114,37 +116,39 @@ class MetadataLogFiles:
                 raise self.damaged(f"{self.directory} cannot be read at offset {offset}")
 
     def append(self, batch: Buffer, *, now_ms: int) -> None:
-        """Write one batch at the end; its offsets and epoch are set already. Raises `KafkaStorageError`."""
+        """Append one batch with final offsets and epoch. Raises `KafkaStorageError`."""
         self._log.append_as_follower(batch, now_ms=now_ms)
         self.last_append_ms = now_ms
 
     def begin_sync(self) -> SyncJob | None:
-        """Prepare to bring everything appended to stable storage: ``run`` may go to a thread, then call `synced`.
+        """Prepare a sync of all appended records: call ``run``, in any thread, and then `synced`.
 
-        None when all is there already. Raises `KafkaStorageError`.
+        Returns None when all records are synced. Raises `KafkaStorageError`.
         """
         return self._log.begin_flush()
 
     def synced(self, job: SyncJob) -> None:
-        """Note that ``job.run()`` has returned: everything appended before its `begin_sync` is durable."""
+        """Record that ``job.run()`` has returned: everything appended before its `begin_sync` is durable."""
         self._log.flushed(job)
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
-        """Take back batches from ``offset`` on. Raises `KafkaStorageError`."""
+        """Truncate the log to ``offset``. Raises `KafkaStorageError`."""
         self._log.truncate_to(offset, now_ms=now_ms)
 
     def bytes_since(self, offset: int) -> int:
-        """Bytes of records from ``offset`` on."""
+        """Return the size of the records from ``offset`` on, in bytes."""
         return self._log.bytes_between(max(offset, self.start_offset), self.end_offset, 1 << 62)
 
     def begin_at(self, offset: int, *, now_ms: int) -> None:
-        """Forget all records, for a snapshot has more; the next one gets ``offset``. Raises as `truncate_to`."""
+        """Drop all records after a newer snapshot was found; the next record gets ``offset``. Raises
+        `KafkaStorageError`.
+        """
         self._log.truncate_fully_and_start_at(offset, now_ms=now_ms)
 
     def clean(self, *, max_bytes: int, max_age_ms: int, now_ms: int) -> list[SnapshotId]:
-        """Drop old snapshots, and the segments before the oldest one that stays; returns which snapshots.
+        """Delete old snapshots, and the segments before the oldest remaining one; return the deleted snapshots.
 
-        The newest snapshot always stays. An older one goes when log and snapshots have more than ``max_bytes``, or when
+        The newest snapshot always stays. An older one is deleted when log and snapshots exceed ``max_bytes``, or when
         it is older than ``max_age_ms`` (-1 for no limit: ``metadata.max.retention.bytes`` and ``.ms``).
 
         Raises:
@@ -157,7 +161,7 @@ class MetadataLogFiles:
             oldest, following = known[0], known[1]
             if not (0 <= max_bytes < total or self._is_older(oldest, max_age_ms, now_ms)):
                 break
-            # First the log's beginning: a log that begins before its oldest snapshot is always complete.
+            # Advance the log start first: the log must never begin after its oldest snapshot.
             self._log.advance_log_start_offset(min(following.end_offset, self.end_offset))
             before = self._log.size
             self._log.apply_retention(now_ms, up_to_offset=self.end_offset)
@@ -172,7 +176,7 @@ class MetadataLogFiles:
         try:
             written_ms = self.snapshots.read(snapshot_id).batches[0].timestamp_ms
         except (ValueError, IndexError, KafkaError):
-            return True  # it is of no use to anybody
+            return True  # an unreadable snapshot is useless
         return written_ms + max_age_ms < now_ms
 
     def close(self) -> None:
@@ -182,7 +186,7 @@ class MetadataLogFiles:
     # The voter's state
 
     def read_epoch(self) -> int:
-        """The last epoch that this voter took part in; 0 before the first.
+        """Return the last epoch of this voter; 0 before the first.
 
         Raises:
             ConfigurationError: the file is malformed.
@@ -194,14 +198,14 @@ class MetadataLogFiles:
             epoch = int(json.loads(self._storage.read_file(path))["leaderEpoch"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
-                f"{path} cannot be read: {error!r}. Move it away: the epoch is found in the metadata log, too."
+                f"{path} cannot be read: {error!r}. Move it away: the metadata log has the epoch too."
             ) from error
         if epoch >= _MAX_EPOCH:
             raise ConfigurationError(f"{path} is damaged: there is no leader epoch {epoch}. Move it away.")
         return max(0, epoch)
 
     def write_epoch(self, epoch: int, node_id: int, directory_id: uuid.UUID, *, kraft_version: int) -> None:
-        """Remember that this node leads ``epoch``, before anything is written in it. Raises `OSError`."""
+        """Store that this node leads ``epoch``, before the first write in it. Raises `OSError`."""
         state: dict[str, object]
         if kraft_version:
             state = {

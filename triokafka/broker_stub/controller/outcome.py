@@ -1,4 +1,4 @@
-"""The outcome of a controller operation: records to write, and the answer to send once they are committed."""
+"""The outcome of a controller operation: records to write, and the response to send once they are committed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from triokafka.protocol.message import Struct
 R = TypeVar("R")
 
 MAX_RECORDS_PER_OPERATION: Final = 10_000
-"""Records that one request may cause; a larger one is refused (Kafka's limit)."""
+"""The most records of one request; larger requests are rejected (Kafka's limit)."""
 
 
 class Outcome(NamedTuple, Generic[R]):
-    """``records`` become state when they are committed, all or none; ``response`` may go out only after that."""
+    """The records of one change, committed all or none, and the response, which is sent only after that."""
 
     records: Sequence[Struct]
     response: R
@@ -30,7 +30,7 @@ No other operation begins before its end, so its image stays the newest one.
 
 
 def check_size(records: Sequence[Struct], more: int = 0) -> None:
-    """Refuse an operation that would write too much. Raises `PolicyViolationError`."""
+    """Reject an operation with too many records. Raises `PolicyViolationError`."""
     if len(records) + more > MAX_RECORDS_PER_OPERATION:
         raise PolicyViolationError(
             f"This would take more than {MAX_RECORDS_PER_OPERATION} metadata records; ask for less at once."

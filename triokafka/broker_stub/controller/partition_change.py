@@ -1,9 +1,9 @@
 """The change of one partition: a pure function from an image and the wanted change to a record.
 
-Every change of a partition comes from here, whatever its cause: a broker that comes or goes, an in-sync set, a
-reassignment, an election. As in Kafka, a leader stays while it is in sync and alive. Else the next leader is, in this
-order: the first assigned replica that is in sync and alive; the first eligible leader replica, which misses no records
-(KIP-966); if the topic or the caller allows it, the first replica alive, which may lose records; none.
+All changes of partitions use it: fenced and unfenced brokers, in-sync sets, reassignments, elections. As in Kafka, a
+leader stays while it is in sync and alive. Otherwise the next leader is, in this order: the first assigned replica that
+is in sync and alive; the first eligible leader replica, which misses no records (KIP-966); if the topic or the caller
+allows it, the first replica alive, which may lose records; none.
 
 The last member of an in-sync set stays in it, or becomes an eligible leader where the cluster has that feature. A
 reassignment is complete, in the same record, as soon as every replica that it adds is in sync.
@@ -44,24 +44,25 @@ class Election(enum.Enum):
     """Which leader is wanted."""
 
     ONLINE = "online"
-    """Keep the present leader if possible, else elect an in-sync replica."""
+    """Keep the current leader if possible, otherwise elect an in-sync replica."""
     PREFERRED = "preferred"
     """The first assigned replica, if it is in sync."""
     UNCLEAN = "unclean"
-    """As ``ONLINE``, but if need be one that is not in sync."""
+    """As ``ONLINE``, but if necessary elect a replica that is not in sync."""
 
 
 class LivenessChange(NamedTuple):
-    """Which broker is about to come or go.
+    """The broker that the change fences or unfences.
 
-    ``added`` may lead although the image still shows it fenced; ``removed`` may not although the image does not yet.
+    ``added`` may lead although the image still has it as fenced; ``removed`` may not lead although the image does not
+    have it as fenced yet.
     """
 
     added: int = NOBODY
     removed: int = NOBODY
 
     def acceptable(self, image: MetadataImage, broker_id: int) -> bool:
-        """Whether a broker may lead once the change is made."""
+        """Whether a broker may lead after the change."""
         if broker_id == self.removed:
             return False
         if broker_id == self.added:
@@ -71,7 +72,7 @@ class LivenessChange(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The wanted state of a partition; None leaves a field as it is."""
+    """The wanted state of a partition; None means no change of the field."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -111,7 +112,7 @@ def partition_change(
     wanted: Wanted = _AS_IT_IS,
     election: Election = Election.ONLINE,
 ) -> PartitionChangeRecord | None:
-    """The record for one partition, with only what changes in it; None when nothing does."""
+    """Return the record with the changed fields of one partition, or None without a change."""
     with_elr = features.has_eligible_leader_replicas(image)
     isr = tuple(
         broker_id
@@ -149,7 +150,7 @@ def partition_change(
         if leader == NO_LEADER and alive and unclean:
             leader, recovery = alive[0], RECOVERING
         if leader != NO_LEADER and leader not in isr:
-            # It is all that is in sync: the others may lack records, or have some that it does not.
+            # The only in-sync replica: the others may lack records, or have records that it lacks.
             isr = (leader,)
     elr = tuple(broker_id for broker_id in elr if broker_id not in isr)
     last_known = partition.last_known_elr
@@ -174,7 +175,7 @@ def partition_change(
     if replicas != partition.replicas:
         record.directories = [_directory(image, partition, broker_id) for broker_id in replicas]
     if leader != partition.leader or not set(partition.replicas) <= set(replicas):
-        # With fewer replicas a new epoch begins, so that the leader lets go of those that are gone.
+        # With fewer replicas, a new epoch begins, so that the leader drops the removed ones.
         record.leader = leader
         changed = True
     if recovery != partition.leader_recovery_state:

@@ -1,6 +1,6 @@
 """Placement of the replicas of new partitions: round-robin over the brokers, and over the racks if brokers have racks.
 
-Pure functions. The starting points are random, or given, so that a test (or the growth of a topic) has them fixed.
+Pure functions. The starting points are random, or fixed for tests and for adding partitions to a topic.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from triokafka.named_tuple import NamedTuple
 
 
 class UsableBroker(NamedTuple):
-    """A broker that may hold replicas. A fenced one gets some only when the others do not suffice, and never leads."""
+    """A broker that may hold replicas. A fenced broker gets replicas only when the others do not suffice, and never
+    leads.
+    """
 
     broker_id: int
     rack: str | None = None
@@ -38,11 +40,12 @@ def assign_replicas(
     first_partition: int = 0,
     racks: Mapping[int, str] | None = None,
 ) -> list[tuple[int, ...]]:
-    """Replica lists for ``partitions`` new partitions, numbered from ``first_partition``.
+    """Return the replicas of ``partitions`` new partitions, numbered from ``first_partition``.
 
-    The first replica goes round the brokers from ``start_index``; the others follow at a distance that starts with
-    ``shift`` and grows by one with every round, so that the other replicas of what one broker leads are spread over the
-    rest. With ``racks``, a rack gets a second replica only when every rack has one, and a broker is never taken twice.
+    First replicas are assigned round-robin from ``start_index``. The others follow at a distance that starts with
+    ``shift`` and grows by one with every round, so that the followers of the partitions that one broker leads are
+    spread over the rest. With ``racks``, a rack gets a second replica only when every rack has one. No broker gets two
+    replicas of a partition.
     """
     order = alternate_racks(racks) if racks else list(brokers)
     count = len(order)
@@ -83,8 +86,8 @@ def place(
     """Place new partitions on the brokers of a cluster.
 
     ``pick(n)`` chooses a starting point below n. Racks count only if every broker that is not fenced has one.
-    ``leader_of_first`` is the leader of partition 0 when a topic grows: placing goes on from there, so that growing in
-    steps spreads like creating them together.
+    ``leader_of_first`` is the leader of partition 0 of an existing topic: placement continues from there, so that
+    adding partitions in steps gives the same spread as creating them together.
 
     Raises:
         InvalidReplicationFactorError: not positive, more than there are brokers, or every broker is fenced.

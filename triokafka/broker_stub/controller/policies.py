@@ -2,8 +2,7 @@
 
 The options name a Python class as ``module:Class``. The controller creates one instance, without arguments, and calls
 its `configure`, if it has one, with the broker's options. It consults policies between two changes, so they must not
-block. Their errors refuse the one topic or resource, with `PolicyViolationError` unless it is an error of the protocol
-itself.
+block. An error rejects only its topic or resource, with `PolicyViolationError` unless it is a protocol error.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ P = TypeVar("P")
 
 
 class TopicCreation(NamedTuple):
-    """A topic that is to be created: by counts, or by the replicas of each partition; and its configuration."""
+    """A requested topic: its counts or the replicas of each partition, and its configuration."""
 
     topic: str
     num_partitions: int | None = None
@@ -31,7 +30,7 @@ class TopicCreation(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """Values that a resource is to get; the type has the protocol's number (2 topic, 4 broker, …)."""
+    """The requested values of a resource; ``type`` is the protocol's number (2 topic, 4 broker, …)."""
 
     resource_type: int
     resource_name: str
@@ -58,7 +57,7 @@ class Policies:
     """The policies of a broker.
 
     Raises:
-        ConfigurationError: a policy cannot be imported or made; says which option.
+        ConfigurationError: a policy cannot be imported or created; the message names the option.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -70,12 +69,12 @@ class Policies:
         )
 
     def check_topic(self, creation: TopicCreation) -> None:
-        """Ask about a topic. Raises `BrokerResponseError`."""
+        """Check a topic against the policy. Raises `BrokerResponseError`."""
         if self._create is not None:
             _ask(self._create, creation)
 
     def check_configs(self, change: ConfigChange) -> None:
-        """Ask about a configuration. Raises `BrokerResponseError`."""
+        """Check a configuration change against the policy. Raises `BrokerResponseError`."""
         if self._alter is not None:
             _ask(self._alter, change)
 
@@ -94,7 +93,7 @@ def _load(option: str, name: str | None, config: BrokerConfig) -> Any:
         return None
     module, colon, attribute = name.partition(":")
     if not colon:
-        raise ConfigurationError(f"{option}={name}: a policy is a Python class here, as module:Class")
+        raise ConfigurationError(f"{option}={name}: a policy must be a Python class, as module:Class")
     try:
         policy = getattr(importlib.import_module(module), attribute)()
         if hasattr(policy, "configure"):
@@ -102,5 +101,5 @@ def _load(option: str, name: str | None, config: BrokerConfig) -> Any:
     except Exception as error:
         raise ConfigurationError(f"{option}={name}: {type(error).__name__}: {error}") from error
     if not callable(getattr(policy, "validate", None)):
-        raise ConfigurationError(f"{option}={name}: it has no method validate")
+        raise ConfigurationError(f"{option}={name}: the class has no method validate")
     return policy

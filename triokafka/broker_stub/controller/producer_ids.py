@@ -1,4 +1,4 @@
-"""Blocks of producer ids: each is handed out once in the life of the cluster."""
+"""Blocks of producer ids: the cluster allocates each block once."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _NO_ID: Final = uuid.UUID(int=0)
 
 
 class QuorumDescription(NamedTuple):
-    """The only voter, its epoch as leader, and how far it is. ``endpoints`` are names, hosts and ports."""
+    """The only voter, its epoch as leader, and its offsets. ``endpoints`` are names, hosts and ports."""
 
     node_id: int
     directory_id: uuid.UUID

@@ -1,7 +1,7 @@
-"""Reassigning partitions: which brokers are to hold them (KIP-455).
+"""Reassigning the replicas of partitions to brokers (KIP-455).
 
-Pure. Beginning a reassignment makes the replicas the union of old and new ones; `partition_change` ends it when all
-that were added are in sync. On a single broker the only possible target is where the partition already is.
+Pure. A new reassignment sets the replicas to the union of old and new ones. `partition_change` completes it when all
+added replicas are in sync. With a single broker, the only possible target is the current placement.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def alter_reassignments(
             failure = NO_ERROR
             try:
                 if times[wanted.partition_index] > 1:
-                    raise errors.InvalidRequestError("The partition is there twice.")
+                    raise errors.InvalidRequestError("The request names the partition twice.")
                 topic, partition = _find(image, asked.name, wanted.partition_index)
                 record = _change(image, topic, partition, wanted, request.allow_replication_factor_change, topic_config)
                 if record is not None:
@@ -86,7 +86,7 @@ def _change(
         return _cancel(image, topic, partition, topic_config)
     _check_target(image, partition, wanted.replicas, may_change_count)
     target = tuple(wanted.replicas)
-    # The new ones come first: the preferred leader is the new one as soon as it is in sync.
+    # The new replicas come first, so that the first of them is the preferred leader as soon as it is in sync.
     removing = tuple(replica for replica in partition.replicas if replica not in target)
     adding = tuple(replica for replica in target if replica not in partition.replicas)
     return partition_change(
@@ -107,9 +107,7 @@ def _cancel(
     replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     isr = tuple(replica for replica in partition.isr if replica in replicas)
     if not replicas or not (isr or unclean):
-        raise errors.InvalidReplicationAssignmentError(
-            "None of the replicas that the partition would go back to is in sync."
-        )
+        raise errors.InvalidReplicationAssignmentError("None of the original replicas is in sync.")
     return partition_change(
         image,
         topic,

@@ -1,4 +1,4 @@
-"""The explicit repair of damaged metadata: what a broker refuses to do by itself when it starts."""
+"""The explicit repair of a damaged metadata log, which a broker never does at its start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_LOG: Final = (
 
 
 class Repaired(NamedTuple):
-    """Where the metadata log ends now, and the files that were kept aside for that."""
+    """The new end of the metadata log, and the files with the removed data."""
 
     end_offset: int
     kept: list[str]
@@ -28,16 +28,16 @@ class Repaired(NamedTuple):
 def repair_metadata(storage: Storage, folder: str, *, now_ms: int) -> Repaired:
     """Truncate a metadata log at its first damage; keep the cut bytes, and snapshots that cannot be read, in files.
 
-    A log that ends before its newest snapshot goes on at the end of that.
+    A log that ends before its newest snapshot continues at the end of the snapshot.
 
     Raises:
-        ConfigurationError: the folder is none of a metadata log, or a broker uses the data directory.
+        ConfigurationError: the folder is not a metadata log, or a broker uses the data directory.
         KafkaStorageError, OSError: the disk failed.
     """
     folder = folder.rstrip("/") or "/"
     parent, name = os.path.split(folder)
     if name != str(PARTITION) or not storage.is_dir(folder):
-        raise ConfigurationError(f"{folder} is no metadata log. {_NO_LOG}")
+        raise ConfigurationError(f"{folder} is not a metadata log. {_NO_LOG}")
     directory = LogDirectory(storage, parent or ".")
     directory.open()
     try:

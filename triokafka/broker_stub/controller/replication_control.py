@@ -1,7 +1,7 @@
 """Topics and partitions: creating, growing and deleting them.
 
-`ReplicationControl` is pure: it looks at an image and says which records a request causes and what to answer. Every
-item of a request succeeds or fails on its own.
+`ReplicationControl` is pure: from an image, it computes the records and the response of a request. Every item of a
+request succeeds or fails independently.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class ReplicationControl:
     """Decides about topics and partitions.
 
     Args:
-        config: gives the defaults of new topics and whether topics may be deleted.
-        configuration: validates and shows topic configuration.
-        policies: asked before a topic is created; those that ``config`` names when None.
-        pick: chooses below a number, where placement starts.
-        new_id: makes topic ids.
+        config: has the defaults of new topics and ``delete.topic.enable``.
+        configuration: validates and describes topic configuration.
+        policies: checked before a topic is created; by default, the policies that ``config`` names.
+        pick: chooses a number below its argument, at which placement starts.
+        new_id: creates topic ids.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class ReplicationControl:
         hidden_configs: frozenset[str] = frozenset(),
         charge: MutationCharge = no_charge,
     ) -> Steps[CreateTopicsResponse]:
-        """Create topics; with ``validate_only`` the answer is the same and nothing is created.
+        """Create topics; with ``validate_only``, return the same response without creating them.
 
-        The configuration of topics in ``hidden_configs`` is left out of the answer: the client may not see it.
-        ``charge`` receives the number of partitions of each topic first, and raises to refuse the topic.
+        The response omits the configuration of topics in ``hidden_configs``, which the client may not read. ``charge``
+        first receives the number of partitions of each topic, and may raise to reject the topic.
         """
         from triokafka.protocol.api.create_topics import CreatableTopicResult, CreateTopicsResponse
 
@@ -150,7 +150,9 @@ class ReplicationControl:
     def _create_topic(
         self, image: MetadataImage, topic: CreatableTopic, shown: _TopicEntries | None
     ) -> Generator[int, None, tuple[list[Struct], CreatableTopicResult]]:
-        """The records of a topic, and the answer; ``shown`` makes its configuration for it, None hides that."""
+        """Return the records and the result of one topic; ``shown`` returns its configuration entries, None hides
+        them.
+        """
         from triokafka.protocol.api.create_topics import CreatableTopicConfigs, CreatableTopicResult
 
         check_size([], len(topic.configs) + len(topic.assignments))
@@ -231,7 +233,7 @@ class ReplicationControl:
     def create_partitions(
         self, image: MetadataImage, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
     ) -> Steps[CreatePartitionsResponse]:
-        """Add partitions to topics; ``count`` is the new total. Old partitions stay as they are."""
+        """Add partitions to topics; ``count`` is the new total. Existing partitions do not change."""
         from triokafka.protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 
         names = Counter(topic.name for topic in request.topics)
@@ -301,7 +303,7 @@ class ReplicationControl:
 
         Raises:
             TopicDeletionDisabledError: ``delete.topic.enable`` is false (before ``version`` 3, `InvalidRequestError`).
-            PolicyViolationError: it would take too many records.
+            PolicyViolationError: the request needs too many records.
         """
         from triokafka.protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 

@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class SessionFencing:
-    """Waits for the end of the oldest session of a broker, and fences the broker then.
+    """Waits for the end of the oldest session, and then fences its broker.
 
     Args:
-        timeout: how long a broker may be silent, in seconds.
+        timeout: the session timeout in seconds.
     """
 
     def __init__(self, world: World, state: ControllerState, queue: EventQueue, *, timeout: float) -> None:
@@ -28,27 +28,27 @@ class SessionFencing:
         self._timeout = timeout
 
     async def run(self) -> None:
-        """Fence brokers as their sessions end, one by one, until cancelled."""
+        """Fence brokers when their sessions end, one at a time, until cancelled."""
         cluster, timeout, now = self._state.cluster, self._timeout, self._world.now
         while True:
             oldest = cluster.oldest_session(self._state.committed)
             # A session that begins during the sleep ends no earlier than a whole timeout from now.
             due_at = now() + timeout if oldest is None else oldest[1]
             await trio.sleep(max(0.0, due_at - now()))
-            if now() > due_at + timeout / 2:  # this process was stopped for a while, and received nothing
+            if now() > due_at + timeout / 2:  # this process was suspended, and received no heartbeats
                 cluster.resume(now())
                 continue
             oldest = cluster.oldest_session(self._state.committed)
             if oldest is None or oldest[1] >= now():
-                await trio.sleep(0.001)  # a session is valid up to and including its last moment
+                await trio.sleep(0.001)  # a session includes its last moment
                 continue
             try:
                 fenced = await self._queue.submit(
                     "FenceStaleBroker", lambda image: cluster.fence_stale(image, now=now())
                 )
             except KafkaError as error:
-                logger.error("Broker %d: cannot be fenced: %s", oldest[0], error)
+                logger.error("Broker %d: fencing failed: %s", oldest[0], error)
                 await trio.sleep(timeout)
             else:
                 if fenced is not None:
-                    logger.warning("broker %d is fenced: it was silent for more than %g s", fenced, timeout)
+                    logger.warning("broker %d is fenced: it sent no heartbeat for more than %g s", fenced, timeout)

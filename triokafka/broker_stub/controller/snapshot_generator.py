@@ -1,4 +1,4 @@
-"""Takes snapshots of the metadata, and drops the log and the snapshots that newer ones replace."""
+"""Taking snapshots of the metadata, and deleting the old snapshots and the log before them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotGenerator:
-    """Writes the committed image as a snapshot when enough was committed since the last one, or enough time has passed.
+    """Writes the committed image as a snapshot after a number of committed bytes, or after an interval.
 
     `metadata_changed` is a subscriber of the controller's publisher.
 
     Args:
         image: the committed image.
-        replayed_bytes: bytes of the log that the start read after the newest snapshot.
+        replayed_bytes: bytes of the log after the newest snapshot at the start.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class SnapshotGenerator:
         self._due = trio.Event()
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Count committed bytes, and remember the image."""
+        """Count committed bytes, and store the image."""
         self._image = image
         size, self._counted_bytes = self._log.committed_bytes - self._counted_bytes, self._log.committed_bytes
         if self._schedule.appended(size):
             self._due.set()
 
     async def run(self) -> None:
-        """Take a snapshot whenever the schedule says so, until cancelled. A failure is logged."""
+        """Take snapshots by the schedule, until cancelled. A failure is logged."""
         schedule, now = self._schedule, self._world.now
         while True:
             due_in = schedule.due_in(now())
             with trio.move_on_after(due_in if schedule.bytes else max(due_in, 1.0)):
                 await self._due.wait()
-            # A snapshot in progress may have covered what set it: without a new event this would never sleep again.
+            # Replace the event: a snapshot in progress may cover the changes that set it.
             self._due = trio.Event()
             if not schedule.due(now()):
                 if not schedule.due_in(now()):
@@ -79,10 +79,10 @@ class SnapshotGenerator:
                 schedule.taken(0, now())  # not again immediately: the disk may be full
 
     async def take(self) -> int:
-        """Write a snapshot, and drop old ones by the retention; return its end offset.
+        """Write a snapshot, and delete old ones by retention; return its end offset.
 
         Raises:
-            KafkaStorageError, OSError: the disk failed. Earlier snapshots are still there.
+            KafkaStorageError, OSError: the disk failed. Earlier snapshots are not affected.
         """
         files, image, quorum, config = self._files, self._image, self._quorum, self._config
         timestamp_ms = files.last_append_ms

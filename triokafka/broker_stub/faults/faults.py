@@ -1,31 +1,30 @@
-"""Faults that a test or the control endpoint switches on. Off unless armed.
+"""Faults that a test or the control endpoint arms. None is armed by default.
 
-Two kinds. A `Fault` puts an error into the answer for one item: an API, a topic, a partition; the rest of the request
-stays real. A `RequestFault` concerns a request as a whole: it is delayed, its answer is late or lost, its connection is
-closed, its client is throttled.
+There are two kinds. A `Fault` puts an error into the response for one item: an API, a topic or a partition; the broker
+processes the rest of the request normally. A `RequestFault` applies to a whole request: it delays the request, delays
+or drops the response, closes the connection, or throttles the client.
 
-Both are armed with `Faults.arm` and used up by what they match: the first ``skip`` matches pass, then each happens with
-probability ``chance``, ``times`` times in all (-1: until disarmed; 0: never). Several may be armed; the first that
-matches acts.
+`Faults.arm` arms both. The first ``skip`` matches pass; each further match triggers the fault with probability
+``chance``, at most ``times`` times (-1: until disarmed; 0: never). If several armed faults match, the first one acts.
 
-What for, in terms of a producer:
+Examples:
 
 ================================================  ======================================================================
-refused, and to be sent again                     ``Fault(NotLeaderForPartitionError, api_key=0, leader=(2, 7))``
-refused for good                                  ``Fault(TopicAuthorizationFailedError, api_key=0)``
+refused with a retriable error                    ``Fault(NotLeaderForPartitionError, api_key=0, leader=(2, 7))``
+refused with a fatal error                        ``Fault(TopicAuthorizationFailedError, api_key=0)``
 too large, so that the batch is split             ``Fault(MessageSizeTooLargeError, api_key=0)``
-appended, though the answer says an error         ``Fault(RequestTimedOutError, api_key=0, after_append=True)``
-appended, and the answer lost with the connection ``RequestFault(api_key=0, close="after")``
-appended, and the answer never sent               ``RequestFault(api_key=0, lose_answer=True)``
-appended, and the answer cut in the middle        ``RequestFault(api_key=0, close="within")``
+appended, but the response contains an error      ``Fault(RequestTimedOutError, api_key=0, after_append=True)``
+appended, then the connection closed              ``RequestFault(api_key=0, close="after")``
+appended, but the response never sent             ``RequestFault(api_key=0, lose_answer=True)``
+appended, but half of the response sent           ``RequestFault(api_key=0, close="within")``
 not appended, and the connection closed           ``RequestFault(api_key=0, close="before")``
 late                                              ``RequestFault(api_key=0, delay_ms=500)``, ``answer_delay_ms=500``
 throttled                                         ``RequestFault(api_key=0, throttle_ms=1000)``
 a topic without a leader                          ``Fault(LeaderNotAvailableError, api_key=3, topic="t")``
 a topic that cannot be created                    ``Fault(PolicyViolationError, api_key=19, topic="t")``
-a position that is not stored                     ``Fault(RequestTimedOutError, api_key=8, topic="t", partition=0)``
-a member that is told to come back                ``Fault(RebalanceInProgressError, api_key=12, group="g")``
-a third of all, at random                         any of these with ``times=-1, chance=1 / 3``
+an offset commit that fails                       ``Fault(RequestTimedOutError, api_key=8, topic="t", partition=0)``
+a member that must rejoin                         ``Fault(RebalanceInProgressError, api_key=12, group="g")``
+a random third of all requests                    any of these with ``times=-1, chance=1 / 3``
 ================================================  ======================================================================
 """
 
@@ -40,26 +39,27 @@ from triokafka.errors import BrokerResponseError, ConfigurationError
 INJECTED: Final = "a fault was injected here"
 
 _LARGEST_INT: Final = 2**31 - 1
-"""What answers have room for; 24 days in milliseconds."""
+"""Maximum of a protocol int32; 24 days in milliseconds."""
 
 Close = Literal["before", "after", "within"]
 
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """Answer with ``error`` for matching items; None matches everything.
+    """Return ``error`` for matching items; None matches everything.
 
-    With a ``topic``, a ``partition`` or a ``group``, items are what the answer has an error code for: partitions, or
-    topics, groups and resources. What changes something is not done for them (OffsetCommit, CreateTopics, DeleteTopics,
-    DeleteRecords, CreatePartitions, DeleteGroups, both AlterConfigs). Without any of these, items are partitions in
-    Produce, Fetch and ListOffsets, and any other API fails as a whole, where its answer has room for an error;
-    otherwise the connection is closed. A request of one group (Heartbeat) fails as a whole also when it is named.
+    With a ``topic``, a ``partition`` or a ``group``, items are the elements of the response with an error code:
+    partitions, topics, groups or resources. The broker does not execute changes of faulty items (OffsetCommit,
+    CreateTopics, DeleteTopics, DeleteRecords, CreatePartitions, DeleteGroups, both AlterConfigs). Without any of these
+    fields, items are partitions in Produce, Fetch and ListOffsets. Any other API then fails as a whole if its response
+    can contain an error; otherwise the broker closes the connection. A request of one group (such as Heartbeat) also
+    fails as a whole when the fault names the group.
 
     Args:
-        after_append: Produce only: the records are appended, and only the answer says ``error``.
-        leader: leader id and epoch that a NOT_LEADER_OR_FOLLOWER answer names (KIP-951), the true ones when None.
-        skip: let so many matching items pass first.
-        chance: the probability that a match is a hit.
+        after_append: Produce only: append the records and return ``error``.
+        leader: leader id and epoch in a NOT_LEADER_OR_FOLLOWER response (KIP-951); the real ones when None.
+        skip: number of matching items to let pass first.
+        chance: the probability that a match triggers the fault.
     """
 
     error: type[BrokerResponseError]
@@ -76,18 +76,18 @@ class Fault:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class RequestFault:
-    """Something that goes wrong with matching requests as a whole; None matches everything.
+    """A fault of matching requests as a whole; None matches everything.
 
     Args:
-        delay_ms: the request waits so long before it is worked on; its connection is not read meanwhile.
-        answer_delay_ms: it is worked on at once, and its answer waits.
-        throttle_ms: the answer tells the client to stay silent for so long, and its connection is not read meanwhile
+        delay_ms: delay before the broker processes the request. It does not read from the connection meanwhile.
+        answer_delay_ms: delay of the response after processing.
+        throttle_ms: throttle time in the response. The broker does not read from the connection for that time
             (KIP-219).
-        lose_answer: the answer is not sent, and the connection goes on.
-        close: close the connection ``before`` the request is worked on, ``after`` that without an answer, or
-            ``within`` the answer, half of which is sent.
-        skip: let so many matching requests pass first.
-        chance: the probability that a match is a hit.
+        lose_answer: do not send the response, and keep the connection open.
+        close: close the connection ``before`` processing, ``after`` processing without a response, or ``within`` the
+            response, after half of it.
+        skip: number of matching requests to let pass first.
+        chance: the probability that a match triggers the fault.
     """
 
     api_key: int | None = None
@@ -106,10 +106,10 @@ AnyFault = TypeVar("AnyFault", Fault, RequestFault)
 
 
 def check(fault: Fault | RequestFault) -> None:
-    """Refuse numbers that mean nothing.
+    """Validate the numbers of a fault.
 
     Raises:
-        ConfigurationError: says which.
+        ConfigurationError: a number is invalid; the message names it.
     """
     if fault.times < -1:
         raise ConfigurationError(f"times={fault.times}: a fault happens so often, or -1: until it is disarmed")
@@ -129,8 +129,8 @@ class Faults:
     """The armed faults of one broker.
 
     Args:
-        chance: a number in [0, 1), drawn for faults that happen with a probability: the world's randomness.
-        beside: faults that hold here as well, when none of these matches: those of a whole cluster.
+        chance: returns a random number in [0, 1) for faults with a probability, from the world's random generator.
+        beside: faults that apply when none of these matches, such as those of a whole cluster.
     """
 
     def __init__(self, chance: Callable[[], float] = lambda: 0.0, *, beside: Faults | None = None) -> None:
@@ -141,18 +141,18 @@ class Faults:
 
     @property
     def armed(self) -> bool:
-        """Whether any is on."""
+        """Whether any fault is armed."""
         if self._items or self._requests:
             return True
         return self._beside is not None and self._beside.armed
 
     @property
     def all(self) -> list[Fault | RequestFault]:
-        """What is armed, with how often it will still happen."""
+        """The armed faults; their ``times`` is the remaining number of times."""
         return [*self._items, *self._requests]
 
     def arm(self, fault: Fault | RequestFault) -> None:
-        """Switch a fault on; one for 0 times never happens. Raises `ConfigurationError`: see `check`."""
+        """Arm a fault; one with ``times=0`` has no effect. Raises `ConfigurationError`: see `check`."""
         check(fault)
         if not fault.times:
             return
@@ -162,21 +162,21 @@ class Faults:
             self._requests.append(fault)
 
     def disarm(self, fault: Fault | RequestFault) -> None:
-        """Switch one off; one that is used up already, or was never armed, is fine."""
+        """Disarm a fault. No effect on a fault that is exhausted or was never armed."""
         if isinstance(fault, Fault):
             self._items = [armed for armed in self._items if armed is not fault]
         else:
             self._requests = [armed for armed in self._requests if armed is not fault]
 
     def disarm_all(self) -> None:
-        """Switch all off."""
+        """Disarm all faults."""
         self._items.clear()
         self._requests.clear()
 
     def for_item(
         self, api_key: int, topic: str | None = None, partition: int | None = None, *, after_append: bool = False
     ) -> Fault | None:
-        """The first armed `Fault` that matches, used up by one: answer with its error."""
+        """Return the first armed `Fault` that matches, and count the use. The caller responds with its error."""
         for fault in self._items:
             if (
                 fault.after_append is after_append
@@ -194,7 +194,7 @@ class Faults:
     def for_named(
         self, api_key: int, topic: str | None, partition: int | None, group: str | None = None
     ) -> Fault | None:
-        """As `for_item`, among the faults that name what they are about: those without concern whole requests."""
+        """Like `for_item`, but only for faults that name a topic, a partition or a group."""
         for fault in self._items:
             if (
                 not fault.after_append
@@ -209,13 +209,13 @@ class Faults:
         return None if self._beside is None else self._beside.for_named(api_key, topic, partition, group)
 
     def check(self, api_key: int, topic: str | None = None, partition: int | None = None) -> None:
-        """Raise the error of the first armed `Fault` that matches, and use it up by one."""
+        """Raise the error of the first armed `Fault` that matches, and count the use."""
         fault = self.for_item(api_key, topic, partition)
         if fault is not None:
             raise fault.error(INJECTED)
 
     def for_request(self, api_key: int, client_id: str) -> RequestFault | None:
-        """The first armed `RequestFault` that matches, used up by one."""
+        """Return the first armed `RequestFault` that matches, and count the use."""
         for fault in self._requests:
             if (
                 fault.api_key in (None, api_key)
@@ -227,7 +227,7 @@ class Faults:
 
     def _hits(self, fault: AnyFault, armed: list[AnyFault]) -> bool:
         if not fault.times:
-            return False  # used up, though a thread that disarmed another one has put it back
+            return False  # exhausted: a concurrent disarm in another thread can restore an exhausted fault
         if fault.skip > 0:
             fault.skip -= 1
             return False

@@ -1,4 +1,4 @@
-"""APIs and errors as tests name them: by Kafka's name, by this package's, or by number."""
+"""Lookup of APIs and errors by Kafka's name, this package's name, or number."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from triokafka.protocol.api import API_NAMES
 
 
 class UnknownNameError(errors.ConfigurationError):
-    """There is no API, error or fault of that name; the message has the nearest known one."""
+    """Unknown name of an API, an error or a fault; the message suggests the nearest known one."""
 
 
 def api_key(api: int | str) -> int:
-    """The key of an API that is called by its name, in upper or lower case (``Produce``), or by its key.
+    """Return the key of an API, given its name in any case (``Produce``) or its key.
 
     Raises:
-        UnknownNameError: there is no API of that name.
+        UnknownNameError: no API has that name.
     """
     if isinstance(api, int) and not isinstance(api, bool):
         return api
@@ -31,10 +31,10 @@ def api_key(api: int | str) -> int:
 
 
 def error_class(error: int | str | type[BrokerResponseError]) -> type[BrokerResponseError]:
-    """The class of an error that is called by its code, by Kafka's name (``NOT_LEADER_OR_FOLLOWER``) or by ours.
+    """Return the class of an error, given its code, Kafka's name (``NOT_LEADER_OR_FOLLOWER``) or the class name.
 
     Raises:
-        UnknownNameError: there is no such error.
+        UnknownNameError: no error has that code or name.
     """
     if isinstance(error, type) and error in _CLASSES:
         return error
@@ -51,7 +51,7 @@ def error_class(error: int | str | type[BrokerResponseError]) -> type[BrokerResp
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that says what may have been meant; empty when nothing is like it."""
+    """Return a suggestion of the most similar known name for an error message; empty if no name is similar."""
     by_form = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), by_form, 1)
     return f"; did you mean {by_form[near[0]]!r}?" if near else ""
@@ -66,7 +66,7 @@ _CLASSES: Final = frozenset(errors.ERRORS.values())
 _API_KEYS: Final = {name.lower(): key for key, name in API_NAMES.items()}
 _BY_KAFKAS_NAME: Final = {
     **{_kafkas_name(cls): cls for cls in errors.ERRORS.values()},
-    # Where kafka-python's names, which ours are, say it differently.
+    # Errors whose class names, which follow kafka-python, differ from Kafka's names.
     "NOT_LEADER_OR_FOLLOWER": errors.NotLeaderForPartitionError,
     "CORRUPT_MESSAGE": errors.CorruptRecordError,
     "FETCH_SESSION_TOPIC_ID_ERROR": errors.FetchSessionTopicIdError,

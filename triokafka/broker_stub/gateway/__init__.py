@@ -1,1 +1,1 @@
-"""How a broker reaches the active controller: registration, heartbeats, and every change of the cluster."""
+"""Requests of a broker to the active controller: registration, heartbeats, and all changes of the cluster."""

@@ -21,7 +21,7 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 _EAGER_SECONDS: Final = 0.010
-"""Interval between heartbeats while the broker starts, so that it serves soon after it is unfenced."""
+"""Interval between heartbeats while the broker starts, so that it learns soon that it is unfenced."""
 _LEAVING_SECONDS: Final = 0.050
 """Delay before the second heartbeat that asks for a controlled shutdown."""
 _FIRST_BACKOFF: Final = 0.100
@@ -65,17 +65,17 @@ class Lifecycle:
         return self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN
 
     def start(self) -> None:
-        """Begin to start."""
+        """Enter the STARTING state."""
         self.state = LifecycleState.STARTING
 
     def registration_answered(self, broker_epoch: int) -> float:
-        """Note the registration; the first heartbeat follows without delay."""
+        """Store the broker epoch of the registration; the first heartbeat follows without delay."""
         self._failures = 0
         self.broker_epoch = broker_epoch
         return 0.0
 
     def heartbeat_answered(self, reply: HeartbeatReply) -> float:
-        """Process the answer to a heartbeat."""
+        """Process the response to a heartbeat."""
         self._failures = 0
         match self.state:
             case LifecycleState.STARTING:
@@ -96,14 +96,14 @@ class Lifecycle:
                 return self._interval
 
     def failed(self, error: errors.KafkaError) -> float:
-        """Back off after a failed request, longer each time. A broker whose registration is gone registers again."""
+        """Back off after a failed request, longer each time. A broker whose registration was lost registers again."""
         if isinstance(error, errors.BrokerIdNotRegisteredError) and self.state is not LifecycleState.SHUTTING_DOWN:
             self.broker_epoch = -1
         self._failures += 1
         return float(min(_FIRST_BACKOFF * 2 ** min(self._failures - 1, 16), self._max_backoff))
 
     def leave(self) -> None:
-        """Ask for a controlled shutdown; a broker that never ran stops without it."""
+        """Request a controlled shutdown; a broker that never ran stops without one."""
         running = self.state in (LifecycleState.RECOVERY, LifecycleState.RUNNING) and self.registered
         self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN if running else LifecycleState.SHUTTING_DOWN
 
@@ -139,7 +139,7 @@ class BrokerLifecycle:
 
     @property
     def state(self) -> LifecycleState:
-        """How far the broker is."""
+        """The state of the broker's lifecycle."""
         return self._core.state
 
     @property
@@ -150,7 +150,7 @@ class BrokerLifecycle:
     async def start(self, registration: BrokerRegistration, *, timeout_ms: int) -> None:
         """Register, and wait until the controller unfences the broker.
 
-        Tries again after errors, at most ``timeout_ms`` (``initial.broker.registration.timeout.ms``).
+        Retries after errors, for at most ``timeout_ms`` (``initial.broker.registration.timeout.ms``).
 
         Raises:
             KafkaError: the error of the last attempt.
@@ -174,13 +174,13 @@ class BrokerLifecycle:
             await trio.sleep(self._wait)
             failure = await self._communicate()
             if failure is not None:
-                logger.warning("the heartbeat to the controller failed: %s", failure)
+                logger.warning("The heartbeat to the controller failed and is retried: %s", failure)
 
     async def leave(self) -> None:
-        """Do a controlled shutdown: leaderships move, then the controller fences the broker. Returns after that.
+        """Do a controlled shutdown: leaderships move, then the controller fences the broker. Returns once it is fenced.
 
         Raises:
-            KafkaError: the controller cannot be reached, or failed.
+            KafkaError: the controller is unreachable, or failed.
         """
         self._core.leave()
         while self._core.wants_shut_down:
@@ -191,7 +191,7 @@ class BrokerLifecycle:
                 await trio.sleep(self._wait)
 
     async def _communicate(self) -> errors.KafkaError | None:
-        """Send one request: the registration, or else a heartbeat. Return its error."""
+        """Send one request, the registration or a heartbeat; return its error."""
         registration, core = self._registration, self._core
         if registration is None:
             raise errors.IllegalStateError("the broker was not started")

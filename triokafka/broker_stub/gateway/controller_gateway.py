@@ -1,7 +1,7 @@
-"""`ControllerGateway`: everything that a broker asks of the active controller.
+"""`ControllerGateway`: all requests of a broker to the active controller.
 
-API handlers, topic creation, producer ids and the broker's lifecycle use it, and import nothing of the controller.
-Reading the metadata does not go through it: a broker reads its own `MetadataCache`.
+API handlers, topic creation, producer ids and the broker's lifecycle use it, and do not import the controller. To read
+metadata, a broker uses its own `MetadataCache`.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ DeniedResources = Mapping[tuple[int, str], ItemError]
 
 
 class ControllerGateway(Protocol):
-    """Changes the cluster, and asks about its quorum.
+    """Changes the cluster, and describes its quorum.
 
     Every method waits until its change is committed and published on this node. If cancelled, the change may still
     happen. ``version`` is the version of the client's request.
 
     Raises, in every method:
-        NotControllerError: the controller has stopped or lost its leadership; the change may have been lost. Ask again.
-        KafkaStorageError: the metadata log cannot be written; nothing has changed.
-        RequestTimedOutError: the request's ``timeout_ms`` ended before the controller began; nothing has changed.
+        NotControllerError: the controller has stopped or lost its leadership; the change may have been lost. Retry.
+        KafkaStorageError: the metadata log cannot be written; nothing has changed. RequestTimedOutError: the request's
+        ``timeout_ms`` ended before the controller began; nothing has changed.
     """
 
     async def create_topics(
@@ -57,7 +57,7 @@ class ControllerGateway(Protocol):
         hidden_configs: frozenset[str] = frozenset(),
         charge: MutationCharge = no_charge,
     ) -> CreateTopicsResponse:
-        """Create topics. The answer leaves out the configuration of the topics in ``hidden_configs``."""
+        """Create topics. The response omits the configuration of the topics in ``hidden_configs``."""
         ...
 
     async def delete_topics(

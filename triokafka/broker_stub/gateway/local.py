@@ -37,8 +37,8 @@ class LocalControllerGateway:
     """A `ControllerGateway` to the controller of this process.
 
     Args:
-        configuration: decides about the broker's own dynamic configuration; the controller's when None. Brokers that
-            share a controller each bring their own.
+        configuration: decides about the broker's own dynamic configuration; by default the controller's. Brokers that
+            share a controller each have their own.
     """
 
     def __init__(self, controller: Controller, configuration: ConfigurationControl | None = None) -> None:

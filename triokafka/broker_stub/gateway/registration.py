@@ -1,4 +1,4 @@
-"""The registration of a broker: its listeners, as clients reach them, and its directories."""
+"""The registration of a broker: its advertised listeners and its directories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triokafka.errors import ConfigurationError
 
 
 def check_listeners(config: BrokerConfig) -> None:
-    """Raise `ConfigurationError` when a listener has a security protocol that is not served."""
+    """Raise `ConfigurationError` when a listener has an unsupported security protocol."""
     for listener in config.broker_listeners:
         if listener.security_protocol != "PLAINTEXT":
             raise ConfigurationError(
@@ -22,7 +22,7 @@ def check_listeners(config: BrokerConfig) -> None:
 
 
 def advertised_endpoints(config: BrokerConfig, port_of: Callable[[str], int]) -> list[EndpointImage]:
-    """Return every listener as clients reach it. ``port_of`` gives the bound port of a listener."""
+    """Return the advertised endpoint of every listener. ``port_of`` returns the bound port of a listener."""
     endpoints = []
     for listener in config.broker_listeners:
         host, port = listener.host or "localhost", port_of(listener.name)
@@ -45,8 +45,8 @@ def registration_of(
 ) -> BrokerRegistration:
     """Return the registration of this process.
 
-    It names the directories in use and, so that the next start knows of them, the ``missed_directories``: those that
-    an earlier start used and this one lacks. A directory of the configuration without an id is offline.
+    It has the directories in use and the ``missed_directories``, which an earlier start used and this one lacks, so
+    that the next start finds them. A configured directory without an id is offline.
     """
     online = [directory_ids[path] for path in config.data_directories if path in directory_ids]
     return BrokerRegistration(

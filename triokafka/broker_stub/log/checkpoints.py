@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from triokafka.errors import KafkaError
@@ -86,9 +87,10 @@ def read_topic_id(storage: Storage, path: str) -> uuid.UUID | None:
         raise CorruptCheckpointError(f"{path}: {error}") from None
 
 
-def write_topic_id(storage: Storage, path: str, topic_id: uuid.UUID) -> None:
-    """Write a ``partition.metadata`` file without syncing it: the metadata log has the id too."""
-    replace_unsynced(storage, path, f"version: 0\ntopic_id: {format_uuid(topic_id)}\n".encode())
+def write_topic_id(storage: Storage, path: str, topic_id: uuid.UUID, *, durably: bool = False) -> None:
+    """Write a ``partition.metadata`` file. Unless ``durably``, the log's next flush syncs it."""
+    replace = storage.replace_file if durably else partial(replace_unsynced, storage)
+    replace(path, f"version: 0\ntopic_id: {format_uuid(topic_id)}\n".encode())
 
 
 def replace_unsynced(storage: Storage, path: str, content: bytes) -> None:

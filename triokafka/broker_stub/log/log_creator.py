@@ -78,8 +78,10 @@ class LogCreator:
                 raise KafkaStorageError(directory.offline[topic_partition].reason)
         hosted = directories.hosted.get(topic_partition)
         if hosted is not None and topic_id is not None and hosted.topic_id is None:
+            # Opening the log may have moved its recovery point, so that no flush syncs the id with the records. Without
+            # the id, a later topic of the same name could get them.
+            self._write_topic_id(hosted.log.directory, topic_id, durably=hosted.log.recovery_point > 0)
             hosted.topic_id = topic_id
-            self._write_topic_id(hosted.log.directory, topic_id)
         if hosted is not None and topic_id not in (None, hosted.topic_id):
             self._deletion.put_aside(topic_partition)
             hosted = None
@@ -150,9 +152,9 @@ class LogCreator:
             if known not in (None, topic_id):
                 self._deletion.put_folder_aside(topic_partition, directory, path, known)
 
-    def _write_topic_id(self, path: str, topic_id: UUID) -> None:
+    def _write_topic_id(self, path: str, topic_id: UUID, *, durably: bool = False) -> None:
         try:
-            write_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}", topic_id)
+            write_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}", topic_id, durably=durably)
         except OSError as error:
             raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be written: {error}") from error
 

@@ -1,7 +1,7 @@
-"""The metadata of the cluster: records, the image that they add up to, deltas between images, snapshots.
+"""The metadata of the cluster: records, images, deltas between images, and snapshots.
 
-Both roles of a node follow the metadata log with it. Nothing here decides about a change, and nothing here imports
-the controller.
+Both roles of a node use it to follow the metadata log. The package makes no decisions about changes, and does not
+import the controller.
 """
 
 from triokafka.broker_stub.metadata.delta import LocalReplicaChanges, MetadataDelta

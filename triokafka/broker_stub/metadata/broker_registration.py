@@ -1,4 +1,4 @@
-"""How a broker registers with the controller and shows that it is alive (BrokerRegistration, BrokerHeartbeat)."""
+"""The registration and heartbeats of brokers at the controller (BrokerRegistration, BrokerHeartbeat)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class BrokerRegistration(NamedTuple):
 
 
 class BrokerHeartbeat(NamedTuple):
-    """A heartbeat: the offset up to which the broker has applied the metadata, and its wish to be fenced or to stop."""
+    """A heartbeat: the offset up to which the broker has applied the metadata, and whether it wants to be fenced or to
+    stop.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -33,7 +35,7 @@ class BrokerHeartbeat(NamedTuple):
 
 
 class HeartbeatReply(NamedTuple):
-    """The answer to a heartbeat: whether the broker has all metadata, is fenced, and may stop now."""
+    """The response to a heartbeat: whether the broker is caught up, is fenced, and may stop now."""
 
     is_caught_up: bool
     is_fenced: bool

@@ -16,7 +16,7 @@ class MetadataCache:
     `MetadataPublisher`, and the first of them: the others may read the cache.
 
     Args:
-        kraft_version: gives the level of ``kraft.version``, which the metadata log has in control records.
+        kraft_version: returns the level of ``kraft.version``, which the metadata log has in control records.
     """
 
     def __init__(self, kraft_version: Callable[[], int] = lambda: 0) -> None:

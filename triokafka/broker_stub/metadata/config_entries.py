@@ -19,7 +19,7 @@ _WEAKER: Final = {
     for definition in log_config.DEFINITIONS.values()
     for number, (name, _) in enumerate(definition.broker_keys)
 }
-"""By option of the broker those that say the same where it is not set: ``log.retention.hours`` for the minutes."""
+"""Alternative broker options with the same meaning, by option: ``log.retention.hours`` for the minutes."""
 
 
 class ConfigSource(enum.IntEnum):
@@ -37,7 +37,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """A key and value that apply, or would, if the ones before it were not there."""
+    """A key and value that apply unless an earlier synonym is set."""
 
     name: str
     value: str | None
@@ -45,7 +45,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One key. ``synonyms`` start with what applies; a secret has no value. ``type`` is the protocol's number."""
+    """One key. The first of ``synonyms`` applies; a secret has no value. ``type`` is the protocol's number."""
 
     name: str
     value: str | None
@@ -74,7 +74,7 @@ def _broker_synonyms(name: str, config: BrokerConfig, image: MetadataImage) -> l
 
 
 def _scaled(text: str | None, factor: int) -> str | None:
-    # Only whole numbers have another unit; -1 is "no limit" in each.
+    # Only whole numbers are converted; -1 means "no limit" in each unit.
     return text if text is None or factor == 1 or int(text) <= 0 else str(int(text) * factor)
 
 
@@ -89,8 +89,8 @@ def _inherited(
 ) -> tuple[str | None, list[ConfigSynonym]]:
     """Return the value of a key that a topic does not override, and the broker options that give it.
 
-    Options in another unit (``log.retention.hours``) are named as they were given. Where only the default of such an
-    option applies, none is named, as in Kafka.
+    Options in another unit (``log.retention.hours``) keep their names and values. If only the default of such an option
+    applies, it is omitted, as in Kafka.
     """
     factors = dict(definition.broker_keys)
     names = list(factors)
@@ -124,7 +124,7 @@ def topic_entries(inherited: Mapping[str, ConfigEntry], overrides: Mapping[str, 
 
 
 def resource_entries(resource_type: int, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every key of a group or of a subscription of client metrics that has ``overrides``, by name."""
+    """Return every key of a group or client metrics subscription with ``overrides``, by name."""
     source = ConfigSource.GROUP if resource_type == ResourceType.GROUP else ConfigSource.CLIENT_METRICS
     entries = []
     for name, definition in sorted(resource_configs.DEFINITIONS[resource_type].items()):
@@ -141,7 +141,7 @@ def resource_entries(resource_type: int, overrides: Mapping[str, str]) -> list[C
 
 
 def _entry(name: str, definition: TopicDefinition, value: str | None, synonyms: Sequence[ConfigSynonym]) -> ConfigEntry:
-    """Of a key that can be changed and is no secret; the first synonym is the one that applies."""
+    """Return the entry of a writable, non-secret key; the first synonym applies."""
     return ConfigEntry(
         name=name,
         value=value,
@@ -155,7 +155,7 @@ def _entry(name: str, definition: TopicDefinition, value: str | None, synonyms: 
 
 
 def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
-    """The levels of loggers, by the logger's name."""
+    """Return the levels of loggers, by logger name."""
     return [
         ConfigEntry(
             name=name,

@@ -1,4 +1,4 @@
-"""Configuration resources: the checks that brokers and the controller make before they change or show one."""
+"""Checks of configuration resources by brokers and the controller, before a change or a description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AlterOperation(enum.IntEnum):
 
 
 def check_repeats(times: int, names: Sequence[str]) -> None:
-    """Refuse a resource that a request names several times, or whose keys repeat. Raises `InvalidRequestError`."""
+    """Reject a resource that a request names several times, or whose keys repeat. Raises `InvalidRequestError`."""
     if times > 1:
         raise InvalidRequestError("Each resource must appear at most once.")
     if len(set(names)) < len(names):
@@ -27,7 +27,7 @@ def check_repeats(times: int, names: Sequence[str]) -> None:
 
 
 def check_broker_name(name: str, node_id: int) -> None:
-    """Refuse a broker resource that is not this node: every broker answers for itself. Raises `InvalidRequestError`."""
+    """Reject the resource of another broker: each broker describes only itself. Raises `InvalidRequestError`."""
     if not name.lstrip("-").isdigit():
         raise InvalidRequestError(f"Node id must be an integer, but it is: {name}")
     if int(name) != node_id:

@@ -1,8 +1,8 @@
-"""From one metadata image to the next: replays records and remembers what they changed.
+"""Metadata deltas: replaying records on an image, and the resulting changes.
 
-A delta belongs to one image and to the records after it. Replaying copies only the tables that a record touches;
-`MetadataDelta.image` then gives the next image. Publishers get the delta beside the image, to act on the changes alone.
-Nothing here decides whether a change is allowed: that was done before the record was written.
+A delta belongs to one image and the records after it. Replay copies only the tables that a record changes.
+`MetadataDelta.image` then returns the next image. Subscribers get the delta with the image, to process only the
+changes. Replay does not validate changes: the controller did so before it wrote the records.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from triokafka.structs import TopicPartition
 class LocalReplicaChanges(NamedTuple):
     """The changes of a delta to the replicas of one broker.
 
-    ``deleted`` holds replicas that it must stop and remove, with the id of the topic they belonged to; ``leaders`` and
-    ``followers`` those that it must (again) lead or follow, with the topic's id and the new state. A topic that was
-    deleted and made again under the same name is in both, so deletions come first.
+    ``deleted`` has the replicas that the broker must stop and remove, with their topic ids. ``leaders`` and
+    ``followers`` have the replicas that it must lead or follow from now on, with the topic id and the new state. A
+    topic that was deleted and created again under the same name is in both, so deletions must come first.
     """
 
     deleted: Mapping[TopicPartition, uuid.UUID] = MappingProxyType({})
@@ -83,7 +83,7 @@ class MetadataDelta:
 
     @classmethod
     def from_nothing(cls, image: MetadataImage) -> MetadataDelta:
-        """The delta that leads from the empty image to ``image``: for a publisher that starts late."""
+        """Return the delta from the empty image to ``image``, for a subscriber that starts late."""
         delta = cls(MetadataImage())
         delta.changed_configs = set(image.configs)
         delta.changed_brokers = set(image.brokers)
@@ -97,9 +97,9 @@ class MetadataDelta:
     # Replay
 
     def replay(self, record: object) -> None:
-        """Apply one record. Records that change nothing here (those of other parts of Kafka) are passed over.
+        """Apply one record. Records of other parts of Kafka, which change nothing here, are ignored.
 
-        Raises `ValueError` for a record that does not fit the state before it: the log is not one this image came from.
+        Raises `ValueError` for a record that does not fit the state before it: the image is not from this log.
         """
         handler = _REPLAY.get(type(record))
         if handler is not None:
@@ -296,7 +296,7 @@ class MetadataDelta:
     # Result
 
     def image(self, offset: int, epoch: int) -> MetadataImage:
-        """The next image, which ends with the record at ``offset``. The delta takes no further records."""
+        """Return the next image, which includes the record at ``offset``. The delta accepts no further records."""
         base = self.base
         topics: Mapping[str, TopicImage] = base.topics
         topics_by_id: Mapping[uuid.UUID, TopicImage] = base.topics_by_id
@@ -326,19 +326,19 @@ class MetadataDelta:
 
     @property
     def deleted_topics(self) -> Mapping[uuid.UUID, TopicImage]:
-        """Topics of ``base`` that are gone, as they were."""
+        """Deleted topics, with their state in ``base``."""
         return self._deleted
 
     @property
     def changed_topic_ids(self) -> frozenset[uuid.UUID]:
-        """Ids of topics that are new or have new or changed partitions."""
+        """Ids of new topics and of topics with new or changed partitions."""
         return frozenset(self._partitions)
 
     def changed_partitions(self) -> Iterator[tuple[TopicImage, PartitionImage | None, PartitionImage]]:
-        """Partitions that are new (the state before is None) or changed, as topic, state before and state now."""
+        """Yield new and changed partitions as topic, old state (None if new) and new state."""
         image = self._image
         if image is None:
-            raise RuntimeError("the changes of a delta are known once its image is made")
+            raise RuntimeError("call image() before reading the changes of a delta")
         for topic_id in self._partitions:
             topic = image.topics_by_id[topic_id]
             before = self.base.topics_by_id.get(topic_id)

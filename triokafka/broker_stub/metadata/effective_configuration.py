@@ -1,4 +1,4 @@
-"""The configuration that applies in the end: what the image says, over what the broker was started with."""
+"""The effective configuration: dynamic configuration of the image over the broker's static configuration."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ logger = logging.getLogger(__name__)
 class EffectiveConfiguration:
     """Reads the configuration of one broker, and of topics, from an image.
 
-    Keys of the image that this software does not know are logged and left out: Kafka may have written them, or the
-    static options changed since.
+    Unknown keys of the image are logged and ignored: Kafka may have written them, or the static options changed since.
 
     Args:
         config: the broker's configuration at its start.
@@ -31,7 +30,7 @@ class EffectiveConfiguration:
         self._latest: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig] | None = None
 
     def broker_config(self, image: MetadataImage) -> BrokerConfig:
-        """Return the broker's configuration with its dynamic changes; its own ones win over the cluster's."""
+        """Return the broker's configuration with dynamic changes; its own override the cluster-wide ones."""
         cluster, own = image.broker_configs(None), image.broker_configs(self.config.node_id)
         if self._latest is None or self._latest[0] is not cluster or self._latest[1] is not own:
             self._latest = (cluster, own, _with_dynamic(self.config, {**cluster, **own}))

@@ -37,7 +37,7 @@ SERVED: Final[Mapping[str, tuple[int, int]]] = {
     GROUP_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
 }
-"""Levels that ApiVersions reports. ``transaction.version`` comes with the APIs behind it (KIP-890)."""
+"""Levels that ApiVersions reports. ``transaction.version`` will follow with its APIs (KIP-890)."""
 
 INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25, GROUP_VERSION: 1, ELIGIBLE_LEADER_REPLICAS: 1}
 """Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, both group protocols, and eligible
@@ -52,12 +52,12 @@ def metadata_version(levels: Mapping[str, int]) -> int:
 
 
 def has_eligible_leader_replicas(image: MetadataImage) -> bool:
-    """Whether replicas that left the in-sync set without missing anything may still lead (KIP-966)."""
+    """Whether replicas that left the in-sync set with all committed records may still lead (KIP-966)."""
     return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
 
 def check(image: MetadataImage) -> None:
-    """Refuse a metadata log whose features are beyond this software.
+    """Reject a metadata log with unsupported features.
 
     Raises:
         UnsupportedVersionError: the log has an unknown feature or an unsupported level.

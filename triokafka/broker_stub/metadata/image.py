@@ -24,7 +24,7 @@ _LEADER_UNCHANGED: Final = -2
 _STATE_UNCHANGED: Final = -1
 
 UNASSIGNED_DIRECTORY: Final = uuid.UUID(int=0)
-"""The directory of a replica whose broker has not said yet where it keeps it."""
+"""The directory id of a replica whose broker has not reported its directory yet."""
 
 
 class ResourceType(enum.IntEnum):
@@ -54,7 +54,7 @@ EMPTY_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 class PartitionImage(NamedTuple):
     """One partition: its replicas, its leader and its epochs.
 
-    ``leader_epoch`` grows whenever the leader is named anew, ``partition_epoch`` with every change.
+    ``leader_epoch`` increases with every record that sets the leader, ``partition_epoch`` with every change.
     """
 
     partition: int
@@ -81,10 +81,10 @@ class PartitionImage(NamedTuple):
         return bool(self.adding_replicas or self.removing_replicas)
 
     def after(self, record: PartitionChangeRecord) -> PartitionImage:
-        """The partition that a change makes of this one."""
+        """Return the partition after a change."""
         changes: dict[str, Any] = {"partition_epoch": self.partition_epoch + 1}
         if record.leader != _LEADER_UNCHANGED:
-            # Naming the leader, even the same one, starts a new leader epoch.
+            # Setting the leader, even to the same broker, starts a new leader epoch.
             changes["leader"] = record.leader
             changes["leader_epoch"] = self.leader_epoch + 1
         if record.leader_recovery_state != _STATE_UNCHANGED:
@@ -137,11 +137,11 @@ class BrokerImage(NamedTuple):
 
     @property
     def active(self) -> bool:
-        """Whether it may lead and be placed in an in-sync set: neither fenced nor shutting down."""
+        """Whether the broker may lead and join in-sync sets: it is neither fenced nor shutting down."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def default_directory(self) -> uuid.UUID:
-        """Where a new replica on this broker goes, if that is known: its only directory."""
+        """The directory of new replicas if the broker has only one; otherwise unassigned."""
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
 
 
@@ -162,7 +162,7 @@ class MetadataImage(NamedTuple):
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
     """The quotas of users and client ids, by entity and name."""
     colliding_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Topics whose name has a ``.`` or ``_``, by the name with every ``.`` made ``_``."""
+    """Topics whose name has a ``.`` or ``_``, by the name with every ``.`` replaced by ``_``."""
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         """One partition by name and number, or None."""

@@ -9,14 +9,14 @@ from triokafka.named_tuple import NamedTuple
 
 
 class ItemError(NamedTuple):
-    """The error of one item of a request: its code (0: none) and words for a person (None: none)."""
+    """The error of one item of a request: its code (0: none) and message (None: none)."""
 
     code: int = 0
     message: str | None = None
 
     @classmethod
     def of(cls, error: Exception) -> ItemError:
-        """The code and words for an exception; one that is not of the protocol is an unknown server error."""
+        """Return code and message of an exception; exceptions outside of the protocol become UNKNOWN_SERVER_ERROR."""
         if isinstance(error, BrokerResponseError):
             return cls(error.code, str(error) or type(error).__doc__)
         return cls(UnknownError.code, f"{type(error).__name__}: {error}")

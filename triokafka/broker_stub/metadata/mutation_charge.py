@@ -1,4 +1,4 @@
-"""The quota on changes of the cluster: partitions that a request creates or deletes are charged to its client."""
+"""The controller mutation quota: charges a client for the partitions that its request creates or deletes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 MutationCharge = Callable[[int], None]
 """Charges a client for a number of partitions about to be created or deleted (KIP-599).
 
-Raises `ThrottlingQuotaExceededError` if the client's quota is used up and the request is to be refused.
+Raises `ThrottlingQuotaExceededError` if the client's quota is exhausted and the request must be rejected.
 """
 
 

@@ -1,4 +1,4 @@
-"""Publishes committed metadata to the parts of a node that follow it."""
+"""Publishing committed metadata to the subscribers of a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triokafka.broker_stub.metadata.image import MetadataImage
 logger = logging.getLogger(__name__)
 
 Subscriber = Callable[[MetadataDelta, MetadataImage], None]
-"""Receives every committed change, in order: what changed, and the image that it leads to."""
+"""Receives every committed change in order: the delta and the resulting image."""
 
 
 class MetadataPublisher:
@@ -25,18 +25,20 @@ class MetadataPublisher:
         self._subscribers: list[Subscriber] = []
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call ``subscriber`` with every change from now on; first with the image of now, as a change from nothing."""
+        """Call ``subscriber`` with every change from now on; first with the current image, as a delta from the empty
+        image.
+        """
         self._subscribers.append(subscriber)
         if self.image is not None:
             _call(subscriber, MetadataDelta.from_nothing(self.image), self.image)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Call ``subscriber`` no more. One that never subscribed is fine."""
+        """Stop calling ``subscriber``; do nothing if it never subscribed."""
         if subscriber in self._subscribers:
             self._subscribers.remove(subscriber)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Hand a committed change to every subscriber. A subscriber that fails does not keep it from the others."""
+        """Call every subscriber with a committed change. A failing subscriber does not affect the others."""
         self.image = image
         for subscriber in self._subscribers:
             _call(subscriber, delta, image)
@@ -46,5 +48,5 @@ def _call(subscriber: Subscriber, delta: MetadataDelta, image: MetadataImage) ->
     try:
         subscriber(delta, image)
     except Exception:
-        # The change is committed: a subscriber cannot refuse it.
+        # The change is committed, so a subscriber cannot reject it.
         logger.exception("%r failed to apply the metadata at offset %d", subscriber, image.offset)

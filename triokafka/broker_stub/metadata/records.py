@@ -1,4 +1,4 @@
-"""Metadata records between the image and the log: which version of each is written, and whole batches of them."""
+"""Encoding and decoding of metadata records: the version of each record, and batches of the metadata log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from triokafka.protocol.stored.metadata_record import MetadataRecord, decode_rec
 from triokafka.records import RecordDecoder, encode_batch, iter_batches
 from triokafka.structs import Buffer
 
-# Per record, (metadata.version, version of the record) from the newest on; others have version 0 only.
+# Per record type, pairs of metadata.version and record version, newest first; other types have version 0 only.
 _VERSIONS: Final[dict[type[Struct], tuple[tuple[int, int], ...]]] = {
     RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (0, 1)),
     BrokerRegistrationChangeRecord: ((30, 3), (17, 2), (0, 1)),
@@ -58,7 +58,7 @@ class LogBatch(NamedTuple):
 
 
 def version_of(record: Struct, metadata_version: int) -> int:
-    """The version in which a record is written at a level of ``metadata.version``."""
+    """Return the version of a record at a level of ``metadata.version``."""
     for level, version in _VERSIONS.get(type(record), ()):
         if metadata_version >= level:
             return version
@@ -68,7 +68,7 @@ def version_of(record: Struct, metadata_version: int) -> int:
 def encode_records(
     records: Sequence[Struct], *, base_offset: int, epoch: int, timestamp_ms: int, metadata_version: int
 ) -> bytes:
-    """One batch of metadata records: all of them are in the log, or none."""
+    """Encode one batch of metadata records, which is in the log completely or not at all."""
     values = []
     for record in records:
         if not isinstance(record, MetadataRecord):
@@ -119,7 +119,7 @@ def encode_snapshot_header(
 
 
 def encode_snapshot_footer(*, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    """The control batch that ends a snapshot: with it the snapshot is whole."""
+    """Encode the control batch that completes a snapshot."""
     controls = [(ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord().encode(_CONTROL_VERSION))]
     return _control_batch(controls, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
@@ -155,11 +155,11 @@ def _control_batch(
 
 
 def decode_batches(data: Buffer) -> Iterator[LogBatch]:
-    """The batches in a stretch of the metadata log; an incomplete one at the end is left out.
+    """Decode the batches in a part of the metadata log; an incomplete one at the end is ignored.
 
     Raises:
-        CorruptRecordError, ProtocolError: the bytes are not such batches.
-        UnsupportedVersionError: a record of a kind or version that is not known here.
+        CorruptRecordError, ProtocolError: the bytes are not metadata batches.
+        UnsupportedVersionError: a record has an unknown type or version.
     """
     view = memoryview(data)
     for info in iter_batches(view, check_crc=True):

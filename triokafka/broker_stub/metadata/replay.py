@@ -1,4 +1,4 @@
-"""From the batches of a metadata log to an image: replay, with the transactions that Kafka's controller writes."""
+"""Replaying the batches of a metadata log into an image, with the transactions of Kafka's controller."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from triokafka.protocol.stored.cluster_metadata import (
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 
 _CHUNK = 50_000
-"""Records that one delta takes before it is folded into the image: bounds what loading keeps twice."""
+"""The most records of one delta; this limits the data that loading holds twice."""
 
 
 class LogReplay:
-    """Folds batches into an image; ``image`` and ``kraft_version`` are those after the last batch.
+    """Replays batches into an image; ``image`` and ``kraft_version`` are the state after the last batch.
 
-    ``removed_topics`` are the ids of the topics that were removed on the way.
+    ``removed_topics`` are the ids of the topics that the replayed records removed.
     """
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
@@ -36,10 +36,10 @@ class LogReplay:
         self._transaction: list[MetadataRecord] | None = None
 
     def replay(self, batches: Iterable[LogBatch]) -> None:
-        """Take some more batches.
+        """Replay further batches.
 
         Raises:
-            ValueError: a record does not fit what came before it: this is not a whole metadata log.
+            ValueError: a record does not fit the state before it: the metadata log is incomplete.
         """
         for batch in batches:
             for record in batch.records:
@@ -51,12 +51,12 @@ class LogReplay:
                 self._fold()
 
     def load(self, batches: Iterable[LogBatch], *, end_offset: int, epoch: int) -> None:
-        """Take a snapshot: the state before the record at ``end_offset``. Only before anything else."""
+        """Load a snapshot, the state before the record at ``end_offset``. Call it before any `replay`."""
         self.replay(batches)
         self._offset, self._epoch = end_offset - 1, epoch
 
     def _take(self, record: MetadataRecord) -> None:
-        # Records between begin and end are one change; without an end they never happened.
+        # Records between begin and end are one change; without an end they have no effect.
         match record:
             case BeginTransactionRecord():
                 self._transaction = []
@@ -85,5 +85,5 @@ class LogReplay:
 
     @property
     def image(self) -> MetadataImage:
-        """The image so far; records of a transaction that has not ended are not in it."""
+        """The current image, without records of an unfinished transaction."""
         return self._fold() if self._count else self._delta.base._replace(offset=self._offset, epoch=self._epoch)

@@ -1,7 +1,8 @@
 """The configuration of groups and of client metrics: keys, defaults and limits.
 
-Both exist only in the metadata, and are validated and described as in Kafka. Groups under the consumer protocol obey
-their session timeout and heartbeat interval, classic groups nothing; the broker requests no metrics from clients.
+Both exist only in the metadata, and are validated and described as in Kafka. Groups of the consumer protocol use their
+session timeout and heartbeat interval; classic groups use none of the keys. The broker requests no metrics from
+clients.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _table(*definitions: ConfigDefinition) -> Mapping[str, ConfigDefinition]:
 
 
 def _with_synonym(definition: ConfigDefinition) -> ConfigDefinition:
-    """The broker's option that gives a group's key its default, where Kafka has one."""
+    """Add the broker option that gives a group key its default, where Kafka has one."""
     if definition.name in _WITHOUT_BROKER_KEY:
         return definition
     return definition._replace(broker_keys=((f"group.{definition.name}", 1),))
@@ -140,11 +141,11 @@ DEFINITIONS: Final[Mapping[int, Mapping[str, ConfigDefinition]]] = {
 
 
 def validate(resource_type: int, configs: Mapping[str, str], bounds: Mapping[str, tuple[int, int]]) -> None:
-    """Check the whole configuration of a group or a subscription; ``bounds`` are the broker's for keys of groups.
+    """Check the whole configuration of a group or subscription; ``bounds`` are the broker's limits of group keys.
 
     Raises:
-        InvalidConfigurationError, InvalidRequestError: there is no such key, or a value is out of its bounds. Which of
-            the two is Kafka's choice.
+        InvalidConfigurationError, InvalidRequestError: a key is unknown, or a value is out of its bounds; the error
+            type is the same as in Kafka.
     """
     table = DEFINITIONS[resource_type]
     of_group = resource_type == ResourceType.GROUP

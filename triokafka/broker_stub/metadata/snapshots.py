@@ -1,8 +1,7 @@
 """Snapshots of the metadata: an image as records, in Kafka's ``.checkpoint`` files beside the metadata log.
 
-A snapshot is everything that replaying the log up to its end offset gives, so that the log before it can go. Calls
-block on the disk; the caller chooses the thread. An image never changes, so that one can be written while the next is
-being made.
+A snapshot is the result of replaying the log up to its end offset, so the log before it may be deleted. Calls block on
+the disk; the caller chooses the thread. Images are immutable, so one can be written while the next is being built.
 """
 
 from __future__ import annotations
@@ -49,19 +48,21 @@ _BATCH_RECORDS: Final = 1024
 
 
 class SnapshotId(NamedTuple):
-    """The state in a snapshot: that before the record at ``end_offset``, whose predecessor has ``epoch``."""
+    """The id of a snapshot: it has the state before the record at ``end_offset``, and ``epoch`` is that of the record
+    before.
+    """
 
     end_offset: int
     epoch: int
 
     @property
     def file_name(self) -> str:
-        """The name of its file."""
+        """The file name of the snapshot."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
 class Snapshot(NamedTuple):
-    """A whole snapshot, read."""
+    """A complete snapshot."""
 
     snapshot_id: SnapshotId
     batches: Sequence[LogBatch]
@@ -77,7 +78,7 @@ class Quorum(NamedTuple):
 
 
 class SnapshotSchedule:
-    """When the next snapshot is due: after so many bytes of records, or so long after the last one. Pure.
+    """Determines when the next snapshot is due: after a number of bytes, or an interval after the last one. Pure.
 
     Args:
         max_bytes: ``metadata.log.max.record.bytes.between.snapshots``.
@@ -91,22 +92,22 @@ class SnapshotSchedule:
         self._since = now
 
     def appended(self, size: int) -> bool:
-        """So many bytes were written to the log; True when a snapshot is due because of them."""
+        """Count ``size`` bytes written to the log; return whether they make a snapshot due."""
         self._bytes += size
         return self._bytes >= self._max_bytes
 
     def due_in(self, now: float) -> float:
-        """Seconds until a snapshot is due by time; infinite when it never is."""
+        """Return the seconds until a snapshot is due by time; infinite without an interval."""
         if not self._max_interval:
             return math.inf
         return max(0.0, self._since + self._max_interval - now)
 
     def due(self, now: float) -> bool:
-        """Whether a snapshot is due; never while nothing was written since the last one."""
+        """Whether a snapshot is due; never if the log is unchanged since the last one."""
         return self._bytes > 0 and (self._bytes >= self._max_bytes or self.due_in(now) == 0)
 
     def taken(self, size: int, now: float) -> None:
-        """A snapshot was taken, of all but the last ``size`` bytes; or none was due."""
+        """Record that a snapshot covers all but the last ``size`` bytes, or that none was necessary."""
         self._bytes = size
         self._since = now
 
@@ -120,7 +121,7 @@ class SnapshotSchedule:
 
 
 def image_records(image: MetadataImage) -> Iterator[Struct]:
-    """The records from which an empty image becomes this one, in Kafka's order."""
+    """Yield the records that build this image from an empty one, in Kafka's order."""
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
     for broker in image.brokers.values():
@@ -177,7 +178,7 @@ def image_records(image: MetadataImage) -> Iterator[Struct]:
 
 
 def encode_snapshot(image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) -> Iterator[bytes]:
-    """The batches of a snapshot: header, records, footer. ``timestamp_ms`` is the time of the image's last change."""
+    """Yield the batches of a snapshot: header, records, footer. ``timestamp_ms`` is the time of the last change."""
     epoch = image.epoch
     yield encode_snapshot_header(
         quorum.node_id,
@@ -187,7 +188,7 @@ def encode_snapshot(image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) 
         kraft_version=quorum.kraft_version,
         endpoints=quorum.endpoints,
     )
-    # The header and what may come with it are up to three records.
+    # The header batch has one record, or three with kraft.version and the voters.
     offset = 3 if quorum.kraft_version else 1
     level = features.metadata_version(image.features)
     waiting: list[Struct] = []
@@ -213,19 +214,19 @@ def encode_snapshot(image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) 
 
 
 class SnapshotFiles:
-    """The snapshots in one directory, that of the metadata log."""
+    """The snapshot files in the directory of the metadata log."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
         self._storage = storage
         self._directory = directory
 
     def ids(self) -> list[SnapshotId]:
-        """Every snapshot, the oldest first."""
+        """Return the ids of all snapshots, oldest first."""
         found = (_NAME.fullmatch(name) for name in self._storage.list_dir(self._directory))
         return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
 
     def size(self, snapshot_id: SnapshotId) -> int:
-        """Bytes of its file. Raises `OSError`."""
+        """Return the size of a snapshot's file in bytes. Raises `OSError`."""
         file = self._storage.open(self._path(snapshot_id), read_only=True)
         try:
             return file.size()
@@ -233,30 +234,30 @@ class SnapshotFiles:
             file.close()
 
     def write(self, image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) -> SnapshotId:
-        """Write the image as a snapshot; it is there as a whole or not at all. Raises `OSError`."""
+        """Write the image as a snapshot atomically. Raises `OSError`."""
         snapshot_id = SnapshotId(image.offset + 1, image.epoch)
         content = b"".join(encode_snapshot(image, quorum, timestamp_ms=timestamp_ms))
         self._storage.replace_file(self._path(snapshot_id), content)
         return snapshot_id
 
     def read(self, snapshot_id: SnapshotId) -> Snapshot:
-        """A snapshot.
+        """Read a snapshot.
 
         Raises:
-            ValueError: it is not whole.
+            ValueError: the snapshot is incomplete.
             CorruptRecordError, ProtocolError, UnsupportedVersionError, OSError: it cannot be read.
         """
         batches = list(decode_batches(self._storage.read_file(self._path(snapshot_id))))
-        # The snapshot with which Kafka formats a directory holds nothing but records.
+        # The snapshot that Kafka writes when it formats a directory has neither header nor footer.
         if snapshot_id.end_offset > 0 and not (batches and batches[-1].ends_snapshot):
-            raise ValueError(f"the snapshot {self._path(snapshot_id)} is not whole")
+            raise ValueError(f"the snapshot {self._path(snapshot_id)} is incomplete")
         return Snapshot(snapshot_id, batches)
 
     def newest(self) -> Snapshot | None:
-        """The newest snapshot that can be read; None without one. One that is damaged is passed over, with a warning.
+        """Read the newest readable snapshot, or return None. Damaged snapshots are skipped with a warning.
 
         Raises:
-            OSError, UnsupportedVersionError: it cannot be read, or is of a newer software.
+            OSError, UnsupportedVersionError: a snapshot cannot be read, or is of a newer version.
         """
         for snapshot_id in reversed(self.ids()):
             try:
@@ -264,11 +265,11 @@ class SnapshotFiles:
             except UnsupportedVersionError:
                 raise
             except (ValueError, KafkaError) as error:
-                logger.warning("%s: %s; going on with an older one", self._path(snapshot_id), error)
+                logger.warning("%s: %s. An older snapshot is used.", self._path(snapshot_id), error)
         return None
 
     def remove(self, snapshot_id: SnapshotId) -> None:
-        """Remove one. Raises `OSError`."""
+        """Remove a snapshot. Raises `OSError`."""
         self._storage.remove(self._path(snapshot_id))
 
     def _path(self, snapshot_id: SnapshotId) -> str:

@@ -24,7 +24,7 @@ def validate(name: str) -> None:
     if not name:
         raise InvalidTopicError("a topic name may not be empty")
     if name in (".", ".."):
-        raise InvalidTopicError(f"a topic may not be called {name!r}")
+        raise InvalidTopicError(f"{name!r} is not a legal topic name")
     if len(name) > MAX_LENGTH:
         raise InvalidTopicError(
             f"the topic name has {len(name)} characters, at most {MAX_LENGTH} are allowed: {name[:MAX_LENGTH]!r}…"
@@ -36,15 +36,15 @@ def validate(name: str) -> None:
 
 
 def has_collision_characters(name: str) -> bool:
-    """Whether another legal name could become the same metric name."""
+    """Whether another legal name could give the same metric name."""
     return "." in name or "_" in name
 
 
 def collision_key(name: str) -> str:
-    """The name as metrics show it: two topics with the same key cannot live side by side."""
+    """Return the topic's name in metrics, which must be unique in a cluster."""
     return name.replace(".", "_")
 
 
 def is_internal(name: str) -> bool:
-    """Whether this is an internal topic, which holds state of the brokers."""
+    """Whether the topic is internal: it stores state of the brokers."""
     return name in INTERNAL_TOPICS

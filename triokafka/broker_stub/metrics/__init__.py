@@ -1,1 +1,1 @@
-"""What the broker measures: the catalogue of metrics, what requests cost, and the endpoint that shows them."""
+"""The broker's metrics: their catalogue and the HTTP endpoint for Prometheus."""

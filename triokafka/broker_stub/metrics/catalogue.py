@@ -1,8 +1,8 @@
-"""A broker's metrics under Kafka's names, and as the text that Prometheus reads.
+"""A broker's metrics with Kafka's names, and their text format for Prometheus.
 
-A sample's name and tags are those of Kafka's MBean: ``kafka.network:type=RequestMetrics,name=TotalTimeMs`` with the tag
-``request``, say. Counters count from the broker's start: rates are left to the reader. Nothing is computed while nobody
-asks, and nothing here waits.
+A sample has the name and tags of Kafka's MBean, for example ``kafka.network:type=RequestMetrics,name=TotalTimeMs`` with
+the tag ``request``. Counters start with the broker; readers compute rates. The metrics are computed on request, without
+waiting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from triokafka.errors import ERRORS
 
 
 class Sample(NamedTuple):
-    """One number. ``statistic`` says which, where a name has several: Count, Sum, Max, or a quantile."""
+    """The value of a metric. ``statistic`` distinguishes values of one name: Count, Sum, Max, or a quantile."""
 
     name: str
     tags: Mapping[str, str]
@@ -34,7 +34,7 @@ class BrokerMetrics:
     """Reads the metrics of one broker from its parts.
 
     Args:
-        started_at: when the broker was made, in seconds on the world's clock.
+        started_at: time of the broker's creation in seconds on the world's clock.
     """
 
     def __init__(
@@ -177,14 +177,14 @@ class BrokerMetrics:
         yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_answers())
 
     def _idle_share(self) -> float:
-        """The share of time that handler slots were free since the start, between 0 and 1."""
+        """Return the share of time in which handler slots were free since the start, between 0 and 1."""
         elapsed = self._services.world.now() - self._started_at
         slot_seconds = elapsed * self._sockets.slots.slots
         return max(1 - self._dispatcher.busy_seconds / max(slot_seconds, 1e-9), 0.0)
 
 
 def _error_name(code: int) -> str:
-    """As a tag: the name of the error's class, ``NONE``, or the number of one that has no class."""
+    """Return the tag of an error: the name of its class, ``NONE``, or the code of an error without a class."""
     if not code:
         return "NONE"
     found = ERRORS.get(code)
@@ -192,7 +192,7 @@ def _error_name(code: int) -> str:
 
 
 def as_prometheus_text(samples: Iterable[Sample]) -> str:
-    """The samples as Prometheus reads them: ``kafka_network_requestmetrics_totaltimems{request="Fetch"} 3.5``."""
+    """Format samples for Prometheus: ``kafka_network_requestmetrics_totaltimems{request="Fetch"} 3.5``."""
     return "".join(f"{_flat_name(sample)}{_labels(sample)} {sample.value:.10g}\n" for sample in samples)
 
 

@@ -1,6 +1,6 @@
 """The metrics endpoint (``triokafka broker --metrics``): ``GET /metrics`` in the text format of Prometheus.
 
-It changes nothing, so it needs no token. On a loopback address it refuses a ``Host`` that is not this machine.
+The endpoint is read-only and needs no token. On a loopback address it refuses a ``Host`` that is not this machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Metrics = Callable[[], Iterable[Sample]]
 
 
 def metrics_server(world: World, metrics: Metrics) -> HttpServer:
-    """Return a server for a broker's metrics; `HttpServer.bind` it, then `HttpServer.run` it."""
+    """Return a server for a broker's metrics. Call `HttpServer.bind` and then `HttpServer.run`."""
 
     async def answer(request: HttpRequest) -> Reply:
         if request.path.partition("?")[0] != PATH:

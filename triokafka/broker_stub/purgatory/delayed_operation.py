@@ -1,8 +1,8 @@
-"""Operations that wait for a condition or a time-out, and complete exactly once. Pure: told what happened and the time.
+"""Operations that wait for a condition or a time-out, and complete exactly once. Pure: events and times are arguments.
 
-A handler that cannot answer yet puts a `DelayedOperation` into a `Purgatory` under the keys whose changes may satisfy
-it. Whoever changes such a key calls `Purgatory.check_and_complete`. The first of condition and time-out wins; the
-other finds the operation completed. `Expirer` is the only task here, and it only sleeps until the next timer.
+A handler that cannot respond yet puts a `DelayedOperation` into a `Purgatory` under the keys whose changes may satisfy
+it. Code that changes the state behind a key calls `Purgatory.check_and_complete`. Either the condition or the time-out
+completes the operation, whichever is first. `Expirer` is the only task here; it sleeps until the next timer.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ PURGE_INTERVAL: Final = 1000
 
 
 class DelayedOperation(ABC):
-    """Something that is answered later.
+    """An operation that completes later.
 
-    ``timeout_ms`` counts from the moment it is watched. Subclasses say when it is complete (`try_complete`, which calls
-    `force_complete` when the condition holds) and what to do then (`on_complete`).
+    ``timeout_ms`` counts from the moment it is watched. Subclasses implement the condition (`try_complete`, which calls
+    `force_complete` when it holds) and the action (`on_complete`).
     """
 
     __slots__ = ("_event", "_timer", "_wheel", "completed", "timeout_ms")
@@ -37,17 +37,17 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Complete it if its condition holds now; True only when this very call completed it."""
+        """Complete the operation if its condition holds; return whether this call completed it."""
 
     @abstractmethod
     def on_complete(self) -> None:
-        """The action. Called exactly once, by whoever completes it."""
+        """Run the action. Called exactly once, by the call that completes the operation."""
 
     def on_expiration(self) -> None:  # noqa: B027  # most have none
-        """Extra work when the time-out itself completed it."""
+        """Do extra work when the time-out completed the operation."""
 
     def force_complete(self) -> bool:
-        """Complete it whatever the condition; True for the one call that did."""
+        """Complete the operation regardless of its condition; return whether this call completed it."""
         if self.completed:
             return False
         self.completed = True
@@ -59,7 +59,9 @@ class DelayedOperation(ABC):
         return True
 
     async def wait(self) -> None:
-        """Wait until it is completed. If cancelled, it stays where it is and completes for nobody."""
+        """Wait for the completion. If cancelled, the operation stays in the purgatory and completes without a
+        waiter.
+        """
         if not self.completed:
             if self._event is None:
                 self._event = trio.Event()
@@ -71,8 +73,8 @@ class Purgatory:
 
     Args:
         name: for metrics and logs.
-        now_ms: the present, in milliseconds on the clock that `advance` is driven by.
-        purge_interval: how many completed operations may linger in watch lists before all lists are swept.
+        now_ms: the current time in milliseconds on the clock of `advance`.
+        purge_interval: how many completed operations may stay in watch lists before all lists are purged.
     """
 
     def __init__(self, name: str, *, now_ms: int, purge_interval: int = PURGE_INTERVAL) -> None:
@@ -86,19 +88,19 @@ class Purgatory:
 
     @property
     def watched(self) -> int:
-        """Entries in watch lists; more than operations, since one may be watched under several keys."""
+        """The number of entries in watch lists; an operation has one per key."""
         return sum(map(len, self._watchers.values()))
 
     @property
     def delayed(self) -> int:
-        """Operations with an armed timer."""
+        """The number of operations with an active timer."""
         return len(self._wheel)
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable], now_ms: int) -> bool:
-        """Complete the operation now, or watch its keys until a check or its time-out does.
+        """Complete the operation now, or watch its keys until a check or its time-out completes it.
 
-        True only when this call completed it. It is tried once more after it is in the watch lists, so that a change in
-        between is not lost.
+        Returns whether this call completed it. The condition is checked again once the operation is in the watch lists,
+        so that a change in between is not lost.
         """
         if operation.try_complete():
             return True
@@ -125,12 +127,14 @@ class Purgatory:
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
-        """The state behind ``key`` changed: complete what can be. Returns how many this call completed."""
+        """Complete the operations under ``key`` whose conditions hold, after a change; return how many this call
+        completed.
+        """
         watched = self._watchers.get(key)
         if watched is None:
             return 0
         completed = 0
-        # Completing one may add another under the same key: only what was there before is looked at.
+        # A completion may add an operation under the same key; check only the earlier ones.
         for operation in list(watched):
             if not operation.completed and operation.try_complete():
                 completed += 1
@@ -146,11 +150,13 @@ class Purgatory:
         return [operation for operation in self._watchers.pop(key, ()) if not operation.completed]
 
     def next_expiry_ms(self) -> int | None:
-        """When `advance` should be called next; None while nothing waits."""
+        """Return the time for the next call of `advance`; None while no operation waits."""
         return self._wheel.next_expiry_ms()
 
     def advance(self, now_ms: int) -> int:
-        """Time has passed: complete what timed out, and sweep the lists when enough is stale. Returns how many."""
+        """Complete timed-out operations, purge the watch lists if due, and return the number of completed
+        operations.
+        """
         expired = 0
         for operation in self._wheel.advance(now_ms):
             expired += self._expire(operation)
@@ -167,7 +173,7 @@ class Purgatory:
         return True
 
     def complete_all(self) -> None:
-        """Complete everything that waits (shutdown)."""
+        """Complete all waiting operations, for a shutdown."""
         for key in list(self._watchers):
             for operation in self.cancel_key(key):
                 operation.force_complete()
@@ -182,7 +188,7 @@ class Purgatory:
 
 
 class Expirer:
-    """The task that drives one purgatory's clock: it sleeps until the next timer, and no more often than that."""
+    """The task that advances the clock of one purgatory; it sleeps until the next timer."""
 
     def __init__(self, purgatory: Purgatory, world: World) -> None:
         self._purgatory = purgatory
@@ -200,10 +206,10 @@ class Expirer:
                 with trio.CancelScope(deadline=world.deadline(expiry_ms / 1000)) as sleep:
                     await changed.wait()
                 if sleep.cancelled_caught:
-                    # The clock may read a hair less than the deadline that it has reached: never sleep for it twice.
+                    # The clock may read slightly less than the deadline that it has reached: never sleep for it twice.
                     purgatory.advance(max(monotonic_ms(world), expiry_ms))
 
 
 def monotonic_ms(world: World) -> int:
-    """The world's monotonic clock in the whole milliseconds that purgatories count in."""
+    """Return the world's monotonic clock in whole milliseconds, the unit of purgatories."""
     return int(world.now() * 1000)

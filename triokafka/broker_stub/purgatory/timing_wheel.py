@@ -1,11 +1,10 @@
 """A hierarchical timing wheel: timers that are added and cancelled in constant time. Pure: time is an argument.
 
-A wheel has ``wheel_size`` buckets of ``tick_ms`` each; what lies beyond its interval goes to the next wheel, whose
-tick is this wheel's whole interval. Buckets that hold something wait in a heap ordered by their expiry, so that time
-may jump any number of ticks at the cost of the buckets that really fall due. Times are whole milliseconds on any
-monotonic clock.
+A wheel has ``wheel_size`` buckets of ``tick_ms`` each. Timers beyond its interval go to the next wheel, whose tick is
+this wheel's whole interval. A heap orders the non-empty buckets by expiry, so a jump of any number of ticks costs only
+the buckets that expire. Times are whole milliseconds on any monotonic clock.
 
-It never sleeps and never runs what expires: `TimingWheel.advance` returns it.
+The wheel never sleeps and runs no callbacks: `TimingWheel.advance` returns the expired items.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ WHEEL_SIZE: Final = 20
 
 
 class TimerEntry(Generic[T]):
-    """One timer: what to hand back, and when. A link in the ring of its bucket, so that cancelling is constant time."""
+    """One timer: its item and expiry. It is a link in the ring of its bucket, so cancelling takes constant time."""
 
     __slots__ = ("_bucket", "_next", "_previous", "expires_ms", "item")
 
@@ -71,7 +70,7 @@ class TimingWheel(Generic[T]):
     """All levels together.
 
     Args:
-        start_ms: the present.
+        start_ms: the current time.
         tick_ms: length of a bucket of the lowest level; a timer may fire up to ``tick_ms - 1`` early.
         wheel_size: buckets per level.
     """
@@ -84,11 +83,11 @@ class TimingWheel(Generic[T]):
         self._count = 0
 
     def __len__(self) -> int:
-        """Timers that have neither expired nor been cancelled."""
+        """Return the number of active timers."""
         return self._count
 
     def add(self, item: T, expires_ms: int) -> TimerEntry[T] | None:
-        """Arm a timer; None when it is due already, and then the caller acts on it at once."""
+        """Start a timer; return None when it is already due, and the caller must act immediately."""
         entry = TimerEntry(item, expires_ms)
         if not self._place(entry):
             return None
@@ -96,7 +95,7 @@ class TimingWheel(Generic[T]):
         return entry
 
     def cancel(self, entry: TimerEntry[T]) -> bool:
-        """Disarm a timer; False when it has expired or was cancelled before."""
+        """Cancel a timer; return False when it has expired or was cancelled before."""
         if entry._bucket is None:
             return False
         _Bucket.unlink(entry)
@@ -104,7 +103,7 @@ class TimingWheel(Generic[T]):
         return True
 
     def next_expiry_ms(self) -> int | None:
-        """When `advance` has something to do: the start of the earliest bucket in use. None while there are no timers.
+        """Return the time for the next `advance`: the start of the earliest non-empty bucket. None without timers.
 
         Cancelled timers may leave an empty bucket behind, so it can be earlier than the earliest timer, never later.
         """
@@ -114,7 +113,7 @@ class TimingWheel(Generic[T]):
         return self._queue[0][0]
 
     def advance(self, now_ms: int) -> list[T]:
-        """Move time forward and return what expired, earliest bucket first."""
+        """Advance the time; return the expired items, earliest bucket first."""
         expired: list[T] = []
         queue = self._queue
         while queue and queue[0][0] <= now_ms:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 class AppendOutcome:
     """One partition's part of a Produce request.
 
-    ``record_errors`` has the records of the batch that were refused: index in the batch and reason. ``leader`` is the
-    leader id and epoch to report, where this broker knows another one. ``flushing``: the records wait for the flush
-    that ``flush.messages`` asks for.
+    ``record_errors`` has the rejected records of the batch: index in the batch and reason. ``leader`` is the leader id
+    and epoch to report if another broker leads. ``flushing``: the records wait for a flush because of
+    ``flush.messages``.
     """
 
     error_code: int = 0

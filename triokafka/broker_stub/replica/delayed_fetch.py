@@ -22,9 +22,9 @@ class AwaitedPartition(NamedTuple):
 
 
 class DelayedFetch(DelayedOperation):
-    """Waits until ``min_bytes`` can be read, a partition has an error, or time is up.
+    """Waits until ``min_bytes`` can be read, a partition has an error, or the time-out.
 
-    It keeps no data: the handler that waits reads again.
+    It holds no records: the waiting handler reads again.
     """
 
     __slots__ = ("_awaited", "_follower", "_min_bytes", "_partitions", "_read_committed")
@@ -55,17 +55,17 @@ class DelayedFetch(DelayedOperation):
                 if last_fetched_epoch >= 0 and partition.diverging_epoch(fetch_offset, last_fetched_epoch) is not None:
                     return self.force_complete()
             except errors.BrokerResponseError:
-                return self.force_complete()  # the answer reports the error
+                return self.force_complete()  # the response reports the error
             log = partition.log
             if self._follower:
                 end = log.log_end_offset
             else:
                 end = partition.last_stable_offset if self._read_committed else partition.high_watermark
             if fetch_offset > log.log_end_offset or fetch_offset < log.log_start_offset:
-                return self.force_complete()  # truncated or deleted meanwhile: out of range
+                return self.force_complete()  # truncated or deleted meanwhile: the offset is out of range
             if fetch_offset < end:
                 if self._min_bytes <= 1 or not log.in_one_segment(fetch_offset, end):
-                    # An answer has records of one segment of a partition, so waiting would bring no more.
+                    # A response has records of one segment per partition, so waiting would not add any.
                     return self.force_complete()
                 try:
                     available += log.bytes_between(fetch_offset, end, max_bytes)
@@ -74,4 +74,4 @@ class DelayedFetch(DelayedOperation):
         return available >= self._min_bytes and self.force_complete()
 
     def on_complete(self) -> None:
-        """Do nothing: the handler that waits reads again."""
+        """Do nothing: the waiting handler reads again."""

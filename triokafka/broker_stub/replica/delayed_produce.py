@@ -16,8 +16,8 @@ class DelayedProduce(DelayedOperation):
 
     With acks=1 it waits until the leader has flushed the records (``flush.messages``).
 
-    Each successful partition starts with REQUEST_TIMED_OUT, which success overwrites. At the time-out, partitions that
-    are satisfied report success and the others the time-out.
+    The outcome of each appended partition starts with REQUEST_TIMED_OUT, which success overwrites. At the time-out,
+    partitions whose records are committed report success, and the others REQUEST_TIMED_OUT.
     """
 
     __slots__ = ("_outcomes", "_partitions", "_pending", "_required_acks")
@@ -43,7 +43,7 @@ class DelayedProduce(DelayedOperation):
         return not self._pending and self.force_complete()
 
     def on_complete(self) -> None:
-        """Do nothing: the handler that waits builds the response from the outcomes."""
+        """Do nothing: the waiting handler builds the response from the outcomes."""
 
     def _settled(self, key: TopicPartition) -> bool:
         outcome = self._outcomes[key]

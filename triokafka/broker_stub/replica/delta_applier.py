@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeltaApplier:
-    """Brings partitions and logs in line with the metadata image."""
+    """Applies metadata changes to partitions and logs."""
 
     def __init__(
         self, node_id: int, logs: LogManager, hosted: HostedPartitions, opener: PartitionOpener, *, shares_logs: bool
@@ -30,9 +30,9 @@ class DeltaApplier:
         self._shares_logs = shares_logs
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> list[LeadershipChange]:
-        """Apply ``delta``, which leads to ``image``. Returns the partitions whose role changed, deletions first.
+        """Apply ``delta``, whose result is ``image``; return the partitions whose role changed, deletions first.
 
-        A log that cannot be made or opened leaves its partition offline; the others go on.
+        A partition whose log cannot be created or opened goes offline; the others are not affected.
         """
         opener = self._opener
         first = opener.image is EMPTY_IMAGE
@@ -57,7 +57,7 @@ class DeltaApplier:
             if resource_type == ResourceType.TOPIC and name in image.topics:
                 self._reconfigure(image.topics[name], image)
         if first:
-            self._logs.removed_topics = frozenset()  # their logs are deleted by now
+            self._logs.removed_topics = frozenset()  # their logs are deleted now
         return changes
 
     def _reconfigure(self, topic: TopicImage, image: MetadataImage) -> None:
@@ -68,7 +68,7 @@ class DeltaApplier:
                 partition.log.update_config(config)
 
     def reconfigure_all(self, image: MetadataImage) -> None:
-        """Give every log its configuration again, after the broker's defaults changed."""
+        """Update the configuration of every log after a change of the broker's defaults."""
         self._opener.forget_opened_ahead()
         for name in {partition.topic_partition.topic for partition in self._hosted.online.values()}:
             if name in image.topics:
@@ -80,10 +80,10 @@ class DeltaApplier:
         if self._shares_logs and (
             topic_id in self._opener.image.topics_by_id or self._logs.topic_id_of(topic_partition) != topic_id
         ):
-            pass  # other brokers use the log, or it is the log of a new topic of that name
+            pass  # other brokers use the log, or it belongs to a new topic with that name
         elif hosted is not None or self._logs.get(topic_partition) is not None:
             try:
                 self._logs.delete(topic_partition, sync=False)
             except errors.KafkaStorageError as error:
-                logger.error("the log of %s cannot be removed: %s", topic_partition, error)
+                logger.error("%s: deleting the log failed: %s", topic_partition, error)
         self._hosted.complete_waiting(topic_partition)

@@ -12,9 +12,9 @@ from triokafka.structs import TopicPartition
 
 
 class HostedPartitions:
-    """The partitions of one broker.
+    """The partitions that one broker hosts.
 
-    ``online`` has the partitions whose logs can be used, ``failed`` says why the others are offline.
+    ``online`` has the partitions with usable logs, ``failed`` the reasons why the others are offline.
     """
 
     def __init__(
@@ -27,11 +27,11 @@ class HostedPartitions:
         self._listener = listener
 
     def find(self, topic: str, partition: int) -> Partition | None:
-        """A hosted partition that is online, or None."""
+        """Return a hosted partition that is online, or None."""
         return self.online.get((topic, partition))
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The content of the high watermark checkpoint."""
+        """Return the content of the high watermark checkpoint."""
         return {partition.topic_partition: partition.high_watermark for partition in self.online.values()}
 
     # -- changes that waiting requests may be waiting for
@@ -45,19 +45,19 @@ class HostedPartitions:
         self._fetch_purgatory.check_and_complete(topic_partition)
 
     def advance_high_watermark(self, partition: Partition) -> None:
-        """Raise the high watermark if that is possible now, and complete waiting requests."""
+        """Raise the high watermark if possible, and complete waiting requests."""
         if partition.advance_high_watermark():
             self._report_high_watermark(partition)
         self.complete_waiting(partition.topic_partition)
 
     def follower_fetched(self, partition: Partition, replica_id: int, fetch_offset: int, now: float) -> None:
-        """Note the progress of a follower; see `Partition.follower_fetched`."""
+        """Update the progress of a follower; see `Partition.follower_fetched`."""
         if partition.follower_fetched(replica_id, fetch_offset, now):
             self._report_high_watermark(partition)
             self.complete_waiting(partition.topic_partition)
 
     def complete_waiting(self, topic_partition: TopicPartition) -> None:
-        """Complete the requests that can be answered now."""
+        """Complete the waiting requests whose conditions hold now."""
         self._produce_purgatory.check_and_complete(topic_partition)
         self._fetch_purgatory.check_and_complete(topic_partition)
 
@@ -68,20 +68,20 @@ class HostedPartitions:
     # -- reports of the logs
 
     def flushed(self, topic_partition: TopicPartition) -> None:
-        """More of a log is on disk. With ``flush.messages``, its records may be committed now."""
+        """Handle an advanced recovery point: with ``flush.messages``, more records may be committed now."""
         partition = self.online.get(topic_partition)
         if partition is not None:
             self.advance_high_watermark(partition)
 
     def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
-        """Use ``log``, in another data directory, with the same records."""
+        """Use ``log``, which has the same records in another data directory."""
         partition = self.online.get(topic_partition)
         if partition is not None:
             partition.log = log
             self.flushed(topic_partition)
 
     def logs_offline(self, topic_partitions: Iterable[TopicPartition], reason: str) -> None:
-        """Take partitions offline whose logs cannot be used. Waiting and later requests get ``reason``."""
+        """Take partitions offline whose logs went offline. Waiting and later requests fail with ``reason``."""
         for topic_partition in topic_partitions:
             if self.online.pop(topic_partition, None) is not None:
                 self.failed[topic_partition] = reason

@@ -1,8 +1,8 @@
-"""One partition as this broker holds it: its role, its in-sync replicas, its high watermark, and its log.
+"""One partition that this broker hosts: its role, in-sync replicas, high watermark, and log.
 
-State changes are plain method calls without waiting; whoever calls completes delayed operations afterwards, when a
-method says that the high watermark rose. Followers are part of the state already (`Partition.follower_fetched`), with
-the high watermark as the least log end offset of the in-sync replicas, the leader included.
+State changes are plain method calls without waiting. When a method returns that the high watermark rose, the caller
+completes delayed operations. The high watermark is the lowest log end offset of the in-sync replicas, including the
+leader; `Partition.follower_fetched` tracks those of the followers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 @dataclass(slots=True)
 class _Follower:
-    """What the leader knows of a replica elsewhere."""
+    """The leader's view of a replica on another broker."""
 
     log_end_offset: int = UNKNOWN_OFFSET
     caught_up_at: float = 0.0
@@ -44,8 +44,8 @@ class Partition:
     """A hosted partition.
 
     Args:
-        log: its log on this broker.
-        high_watermark: as checkpointed; clamped to the log.
+        log: the partition's log on this broker.
+        high_watermark: the checkpointed high watermark; clamped to the offsets of the log.
         shares_log: all replicas of the partition are this one log.
     """
 
@@ -79,9 +79,10 @@ class Partition:
     def make_leader(
         self, *, leader_epoch: int, partition_epoch: int, replicas: Collection[int], in_sync_replicas: Collection[int]
     ) -> bool:
-        """This broker leads from now on. True when it did not in this epoch before.
+        """Make this broker the leader; return True unless it led in this epoch already.
 
-        Followers start unknown with a new epoch, so the high watermark waits for each in-sync one.
+        In a new epoch, the log end offsets of followers are unknown, so the high watermark waits for each in-sync
+        follower.
         """
         is_new = leader_epoch != self.leader_epoch or not self.is_leader
         self._describe(leader_epoch, partition_epoch, replicas, in_sync_replicas)
@@ -100,7 +101,9 @@ class Partition:
     def make_follower(
         self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Collection[int]
     ) -> bool:
-        """Another broker leads. True when the leader or its epoch is new: fetching must start afresh."""
+        """Make this broker a follower; return True when the leader or its epoch is new, so that fetching must
+        restart.
+        """
         is_new = leader_epoch != self.leader_epoch or leader_id != self.leader_id
         self._describe(leader_epoch, partition_epoch, replicas, ())
         self.leader_id = leader_id
@@ -118,38 +121,38 @@ class Partition:
 
     @property
     def leader_hint(self) -> LeaderHint:
-        """Who leads, as far as this broker knows."""
+        """Return the leader and epoch known to this broker."""
         return LeaderHint(self.leader_id, self.leader_epoch)
 
     @property
     def last_stable_offset(self) -> int:
-        """The end for readers of committed records: the first record of an open transaction, or the high watermark."""
+        """The last stable offset: the first record of an open transaction, or the high watermark."""
         return self.log.last_stable_offset(self.high_watermark)
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
-        """Check that this broker leads, in the epoch that the client believes in (-1: it does not say).
+        """Check that this broker leads in the epoch that the client sent (-1: none).
 
         Raises:
             NotLeaderForPartitionError: another broker leads.
-            FencedLeaderEpochError: the client's metadata is older than ours.
-            UnknownLeaderEpochError: the client's metadata is newer than ours.
+            FencedLeaderEpochError: the client's metadata is older than the broker's.
+            UnknownLeaderEpochError: the client's metadata is newer than the broker's.
         """
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise errors.FencedLeaderEpochError(
-                    f"{self.topic_partition} is led in epoch {self.leader_epoch}, not {current_leader_epoch} any more"
+                    f"{self.topic_partition}: leader epoch {current_leader_epoch} is older than {self.leader_epoch}"
                 )
             raise errors.UnknownLeaderEpochError(
-                f"{self.topic_partition} is led in epoch {self.leader_epoch} here, {current_leader_epoch} is not known"
+                f"{self.topic_partition}: leader epoch {current_leader_epoch} is newer than {self.leader_epoch}"
             )
         if not self.is_leader:
-            raise errors.NotLeaderForPartitionError(f"{self.topic_partition} is led by broker {self.leader_id}")
+            raise errors.NotLeaderForPartitionError(f"{self.topic_partition}: the leader is broker {self.leader_id}")
 
     # Writing
 
     @property
     def enough_replicas(self) -> bool:
-        """Whether as many replicas are in sync as acks=all wants (never more than there are replicas)."""
+        """Whether the in-sync replicas reach ``min.insync.replicas``, or the number of replicas if that is lower."""
         in_sync = len(self.in_sync_replicas)
         if in_sync >= self.log.config.min_insync_replicas:
             return True
@@ -162,22 +165,22 @@ class Partition:
 
         Raises:
             NotEnoughReplicasError: too few replicas are in sync for acks=all; nothing was written.
-            BrokerResponseError: this broker does not lead, or the log refuses the batches.
+            BrokerResponseError: this broker does not lead, or the log rejects the batches.
         """
         self.require_leader()
         if required_acks == -1 and not self.enough_replicas:
             raise errors.NotEnoughReplicasError(
-                f"{self.topic_partition} has {len(self.in_sync_replicas)} in-sync replicas, "
-                f"min.insync.replicas is {self.log.config.min_insync_replicas}"
+                f"{self.topic_partition}: {len(self.in_sync_replicas)} replicas are in sync, "
+                f"min.insync.replicas requires {self.log.config.min_insync_replicas}"
             )
         return self.log.append_as_leader(
             batches, leader_epoch=self.leader_epoch, now_ms=now_ms, from_client=from_client
         )
 
     def advance_high_watermark(self) -> bool:
-        """Raise the high watermark to the least log end offset of the in-sync replicas; True when it rose.
+        """Raise the high watermark to the lowest log end offset of the in-sync replicas; return whether it rose.
 
-        What ``flush.messages`` wants on this broker's disk counts only once it is there.
+        With ``flush.messages``, records that wait for a flush on this broker do not count.
         """
         if not self.is_leader:
             return False
@@ -192,22 +195,25 @@ class Partition:
         return True
 
     def require_follower(self, replica_id: int, current_leader_epoch: int = -1) -> None:
-        """As `require_leader`, for a fetch of another broker, which must have a replica.
+        """Check a fetch of another broker like `require_leader`; that broker must also have a replica.
 
         Raises:
-            UnknownLeaderEpochError, NotLeaderForPartitionError: it has none that is known here yet; with one or the
-                other, as it says its epoch or not, it asks again.
+            UnknownLeaderEpochError, NotLeaderForPartitionError: this broker does not know its replica yet, and the
+                follower must retry. The first is for requests with a leader epoch, the second for those without.
         """
         self.require_leader(current_leader_epoch)
         if replica_id not in self._followers:
             error = errors.UnknownLeaderEpochError if current_leader_epoch >= 0 else errors.NotLeaderForPartitionError
-            raise error(f"broker {replica_id} is no replica of {self.topic_partition} in epoch {self.leader_epoch}")
+            raise error(
+                f"{self.topic_partition}: broker {replica_id} has no replica in leader epoch {self.leader_epoch}"
+            )
 
     def follower_fetched(self, replica_id: int, fetch_offset: int, now: float) -> bool:
-        """A follower was served from ``fetch_offset`` on, so it has all before; True when the high watermark rose.
+        """Process a follower's fetch from ``fetch_offset``: it has all records before; return whether the high
+        watermark rose.
 
         Raises:
-            NotLeaderForPartitionError: as `require_follower`.
+            NotLeaderForPartitionError: see `require_follower`.
         """
         self.require_follower(replica_id)
         follower = self._followers[replica_id]
@@ -220,12 +226,12 @@ class Partition:
         """Raise the log start offset to ``offset`` (-1: the high watermark) and return the low watermark.
 
         Raises:
-            PolicyViolationError: the topic is compacted only, so that nothing of it may be deleted by offset.
-            OffsetOutOfRangeError: beyond the high watermark.
+            PolicyViolationError: the topic's ``cleanup.policy`` does not include ``delete``.
+            OffsetOutOfRangeError: ``offset`` is beyond the high watermark.
         """
         self.require_leader()
         if not self.log.config.deletes:
-            raise errors.PolicyViolationError(f"{self.topic_partition}: its cleanup policy does not delete records")
+            raise errors.PolicyViolationError(f"{self.topic_partition}: cleanup.policy does not include delete")
         target = self.high_watermark if offset == -1 else offset
         if not 0 <= target <= self.high_watermark:
             raise errors.OffsetOutOfRangeError(
@@ -253,12 +259,13 @@ class Partition:
         """Read for a fetch, below the high watermark unless for a follower. Errors are raised.
 
         Args:
-            may_block: wait for the disk where it must be; records then come as bytes, else maybe as a slice of a file.
+            may_block: True to wait for the disk if necessary and return bytes; False to return a slice of the file
+                where possible.
 
         Raises:
-            ColdReadError: it must not wait for the disk, but would have to.
-            OffsetOutOfRangeError: before the log's start or after its end.
-            BrokerResponseError: not the leader, or not in that epoch.
+            ColdReadError: without ``may_block``, data is not in the page cache.
+            OffsetOutOfRangeError: the offset is before the log start or after the log end.
+            BrokerResponseError: this broker is not the leader, or not in that epoch.
         """
         self.require_leader(current_leader_epoch)
         log = self.log
@@ -290,18 +297,19 @@ class Partition:
         return outcome
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
-        """Where ``leader_epoch`` ends in the log: its own or the next lower epoch known, and the offset after its last
-        record; (-1, -1) when there is none (KIP-320)."""
+        """Return the largest known epoch up to ``leader_epoch``, and its end offset; (-1, -1) when there is none
+        (KIP-320).
+        """
         if leader_epoch == self.leader_epoch and self.is_leader:
             return EpochEnd(leader_epoch, self.log.log_end_offset)
         epoch, end_offset = self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
         return EpochEnd(epoch, end_offset)
 
     def offset_for(self, timestamp: int, *, read_committed: bool, follower: bool = False) -> OffsetAndTimestamp | None:
-        """What ListOffsets asks: a special timestamp (`EARLIEST`, …) or milliseconds. None when nothing is found.
-
+        """Look up an offset for ListOffsets, by special timestamp (`EARLIEST`, …) or milliseconds; None if not found.
         Raises:
-            OffsetNotAvailableError: the high watermark of a new leader is not known to be current yet.
+            OffsetNotAvailableError: the followers have not caught up with a new leader, so its high watermark may be
+                too low.
         """
         log = self.log
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -312,7 +320,7 @@ class Partition:
             end = self.last_stable_offset if read_committed else self.high_watermark
             if end < min(self._leader_epoch_start, log.log_end_offset):
                 raise errors.OffsetNotAvailableError(
-                    f"the followers of {self.topic_partition} have not caught up with its new leader"
+                    f"{self.topic_partition}: the followers have not caught up with the new leader"
                 )
         if timestamp == LATEST:
             return OffsetAndTimestamp(end, -1, self.leader_epoch)
@@ -325,11 +333,13 @@ class Partition:
         return None if found is None else OffsetAndTimestamp(*found)
 
     def _epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at ``offset``; -1 when the log does not say."""
+        """Return the leader epoch of the record at ``offset``; -1 when it is unknown."""
         return self.log.leader_epochs.epoch_for_offset(offset)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """Where a reader must go back to, when its last record is not in this log."""
+        """Return the epoch and offset to which a follower or consumer must truncate if its last record is not in this
+        log.
+        """
         end = self.end_offset_for_epoch(last_fetched_epoch)
         if end.end_offset == UNKNOWN_OFFSET or end.epoch == -1:
             raise errors.OffsetOutOfRangeError(

@@ -1,4 +1,4 @@
-"""Opening the logs of hosted partitions, again when a log could not be opened, and never in place of a missing one."""
+"""Opening the logs of hosted partitions, with retries, and without creating a log in place of a missing one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MissedLogError(errors.KafkaStorageError):
 
 
 class PartitionOpener:
-    """Opens partitions and gives them the role that ``image`` says."""
+    """Opens partitions and sets their role from ``image``."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class PartitionOpener:
         self._hosted = hosted
         self._listener = listener
         self._shares_logs = shares_logs
-        self._ahead: dict[TopicPartition, Partition] = {}  # opened for a change that is about to be applied
+        self._ahead: dict[TopicPartition, Partition] = {}  # opened before their change is applied
         self._retryable: set[tuple[str, int]] = set()  # failed partitions whose next opening may succeed
         self._became_retryable = trio.Event()
         self._checkpointed: Mapping[TopicPartition, int] | None = None
@@ -59,12 +59,12 @@ class PartitionOpener:
     # -- lookup
 
     def partition(self, topic_partition: tuple[str, int]) -> Partition:
-        """Return a hosted partition; first try again to open its log when that failed for a passing reason.
+        """Return a hosted partition; retry opening its log if that failed with a temporary error.
 
         Raises:
-            UnknownTopicOrPartitionError: no partition has that name.
-            NotLeaderForPartitionError: it is on other brokers.
-            KafkaStorageError: its log cannot be used.
+            UnknownTopicOrPartitionError: the partition does not exist.
+            NotLeaderForPartitionError: only other brokers host it.
+            KafkaStorageError: its log is offline.
         """
         found = self._hosted.online.get(topic_partition)
         if found is None:
@@ -79,15 +79,15 @@ class PartitionOpener:
             elsewhere = self.image.partition(topic, number)
             if elsewhere is not None:
                 raise errors.NotLeaderForPartitionError(
-                    f"{topic}-{number} is on the brokers {elsewhere.replicas}, led by {elsewhere.leader}"
+                    f"{topic}-{number}: hosted by the brokers {elsewhere.replicas}, the leader is {elsewhere.leader}"
                 )
             raise errors.UnknownTopicOrPartitionError(f"this broker has no partition {topic}-{number}")
         return found
 
     def is_offline(self, topic_partition: tuple[str, int]) -> bool:
-        """Return whether this broker should host a partition but cannot use its log.
+        """Return whether this broker hosts a partition whose log is offline.
 
-        Opening it is tried again first: clients request only metadata while a partition has no leader.
+        This retries opening the log first: clients only request metadata while a partition has no leader.
         """
         if topic_partition in self._retryable:
             self._open_again(TopicPartition(*topic_partition))
@@ -101,7 +101,7 @@ class PartitionOpener:
     # -- opening
 
     def open(self, topic_partition: TopicPartition) -> Partition:
-        """Return a partition of ``image``; open or make its log when needed. Raises `KafkaError`, `OSError`."""
+        """Return a partition of ``image``; open or create its log when needed. Raises `KafkaError`, `OSError`."""
         partition = self._hosted.online.get(topic_partition)
         if partition is not None:
             return partition
@@ -113,23 +113,23 @@ class PartitionOpener:
         return partition
 
     def open_failed(self, topic_partition: TopicPartition, error: Exception) -> None:
-        """Remember why `open` failed, and whether to try again."""
-        if not isinstance(error, MissedLogError):  # one log line has named all of those
-            logger.error("%s is offline: its log cannot be opened: %s", topic_partition, error)
+        """Record why `open` failed, and whether to retry."""
+        if not isinstance(error, MissedLogError):  # one log line names all of these partitions
+            logger.error("%s: opening the log failed, and the partition is offline: %s", topic_partition, error)
         self._hosted.failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
         if _may_get_better(error):
             self._retryable.add(topic_partition)
             self._became_retryable.set()
 
     def forget_failure(self, topic_partition: TopicPartition) -> None:
-        """The partition is online or gone."""
+        """Forget the failure of a partition that is online or deleted."""
         self._hosted.failed.pop(topic_partition, None)
         self._retryable.discard(topic_partition)
 
     async def open_ahead(self, topic_partitions: Iterable[TopicPartition], image: MetadataImage) -> None:
         """Open new partitions of ``image`` before it is applied, with checkpoints in between.
 
-        A partition that cannot be opened is left to `open`. If cancelled, so are the rest.
+        `open` retries a partition that fails here, and opens the rest after a cancellation.
         """
         budget = WorkBudget()
         for topic_partition in topic_partitions:
@@ -147,7 +147,7 @@ class PartitionOpener:
         topic = image.topics[topic_partition.topic]
         config = self._logs.config_for(image.topic_configs(topic_partition.topic))
         self._check_not_missed(topic_partition, topic.topic_id, config)
-        # Also when the log exists: it was opened with the defaults, perhaps for an earlier topic of that name.
+        # Also for an existing log: it was opened with the defaults, perhaps for an earlier topic with that name.
         log = self._logs.create(
             topic_partition,
             topic.topic_id,
@@ -166,7 +166,9 @@ class PartitionOpener:
         )
 
     def change_role(self, partition: Partition, state: PartitionImage) -> bool:
-        """Make the partition leader or follower, as ``state`` says; True when its role or leader epoch is new."""
+        """Make the partition leader or follower according to ``state``; return whether its role or leader epoch is
+        new.
+        """
         if state.leader == self._node_id:
             changed = partition.make_leader(
                 leader_epoch=state.leader_epoch,
@@ -187,10 +189,10 @@ class PartitionOpener:
     # -- trying again
 
     async def retry_offline(self) -> None:
-        """Open the logs again that could not be opened for want of disk space or files, until cancelled.
+        """Retry opening logs that failed because of a full disk or too many open files, until cancelled.
 
-        Requests do the same for the partitions that they name. But a group coordinator gets no request before its
-        partition of ``__consumer_offsets`` is online.
+        Requests do the same for their partitions. But a group coordinator gets no requests before its partition of
+        ``__consumer_offsets`` is online.
         """
         wait = _FIRST_RETRY_SECONDS
         while True:
@@ -207,7 +209,7 @@ class PartitionOpener:
                     await budget.spend()
 
     def _open_again(self, topic_partition: TopicPartition) -> Partition | None:
-        """Open the log of an offline partition; None when it still cannot be opened."""
+        """Retry opening the log of an offline partition; return None when it fails again."""
         state = self.image.partition(*topic_partition)
         if state is None:
             return None
@@ -216,7 +218,7 @@ class PartitionOpener:
         except (OSError, errors.KafkaError) as error:
             self._hosted.failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
             return None
-        logger.info("%s is online: its log could be opened", topic_partition)
+        logger.info("%s: the log was opened, and the partition is online", topic_partition)
         if self.change_role(partition, state) and self._listener is not None:
             leads = state.leader == self._node_id
             self._listener.reopened(LeadershipChange(topic_partition, leads=leads, leader_epoch=state.leader_epoch))
@@ -225,7 +227,7 @@ class PartitionOpener:
     # -- logs in missing directories
 
     def begin_with(self, image: MetadataImage) -> None:
-        """Compare the logs on the disks with the first image, and report those that are missing."""
+        """Compare the logs on disk with the first image, and report missing logs."""
         if self._logs.offline_directories():
             self._inherited = {(topic.topic_id, state.partition) for topic, state in image.partitions()}
         for topic_partition in self._logs.all():
@@ -250,7 +252,9 @@ class PartitionOpener:
 
     @property
     def missed_directories(self) -> tuple[UUID, ...]:
-        """Data directories of the last start, as long as partitions are offline that may have their logs there."""
+        """Data directories of the last start that are missing now, while partitions that may have logs there are
+        offline.
+        """
         return self._gone_directories if self._hosted.failed else ()
 
     @property
@@ -258,12 +262,12 @@ class PartitionOpener:
         gone = ", ".join(map(format_uuid, self._gone_directories))
         return (
             f"the data directory with the id {gone} (meta.properties) was there before, and is not among those of "
-            f"log.dirs that can be used: put it back, or mend it; or, if it is lost, delete the topics, or let them "
-            f"begin anew (unclean.leader.election.enable)"
+            f"log.dirs that can be used: restore or repair it; or, if it is lost, delete the topics, or allow them to "
+            f"start empty (unclean.leader.election.enable)"
         )
 
     def may_be_made(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> bool:
-        """Whether a log may be made for a partition that has none."""
+        """Whether a log may be created for a partition that has none."""
         try:
             self._check_not_missed(topic_partition, topic_id, config)
         except MissedLogError:
@@ -271,9 +275,9 @@ class PartitionOpener:
         return True
 
     def _check_not_missed(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> None:
-        """Refuse to make an empty log in place of one that may be in a missing directory.
+        """Prevent an empty log in place of one that may be in a missing directory.
 
-        It would lose all records of the only replica. As for replicas out of sync, no broker may lead that partition
+        It would lose all records of the only replica. As with replicas out of sync, no broker may lead that partition
         unless the topic allows unclean elections.
         """
         if not self._gone_directories or config.unclean_leader_election_enable:

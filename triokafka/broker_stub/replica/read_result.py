@@ -1,4 +1,4 @@
-"""What reading one partition for a fetch gave."""
+"""The result of reading one partition for a fetch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderHint(NamedTuple):
-    """Who leads a partition, for a client that asked the wrong broker or with an old epoch (KIP-951)."""
+    """The leader of a partition, for a client that sent a request to the wrong broker or with an old epoch
+    (KIP-951).
+    """
 
     leader_id: int
     leader_epoch: int
@@ -26,10 +28,10 @@ class LeaderHint(NamedTuple):
 
 @dataclass(slots=True)
 class ReadOutcome:
-    """One partition's part of a fetch: offsets taken before the read, and the records as they lie in the log.
+    """One partition's part of a fetch: offsets taken before the read, and the stored batches.
 
-    With an error, offsets are -1 and there are no records. ``aborted`` names producer id and first offset of
-    every aborted transaction that may have records among ``records``, for readers of committed records.
+    With an error, offsets are -1 and there are no records. ``aborted`` has producer id and first offset of every
+    aborted transaction that may have records in ``records``, for read_committed consumers.
     """
 
     error_code: int = 0

@@ -94,7 +94,7 @@ class ReplicaAppender:
                 record_errors=getattr(error, "record_errors", ()),
             )
         except OSError as error:
-            logger.error("appending to %s failed: %s", topic_partition, error)
+            logger.error("%s: append failed: %s", topic_partition, error)
             self._traffic.refused()
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
         size = len(batches.data if isinstance(batches, PrevalidatedBatch) else batches)
@@ -109,10 +109,11 @@ class ReplicaAppender:
         )
 
     def append_internal(self, topic_partition: TopicPartition, batches: Buffer) -> int:
-        """Append the broker's own records as with acks=all, and return the offset after the last one.
+        """Append records of the broker itself as with acks=all; return the offset after the last one.
 
         Raises:
-            BrokerResponseError: this broker does not lead the partition, or the log refuses; nothing was appended.
+            BrokerResponseError: this broker does not lead the partition, or the log rejects the records; nothing was
+                appended.
         """
         partition = self._partition(topic_partition)
         info = partition.append(batches, required_acks=-1, now_ms=self._world.wall_ms(), from_client=False)
@@ -122,9 +123,9 @@ class ReplicaAppender:
     def delay_produce(
         self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int, *, required_acks: int = -1
     ) -> DelayedProduce | None:
-        """Wait until the appended records are committed; None when they are.
+        """Return an operation that waits until the appended records are committed; None when they are.
 
-        With ``required_acks`` 1, wait for the leader's own disk.
+        With ``required_acks`` 1, it waits for the leader's flush.
         """
         if required_acks == -1:
             for key, outcome in outcomes.items():

@@ -1,4 +1,4 @@
-"""What `ReplicaManager` reports to the coordinators of a broker."""
+"""The interface through which `ReplicaManager` reports to the coordinators of a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from triokafka.structs import TopicPartition
 
 
 class LeadershipChange(NamedTuple):
-    """A partition whose role on this broker changed; ``leader_epoch`` is -1 when the partition is gone from here."""
+    """A partition whose role on this broker changed; ``leader_epoch`` is -1 when the broker no longer hosts it."""
 
     topic_partition: TopicPartition
     leads: bool
@@ -20,7 +20,7 @@ class ReplicaListener(Protocol):
     """Follows the partitions of a broker."""
 
     def high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
-        """The high watermark of a partition is ``offset`` now."""
+        """Handle the new high watermark ``offset`` of a partition."""
 
     def reopened(self, change: LeadershipChange) -> None:
-        """A partition whose log could not be opened is online, with the role that the image gives it."""
+        """Handle a partition that is online after its log could not be opened, with its role in the image."""

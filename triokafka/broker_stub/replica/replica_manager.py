@@ -29,7 +29,7 @@ class ReplicaManager:
     partitions and the requests that wait for them.
 
     Args:
-        listener: hears of high watermarks and of partitions that are online again.
+        listener: receives new high watermarks, and partitions that are online again.
         produce_purge_interval, fetch_purge_interval: see `Purgatory` (``producer.purgatory.purge.interval.requests``
             and its sibling).
         shares_logs: other brokers use the same logs. Every replica of a partition is then the one log, so that all are
@@ -101,12 +101,12 @@ class ReplicaManager:
         return low_watermark
 
     def clock_jumped(self) -> None:
-        """Expire what is due after the world's clock was put forward."""
+        """Expire delayed operations after a jump of the world's clock."""
         now_ms = monotonic_ms(self._world)
         self.produce_purgatory.advance(now_ms)
         self.fetch_purgatory.advance(now_ms)
 
     def shut_down(self) -> None:
-        """Complete all waiting requests, so that their handlers answer and end."""
+        """Complete all waiting requests, so that their handlers respond and end."""
         self.produce_purgatory.complete_all()
         self.fetch_purgatory.complete_all()

@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # imported with the first Fetch
 logger = logging.getLogger(__name__)
 
 _COLD_READS: Final = 8
-"""How many times a fetch brings a part of its data into the page cache before it blocks for the rest."""
+"""How many times a fetch loads data into the page cache before it blocks for the rest."""
 _DAMAGES_REPORTED: Final = 100
-"""Damaged places of one log that are reported; more would say nothing new."""
+"""The most damaged positions of one log that are reported."""
 
 
 class FetchParameters(NamedTuple):
@@ -78,11 +78,12 @@ class ReplicaReader:
         *,
         before_waiting: Callable[[], None] = lambda: None,
     ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
-        """Read partitions in order under one byte budget. Returns outcomes, bytes read, and whether to answer at once.
+        """Read partitions in order under one byte budget. Returns outcomes, bytes read, and whether to respond
+        immediately.
 
-        The first partition with data may exceed the limits by its first batch, so that a reader always gets on.
-        Waits only where something must come from the disk first; a thread does that, and then all is read again. Of
-        very many partitions, others have their turn in between.
+        The first batch of the first partition with data may exceed the limits, so that a reader always advances. The
+        call waits only for data outside of the page cache: a thread loads it, and then all partitions are read again.
+        With many partitions, it runs checkpoints in between.
         """
         for _ in range(_COLD_READS):
             try:
@@ -90,7 +91,7 @@ class ReplicaReader:
             except ColdReadError as cold:
                 before_waiting()
                 await self._world.run_in_thread(cold.warm)
-        return await self._read(wanted, parameters, may_block=True)  # memory is too short to keep it for a moment
+        return await self._read(wanted, parameters, may_block=True)  # the page cache evicts the data too fast
 
     async def _read(
         self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters, *, may_block: bool
@@ -121,14 +122,14 @@ class ReplicaReader:
                     may_block=may_block,
                 )
                 if follower and outcome.diverging_epoch is None:
-                    # Only now: an offset that is not in the log, or is another record's there, tells nothing of what
-                    # the follower has.
+                    # Only after the read: an offset outside of the log, or of a diverging record, does not show the
+                    # follower's progress.
                     self._hosted.follower_fetched(
                         partition, parameters.replica_id, request.fetch_offset, self._world.now()
                     )
             except ColdReadError as error:
-                # The others are looked at, too: one visit to the disk for all that fits. How much this one has is not
-                # known, so it counts in full.
+                # The other partitions are read too, so that one thread call loads all data that fits. The size of this
+                # one is unknown, so it counts with its limit.
                 cold.append(error)
                 budget -= request.max_bytes
                 if budget <= 0:
@@ -140,7 +141,7 @@ class ReplicaReader:
                 failed += 1
                 continue
             except OSError as error:
-                logger.error("reading %s failed: %s", topic_partition, error)
+                logger.error("%s: read failed: %s", topic_partition, error)
                 outcomes[topic_partition] = ReadOutcome(errors.KafkaStorageError.code)
                 urgent = True
                 failed += 1
@@ -160,7 +161,9 @@ class ReplicaReader:
     def delay_fetch(
         self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters
     ) -> DelayedFetch | None:
-        """Wait until a fetch has enough to answer; None when it has by now. The caller then reads again."""
+        """Return an operation that waits until a fetch has enough data; None when it has. The caller then reads
+        again.
+        """
         awaited = [
             AwaitedPartition(
                 key,
@@ -199,11 +202,13 @@ class ReplicaReader:
 
     @staticmethod
     def _report_damage(partition: Partition, damage: str) -> None:
-        """Log damage that a reader has met, once for each place: consumers fetch it again and again."""
+        """Log damage that a read found, once per position, since consumers fetch it repeatedly."""
         reported = partition.log.reported_damage
         if damage not in reported and len(reported) < _DAMAGES_REPORTED:
             reported.add(damage)
-            logger.error("%s is damaged, and readers get CORRUPT_MESSAGE: %s", partition.topic_partition, damage)
+            logger.error(
+                "%s: the log is damaged, and consumers get CORRUPT_MESSAGE: %s", partition.topic_partition, damage
+            )
 
 
 def _warm(cold: Iterable[ColdReadError]) -> None:

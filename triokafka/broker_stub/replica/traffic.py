@@ -1,4 +1,4 @@
-"""How much was written and read through the partitions of a broker."""
+"""Counters of the bytes, records and requests written and read in the partitions of a broker."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Traffic:
     """Totals since the start, over all topics.
 
-    ``bytes_in`` and ``records_in`` are what clients appended, ``bytes_out`` what was put into answers for consumers,
-    and ``replication_bytes_out`` into those for followers. Requests and failures are counted by partition.
+    ``bytes_in`` and ``records_in`` count appends of clients. ``bytes_out`` counts records in responses to consumers,
+    ``replication_bytes_out`` those in responses to followers. Requests and failures are counted per partition.
     """
 
     bytes_in: int = 0
@@ -23,18 +23,18 @@ class Traffic:
     failed_fetches: int = 0
 
     def appended(self, size: int, records: int) -> None:
-        """A client's batch is in a log."""
+        """Count a client's appended batch."""
         self.produces += 1
         self.bytes_in += size
         self.records_in += records
 
     def refused(self) -> None:
-        """A client's batch was not appended."""
+        """Count a client's rejected batch."""
         self.produces += 1
         self.failed_produces += 1
 
     def answered(self, size: int, *, follower: bool) -> None:
-        """Records went into the answer to a fetch."""
+        """Count records in a fetch response."""
         if follower:
             self.replication_bytes_out += size
         else:

@@ -237,7 +237,7 @@ class TestFailedAppend:
             with pytest.raises(errors.KafkaStorageError):
                 await local(controller).create_topics(creation(wanted("perhaps")))
             heal()
-            with pytest.raises(errors.KafkaStorageError, match="since"):
+            with pytest.raises(errors.KafkaStorageError, match="until a restart"):
                 await local(controller).create_topics(creation(wanted("next")))
             assert controller.image is before
         async with running(world) as controller:
@@ -252,7 +252,7 @@ class TestFailedAppend:
                 await local(controller).create_topics(creation(wanted("lost")))
             for heal in heals:
                 heal()
-            with pytest.raises(errors.KafkaStorageError, match="since"):
+            with pytest.raises(errors.KafkaStorageError, match="until a restart"):
                 await local(controller).create_topics(creation(wanted("next")))
             assert not controller.image.topics
 

@@ -116,10 +116,10 @@ def test_policy_sees_the_values_that_are_set_and_refuses_the_resource() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("org.example.Policy", "a Python class here, as module:Class"),
+        ("org.example.Policy", "must be a Python class, as module:Class"),
         ("no.such.module:Policy", "ModuleNotFoundError"),
         (f"{HERE}:NoSuchClass", "AttributeError"),
-        (f"{HERE}:WithoutValidate", "it has no method validate"),
+        (f"{HERE}:WithoutValidate", "the class has no method validate"),
     ],
 )
 def test_policy_that_cannot_be_used_is_refused_at_the_start(name: str, words: str) -> None:

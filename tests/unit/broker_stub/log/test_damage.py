@@ -10,7 +10,9 @@ import pytest
 import trio.testing
 
 from tests.unit.broker_stub.log.builders import DIRECTORY, NOW, append, batch, config, fill, offsets, open_log
+from tests.unit.broker_stub.log.cleaner.logs import batches, clean, compacted_log, put
 from tests.unit.broker_stub.log.test_log_manager import A0, DiskWorld, started
+from tests.unit.broker_stub.log.test_partition_log import synced_storage
 from tests.unit.broker_stub.log.test_recovery import damage, path, stored
 from triokafka.broker_stub.log import LogManager, PartitionLog
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError, find_valid_batches
@@ -115,6 +117,50 @@ def test_log_that_ends_before_its_checkpoints_goes_on_at_the_known_end(
     again = open_log(storage, recovery_point=COUNT, high_watermark=COUNT)
     assert (again.log_end_offset, again.lost_offsets) == (COUNT + 1, 0)
     assert offsets(again)[-1] == COUNT
+
+
+@pytest.mark.parametrize("offset", [COUNT, COUNT + 1, COUNT + 4])
+def test_truncation_in_the_middle_of_lost_offsets_goes_back_to_the_last_record(offset: int) -> None:
+    """The placeholder goes as a whole, like any other batch: a follower fetches the lost records from there again."""
+    storage, _ = stored()
+    storage.sync_dir("")  # the data directory is older than the log
+    cuts: list[int] = []
+    log = open_log(storage, recovery_point=COUNT, high_watermark=COUNT + 5, before_cut=cuts.append)
+    assert (log.log_end_offset, log.recovery_point, log.lost_offsets) == (COUNT + 5, COUNT + 5, 5)
+    log.truncate_to(offset, now_ms=NOW)
+    assert (log.log_end_offset, log.recovery_point, min(cuts)) == (COUNT, COUNT, COUNT)
+    assert append(log, batch(b"again")).first_offset == COUNT
+    assert offsets(log) == list(range(COUNT + 1))
+    log.flush()
+    log.abandon()
+    storage.crash(random.Random(offset))
+    again = open_log(storage, recovery_point=COUNT + 1, high_watermark=COUNT)
+    assert (again.log_end_offset, again.lost_offsets) == (COUNT + 1, 0)
+    assert offsets(again) == list(range(COUNT + 1))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_log_that_ends_with_an_emptied_batch_has_lost_nothing(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Compaction keeps the header of a producer's last batch; a truncation may make that the end of the log."""
+    storage = synced_storage()
+    log = compacted_log(storage)
+    put(log, (b"a", b"1"), (b"b", b"1"), producer_id=8, producer_epoch=0, base_sequence=0)
+    put(log, (b"a", b"2"), (b"b", b"2"))
+    clean(log, storage)
+    log.flush()
+    log.truncate_to(2, now_ms=NOW)
+    log.flush()
+    before = [info[1:] for info in batches(log)]
+    assert [(info.next_offset, info.record_count) for info in batches(log)] == [(2, 0)]
+    log.abandon()
+    storage.crash(random.Random(seed))
+    again = open_log(storage, log.config, recovery_point=2, high_watermark=2)
+    assert (again.log_end_offset, again.recovery_point, again.lost_offsets) == (2, 2, 0)
+    assert [info[1:] for info in batches(again)] == before
+    state = again.producers.get(8)
+    assert state is not None
+    assert state.last_sequence == 1
+    assert not caplog.records
 
 
 def test_checkpoint_that_is_out_of_reach_is_reported_and_ignored(caplog: pytest.LogCaptureFixture) -> None:

@@ -337,6 +337,57 @@ async def test_a_topic_id_that_was_lost_is_written_again() -> None:
     assert started(world).topic_id_of(A0) == TOPIC_ID
 
 
+@pytest.mark.parametrize("left", [0, 2])
+@pytest.mark.parametrize("seed", range(8))
+def test_topic_id_is_on_disk_when_a_log_that_lost_its_end_is_hosted_again(left: int, seed: int) -> None:
+    """Opening such a log moves its recovery point, so that no flush follows. Without the id, a later topic of the same
+    name would get the log, should its deletion fail.
+    """
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0, TOPIC_ID)
+    if left:
+        append(log, batch(*[b"v"] * left))
+    size = log.size
+    fill(log, 3)
+    logs.checkpoint_high_watermarks({A0: log.log_end_offset})
+    end = log.log_end_offset
+    logs.abandon()
+    # The power fails before the first flush: it takes the newest records and the topic id.
+    world.storage.open("/data/a-b-0/00000000000000000000.log").truncate(size)
+    world.storage.replace_file("/data/a-b-0/partition.metadata", b"")
+    logs = started(world)
+    assert logs.topic_id_of(A0) is None
+    log = logs.create(A0, TOPIC_ID)
+    assert (log.log_end_offset, log.recovery_point, log.lost_offsets) == (end, end, 3)
+    logs.abandon()
+    world.storage.crash(random.Random(seed))
+    logs = started(world)
+    assert logs.topic_id_of(A0) == TOPIC_ID
+    newer = logs.create(A0, uuid.UUID(int=78))
+    assert (newer.log_start_offset, newer.log_end_offset) == (0, 0)
+
+
+def test_topic_id_that_cannot_be_written_is_tried_again() -> None:
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0, TOPIC_ID)
+    fill(log, 3)
+    log.flush()
+    logs.abandon()
+    world.storage.replace_file("/data/a-b-0/partition.metadata", b"")
+    logs = started(world)
+    heal = world.storage.inject(DiskFault("*", "*partition.metadata*"))
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError, match=r"partition\.metadata in /data/a-b-0 cannot be written"):
+            logs.create(A0, TOPIC_ID)
+    heal()
+    assert logs.create(A0, TOPIC_ID).log_end_offset == 3
+    assert logs.topic_id_of(A0) == TOPIC_ID
+    logs.abandon()
+    assert started(world).topic_id_of(A0) == TOPIC_ID
+
+
 def test_the_folder_of_a_partition_is_parsed_at_the_last_hyphen() -> None:
     assert parse_folder("a-b-12") == TopicPartition("a-b", 12)
     assert parse_folder("a-") is None

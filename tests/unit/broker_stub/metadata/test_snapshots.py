@@ -132,7 +132,7 @@ class TestFiles:
         storage.replace_file(f"{DIRECTORY}/{SnapshotId(1001, 2).file_name}", whole[:50] + b"x" + whole[51:])
         newest = files.newest()
         assert newest is not None and newest.snapshot_id == good
-        assert "not whole" in caplog.text
+        assert "is incomplete" in caplog.text
 
     def test_there_may_be_none(self) -> None:
         assert self.files()[1].newest() is None
