@@ -283,7 +283,7 @@ def test_a_signal_ends_a_broker_that_is_still_starting(tmp_path: Path) -> None:
     command += ["--data-dir", str(tmp_path)]
     with started(*command) as process:
         assert process.stderr is not None and process.stdout is not None
-        while "5000 logs are checked" not in process.stderr.readline():
+        while "recovering its 5000 logs" not in process.stderr.readline():
             assert process.poll() is None
         process.terminate()
         complaints = process.stderr.read()

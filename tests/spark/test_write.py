@@ -208,7 +208,7 @@ def test_what_is_too_large_is_told_by_the_option_of_spark(bootstrap: str) -> Non
     with pytest.raises(KafkaError, match="MessageSizeTooLargeError") as failed:
         write(options(bootstrap, topic, **{"kafka.max.request.size": "2000"}), [rows({"value": bytes(5_000)})])
     assert "is larger than kafka.max.request.size=2000" in str(failed.value)
-    assert "raise max.message.bytes on the topic and kafka.max.request.size here" in str(failed.value)
+    assert "raise max.message.bytes of the topic and kafka.max.request.size of the producer" in str(failed.value)
     assert "max_request_size" not in "".join(traceback.format_exception(failed.value))
 
 

@@ -251,9 +251,7 @@ async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offl
             assert (await node.produce("new", batch(b"b"), partition=5)).base_offset == 0
             await node.call(DeleteTopicsRequest(topic_names=["new"], timeout_ms=1000), 5)
             assert not world.storage.exists(f"/one/t-{lost}")
-        (line,) = [
-            record.message for record in caplog.records if "can be used: put it back, or mend it" in record.message
-        ]
+        (line,) = [record.message for record in caplog.records if "can be used: restore or repair it" in record.message]
         assert line.startswith("no data directory has a log of t-")
         assert "and 5 other partitions" in line
     async with running_node(world=world, log_dirs=TWO) as node:

@@ -283,4 +283,4 @@ async def test_reader_of_damage_gets_corrupt_message_and_the_broker_reports_it_o
         for _ in range(3):
             (partition,) = await node.fetch("t", 0)
             assert partition.error_code == errors.CorruptRecordError.code
-    assert len([record for record in caplog.records if "t-0 is damaged" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "t-0: the log is damaged" in record.getMessage()]) == 1
