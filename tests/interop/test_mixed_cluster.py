@@ -1,0 +1,149 @@
+"""Nodes of triokafka and of Apache Kafka in one cluster: brokers under each other's controllers, and mixed quorums.
+
+Nodes are killed in turn while librdkafka writes with acks=all. Afterwards every acknowledged record is there once,
+in order, and all replicas, and all copies of the metadata log, have the same bytes.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from tests.interop.mixed_cluster import TIMEOUT, Member, MixedCluster, mixed_cluster
+
+pytestmark = pytest.mark.interop
+
+BOTH = "broker,controller"
+PARTITIONS = 3
+TOPIC = "mixed"
+
+QUORUMS = {
+    "our brokers under a controller of Apache Kafka": [
+        Member(1, "broker"), Member(2, "broker"), Member(3, "broker", kafka=True), Member(9, "controller", kafka=True),
+    ],
+    "brokers of Apache Kafka under our controller": [
+        Member(1, "broker", kafka=True), Member(2, "broker", kafka=True), Member(3, "broker"), Member(9, "controller"),
+    ],
+    "two controllers of Apache Kafka and one of ours": [
+        Member(1, BOTH, kafka=True), Member(2, BOTH, kafka=True), Member(3, BOTH),
+    ],
+    "two of our controllers and one of Apache Kafka": [Member(1, BOTH), Member(2, BOTH), Member(3, BOTH, kafka=True)],
+}  # fmt: skip
+
+
+class Ledger:
+    """A producer of librdkafka, and the offset of every value that was acknowledged."""
+
+    def __init__(self, cluster: MixedCluster) -> None:
+        self.acknowledged: dict[tuple[int, int], bytes] = {}
+        self.failed: list[str] = []
+        self._next = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 5,
+                "message.timeout.ms": 90_000,
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+
+    def send(self, count: int, *, wait: bool = True) -> None:
+        """Send values; with ``wait``, until all that were sent are acknowledged."""
+
+        def note(error: object, message: Message) -> None:
+            if error is not None:
+                self.failed.append(str(error))
+                return
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None and offset is not None and value is not None
+            known = self.acknowledged.setdefault((partition, offset), value)
+            assert known == value, f"offset {offset} of partition {partition} was given to two records"
+
+        for number in range(self._next, self._next + count):
+            self._producer.produce(TOPIC, b"%08d" % number, partition=number % PARTITIONS, on_delivery=note)
+            self._producer.poll(0)
+        self._next += count
+        if wait:
+            assert self._producer.flush(TIMEOUT * 2) == 0
+            assert not self.failed
+
+    def check(self, cluster: MixedCluster) -> None:
+        """Every acknowledged record is at its offset, and the values of a partition ascend without a repetition."""
+        assert len(self.acknowledged) == self._next
+        found = read_all(cluster)
+        assert {key: found.get(key) for key in self.acknowledged} == self.acknowledged
+        for partition in range(PARTITIONS):
+            values = [value for (where, _), value in sorted(found.items()) if where == partition]
+            assert values == sorted(set(values)), f"partition {partition} has records twice or out of order"
+
+
+def read_all(cluster: MixedCluster) -> dict[tuple[int, int], bytes]:
+    """All records of the topic, by partition and offset."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "check", "enable.auto.commit": False})
+    found: dict[tuple[int, int], bytes] = {}
+    try:
+        ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p), TIMEOUT)[1] for p in range(PARTITIONS)}
+        consumer.assign([TopicPartition(TOPIC, p, 0) for p in ends])
+        deadline = time.monotonic() + TIMEOUT
+        while len(found) < sum(ends.values()) and time.monotonic() < deadline:
+            for message in consumer.consume(1000, 1.0):
+                assert message.error() is None, message.error()
+                partition, offset, value = message.partition(), message.offset(), message.value()
+                assert partition is not None and offset is not None and value is not None
+                found[partition, offset] = value
+    finally:
+        consumer.close()
+    return found
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a state of other programs, which give no event."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {TIMEOUT:.0f} s"
+        time.sleep(0.2)
+
+
+def has_another_leader(cluster: MixedCluster, leader: int) -> bool:
+    """Whether another node than ``leader`` leads the metadata quorum."""
+    return cluster.active_controller() not in (-1, leader)
+
+
+@pytest.mark.parametrize("members", QUORUMS.values(), ids=[name.replace(" ", "_") for name in QUORUMS])
+def test_nodes_of_both_kinds_serve_one_cluster_through_kills(tmp_path: Path, members: list[Member]) -> None:
+    with mixed_cluster(tmp_path, members) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        ledger = Ledger(cluster)
+        ledger.send(300)
+        for node in cluster.brokers:
+            ledger.send(200, wait=False)
+            node.restart(signal.SIGKILL)
+            ledger.send(200)
+            cluster.wait_until_in_sync(TOPIC)
+        if len(cluster.controllers) > 1:
+            for _ in cluster.controllers:
+                leader = cluster.active_controller()
+                ledger.send(100, wait=False)
+                cluster.nodes[leader].end(signal.SIGKILL)
+                wait_for(partial(has_another_leader, cluster, leader), "a failover")
+                ledger.send(100)
+                cluster.nodes[leader].start()
+                cluster.nodes[leader].wait_until_listening()
+                cluster.wait_until_in_sync(TOPIC)
+        else:
+            cluster.controllers[0].restart(signal.SIGKILL)
+            cluster.create_topic("after-the-restart", 1)
+        ledger.send(100)
+        ledger.check(cluster)
+        cluster.assert_replicas_equal(TOPIC, PARTITIONS)
+        for node in cluster.nodes.values():
+            node.end(signal.SIGKILL)
+        cluster.assert_metadata_logs_agree()
