@@ -267,7 +267,8 @@ class MixedCluster:
 @contextmanager
 def mixed_cluster(directory: Path, members: Sequence[Member], **settings: str) -> Iterator[MixedCluster]:
     """Format and run nodes for the length of the block. ``settings`` are further properties, with ``_`` for ``.``."""
-    jvm.require("mvn", "java")
+    if any(member.kafka for member in members):
+        jvm.require("mvn", "java")
     ports = jvm.free_ports(2 * len(members))
     by_number = {m.number: (ports[2 * i], ports[2 * i + 1]) for i, m in enumerate(members)}
     voters = ",".join(f"{m.number}@127.0.0.1:{by_number[m.number][1]}" for m in members if m.is_controller)
