@@ -26,6 +26,7 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     "produce": None,
     "broker": None,
     "broker_codecs": None,
+    "cluster": None,
     "groups": None,
     "assignors": None,
     "rebalance": None,

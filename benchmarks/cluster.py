@@ -1,0 +1,334 @@
+"""Three nodes of triokafka beside three nodes of Apache Kafka: rates, latency, failover, catch-up and memory.
+
+Every node is broker and controller, both clusters have the same settings, and every client is librdkafka. The clusters
+run one after the other, round after round, because two cores do not carry both; the table has medians.
+
+``python -m benchmarks cluster``, or ``python -m benchmarks.cluster --quick``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.broker_load import STRETCH, Load
+from benchmarks.broker_load import run as run_load
+from benchmarks.clients.comparison import turns
+from benchmarks.cluster_nodes import FULL_JAVA, KAFKA_JARS, Member, Node, NodeFailedError, NodeGroup
+from benchmarks.processes import cpu_seconds, private_mib
+from benchmarks.report import as_document, bars, save
+from triokafka.cli.load.brokers import MeasurementError
+
+__all__ = ["Plan", "as_document", "draw", "main", "run", "show"]
+
+_OURS: Final = "triokafka"
+_KAFKA: Final = "Apache Kafka"
+_NODES: Final = 3
+_TIMEOUT: Final = 120.0
+_MILLION: Final = 1_000_000
+_SETTINGS: Final = {"unclean.leader.election.enable": "false"}
+
+
+class Plan(NamedTuple):
+    """What to measure, and how much of it."""
+
+    rounds: int = 5
+    megabytes: int = 400
+    """Values of one measurement of a rate."""
+    sizes: tuple[int, ...] = (100, 1024)
+    latency_records: int = 2_000
+    behind_megabytes: int = 1_000
+    """How far behind the follower is that catches up."""
+    partitions: int = 6
+
+
+QUICK: Final = Plan(rounds=1, megabytes=100, sizes=(1024,), latency_records=500, behind_megabytes=200)
+"""About three minutes."""
+
+
+class Row(NamedTuple):
+    """The medians of one measurement; ``better`` is triokafka's advantage, above 1 in its favour."""
+
+    measurement: str
+    unit: str
+    ours: float
+    kafka: float
+    better: float
+
+
+class Findings(NamedTuple):
+    """All of a run."""
+
+    rows: list[Row]
+    failures: list[str]
+
+
+Figures = dict[tuple[str, str, bool], float]
+"""Values by measurement, unit, and whether a higher one is better."""
+
+
+class _Cluster:
+    """A running cluster under measurement."""
+
+    def __init__(self, group: NodeGroup, plan: Plan) -> None:
+        self.group = group
+        self._plan = plan
+        self._admin = AdminClient({"bootstrap.servers": group.bootstrap})
+        self._topics = 0
+
+    def measure(self) -> Figures:
+        """Take every measurement once."""
+        found: Figures = {}
+        plan = self._plan
+        found["memory at rest, all nodes", "MiB", False] = self._memory()
+        for size in plan.sizes:
+            unit = STRETCH * plan.partitions
+            records = max(1, plan.megabytes * _MILLION // size // unit) * unit
+            topic = self._topic(plan.partitions)
+            for direction in ("produce", "consume"):
+                load = Load(self.group.bootstrap, topic, records, size, plan.partitions, 1)
+                before = self._cpu()
+                moved = run_load(direction, load)
+                spent = (self._cpu() - before) / moved.records * _MILLION
+                found[f"{direction}, {size} B", "records/s", True] = moved.per_second
+                found[f"{direction}, {size} B, all nodes", "CPU s per million", False] = spent
+        found["memory under load, all nodes", "MiB", False] = self._memory()
+        p50, p99 = self._latency()
+        found["acknowledgement, p50", "ms", False] = p50
+        found["acknowledgement, p99", "ms", False] = p99
+        for what in ("leader", "controller", "leader and controller"):
+            found[f"longest pause, {what} killed", "s", False] = self._failover(what)
+        found["catch-up of a follower", "MB/s", True] = self._catch_up()
+        return found
+
+    def _cpu(self) -> float:
+        return sum(cpu_seconds(node.pid) for node in self.group.nodes.values())
+
+    def _memory(self) -> float:
+        return sum(private_mib(node.pid) for node in self.group.nodes.values())
+
+    def _topic(self, partitions: int) -> str:
+        self._topics += 1
+        name = f"bench-{self._topics}"
+        deadline = time.monotonic() + _TIMEOUT
+        while True:
+            try:
+                self._admin.create_topics([NewTopic(name, partitions, _NODES)])[name].result(_TIMEOUT)
+                break
+            except KafkaException:  # not all brokers have registered yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+        self._wait(lambda: self._in_sync(name), f"{name} in sync")
+        return name
+
+    def _in_sync(self, topic: str) -> bool:
+        found = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions.values()
+        return bool(found) and all(p.leader >= 0 and len(p.isrs) == _NODES for p in found)
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + _TIMEOUT
+        while not condition():
+            if time.monotonic() > deadline:
+                raise MeasurementError(f"no {what} within {_TIMEOUT:.0f} s")
+            time.sleep(0.05)
+
+    def _latency(self) -> tuple[float, float]:
+        """Milliseconds from sending a record of 1 KB to its acknowledgement by all replicas, one at a time."""
+        topic = self._topic(1)
+        producer = Producer({"bootstrap.servers": self.group.bootstrap, "linger.ms": 0, "acks": "all"})
+        took = []
+        for _ in range(self._plan.latency_records):
+            began = time.perf_counter()
+            producer.produce(topic, b"v" * 1024, partition=0)
+            producer.flush(_TIMEOUT)
+            took.append((time.perf_counter() - began) * 1000)
+        took = sorted(took[len(took) // 10 :])
+        return statistics.median(took), took[int(len(took) * 0.99)]
+
+    def _failover(self, what: str) -> float:
+        """Seconds between two acknowledgements around the kill of a node, while a record is sent every 5 ms."""
+        topic = self._topic(1)
+        controller = self._active_controller()
+        leader = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions[0].leader
+        if what == "leader and controller":
+            victims = {leader, controller}
+        else:
+            victims = {leader if what == "leader" else controller}
+        if len(victims) > 1:  # a majority must stay: the leader moves to the controller first
+            victims = {self._move_leader_to(topic, controller)}
+        with _Heart(self.group.bootstrap, topic) as heart:
+            heart.beats(200)
+            for number in victims:
+                self.group.nodes[number].end(signal.SIGKILL)
+            heart.beats(400)
+        for number in victims:
+            self.group.nodes[number].start()
+            self.group.nodes[number].wait_until_listening()
+        self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
+        return heart.longest_pause
+
+    def _move_leader_to(self, topic: str, number: int) -> int:
+        """Kill the leader's process until the wanted node leads; returns the leader at the end."""
+        for _ in range(10):
+            leader = int(self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions[0].leader)
+            if leader == number:
+                break
+            self.group.nodes[leader].restart(signal.SIGTERM)
+            self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
+        return leader
+
+    def _active_controller(self) -> int:
+        return int(self._admin.describe_cluster().result(_TIMEOUT).controller.id)
+
+    def _catch_up(self) -> float:
+        """Megabytes a second at which a follower that was down fetches what it missed, until it is in sync."""
+        topic = self._topic(1)
+        leader = self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions[0].leader
+        follower = next(node for node in self.group.brokers if node.number != leader)
+        follower.end(signal.SIGTERM)
+        records = self._plan.behind_megabytes * _MILLION // 10_240 // STRETCH * STRETCH
+        run_load("produce", Load(self._bootstrap_without(follower), topic, records, 10_240, 1, 1))
+        follower.start()
+        follower.wait_until_listening()
+        began = time.perf_counter()
+        self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
+        return records * 10_240 / _MILLION / (time.perf_counter() - began)
+
+    def _bootstrap_without(self, down: Node) -> str:
+        return ",".join(node.address for node in self.group.brokers if node is not down)
+
+
+class _Heart:
+    """Sends a record every 5 ms in a thread, and notes the time of every acknowledgement."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "linger.ms": 0,
+                "enable.idempotence": True,
+                "message.timeout.ms": int(_TIMEOUT * 1000),
+                "log_level": 0,
+            }
+        )
+        self._topic = topic
+        self._times: list[float] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat)
+
+    def __enter__(self) -> _Heart:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        def note(error: Any, message: Any) -> None:
+            if error is None:
+                self._times.append(time.monotonic())
+
+        while not self._ended.is_set():
+            self._producer.produce(self._topic, b"beat", partition=0, on_delivery=note)
+            self._producer.poll(0.005)
+        self._producer.flush(_TIMEOUT)
+
+    def beats(self, count: int) -> None:
+        """Wait for so many more acknowledgements."""
+        target, deadline = len(self._times) + count, time.monotonic() + _TIMEOUT
+        while len(self._times) < target:
+            if time.monotonic() > deadline:
+                raise MeasurementError(f"no acknowledgement within {_TIMEOUT:.0f} s of a failover")
+            time.sleep(0.005)
+
+    @property
+    def longest_pause(self) -> float:
+        """The longest time between two acknowledgements, in seconds."""
+        return max(b - a for a, b in zip(self._times, self._times[1:], strict=False))
+
+
+@contextmanager
+def _running(kafka: bool, plan: Plan) -> Iterator[_Cluster]:
+    members = [Member(number, kafka=kafka) for number in range(1, _NODES + 1)]
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-cluster-", ignore_cleanup_errors=True) as directory,
+        NodeGroup(Path(directory), members, _SETTINGS, java=FULL_JAVA) as group,
+    ):
+        yield _Cluster(group, plan)
+
+
+def run(plan: Plan | None = None) -> Findings:
+    """Measure both clusters."""
+    plan = plan or Plan()
+    names = [_OURS]
+    failures = []
+    if any(KAFKA_JARS.glob("kafka_2*.jar")):
+        names.append(_KAFKA)
+    else:
+        failures.append("Apache Kafka is not measured: its jars are not there: `make interop` fetches them")
+    found: dict[str, list[Figures]] = {name: [] for name in names}
+    for number in range(plan.rounds):
+        for name in turns(names, number):
+            print(f"  round {number + 1}: {name}", file=sys.stderr, flush=True)
+            try:
+                with _running(name == _KAFKA, plan) as cluster:
+                    found[name].append(cluster.measure())
+            except (MeasurementError, NodeFailedError, KafkaException) as error:
+                failures.append(f"{name}, round {number + 1}: {error}")
+    if not all(found.get(name) for name in (_OURS, _KAFKA)):
+        return Findings([], failures)
+    rows = []
+    for key in found[_OURS][0]:
+        what, unit, higher = key
+        ours, kafka = (statistics.median(figures[key] for figures in found[name]) for name in (_OURS, _KAFKA))
+        rows.append(Row(what, unit, ours, kafka, ours / kafka if higher else kafka / ours))
+    return Findings(rows, failures)
+
+
+def show(found: Findings) -> None:
+    """Print the table."""
+    print(f"\n  {'three nodes, replication factor 3':42} {'unit':18} {'triokafka':>11} {'Kafka':>11} {'better':>7}")
+    for row in found.rows:
+        print(f"  {row.measurement:42} {row.unit:18} {row.ours:11,.2f} {row.kafka:11,.2f} {row.better:6.2f}x")
+    for failure in found.failures:
+        print(f"  FAILED: {failure}")
+
+
+def draw(found: Findings) -> Any:
+    """A bar for each measurement."""
+    rows: Sequence[Row] = found.rows or [Row("nothing was measured", "", 0, 0, 0)]
+    return bars("times Apache Kafka (above 1 is better)", lambda row: (row.measurement, row.better), rows)
+
+
+def main() -> int:
+    """Run the table alone; 1 when a measurement failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="about three minutes")
+    parser.add_argument("--rounds", type=int, help="how often to measure each cluster")
+    chosen = parser.parse_args()
+    plan = QUICK if chosen.quick else Plan()
+    if chosen.rounds:
+        plan = plan._replace(rounds=chosen.rounds)
+    found = run(plan)
+    show(found)
+    save("cluster", as_document(found), draw(found))
+    return 1 if found.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

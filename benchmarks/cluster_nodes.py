@@ -1,0 +1,271 @@
+"""Nodes of a cluster, each a process of its own: Apache Kafka's and ours, from the same properties file.
+
+Ports and data directories outlive the processes of a node. The brokers listen on loopback.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+KAFKA_JARS: Final = Path(__file__).parent.parent / ".interop" / "jars"
+SMALL_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx320m")
+"""Java options of a node that lives for seconds or minutes, several on a machine."""
+FULL_JAVA: Final = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""Java options of Kafka's own start script."""
+
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 60.0
+
+
+class Member(NamedTuple):
+    """A node to run: ``kafka`` runs Apache Kafka, otherwise triokafka runs."""
+
+    number: int
+    roles: str = "broker,controller"
+    kafka: bool = False
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether it has the broker role."""
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether it has the controller role."""
+        return "controller" in self.roles
+
+
+class NodeFailedError(Exception):
+    """A node did not do what it was started for; the text has the end of its log."""
+
+
+class Node:
+    """One node of a cluster. ``kafka`` says which program its next process runs."""
+
+    def __init__(
+        self,
+        member: Member,
+        directory: Path,
+        properties: Mapping[str, str],
+        ports: tuple[int, int],
+        java: Sequence[str] = SMALL_JAVA,
+    ) -> None:
+        self.member = member
+        self.number = member.number
+        self.kafka = member.kafka
+        self.data = directory / "data"
+        self.log = directory / "server.log"
+        self.config = directory / "server.properties"
+        self.broker_port, self.controller_port = ports
+        self._java = java
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True)
+        self.config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+    @property
+    def address(self) -> str:
+        """The address of its broker."""
+        return f"127.0.0.1:{self.broker_port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it has a process."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def _spawn(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+        if self.kafka:
+            command = ["java", *self._java, "-cp", f"{KAFKA_JARS}/*", main, *arguments]
+        else:
+            command = [sys.executable, "-m", "triokafka", *arguments]
+        # Compiling every module again at every start is not what users do, whatever this process was told.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
+            )
+
+    def format(self, cluster_id: str, *options: str) -> subprocess.Popen[bytes]:
+        """Begin to format its data directory."""
+        words = ("format", "-t", cluster_id, "-c", str(self.config), *options)
+        return self._spawn("kafka.tools.StorageTool", *(words if self.kafka else ("storage", *words)))
+
+    def start(self, *, kafka: bool | None = None) -> None:
+        """Start its process; ``kafka`` changes the program from now on."""
+        self.kafka = self.kafka if kafka is None else kafka
+        config = str(self.config)
+        arguments = (config,) if self.kafka else ("broker", "--config", config, "-v")
+        self._process = self._spawn("kafka.Kafka", *arguments)
+
+    def wait_until_listening(self) -> None:
+        """Wait until it accepts connections.
+
+        Raises:
+            NodeFailedError: it ended, or did not listen in time.
+        """
+        assert self._process is not None
+        port = self.broker_port if self.member.is_broker else self.controller_port
+        # Another program's start gives no event: ask until it answers, or it ends, or a minute is over.
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise self._failed(f"ended with {self._process.returncode}")
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.02)
+        raise self._failed(f"did not listen within {_START_SECONDS:.0f} s")
+
+    def _failed(self, why: str) -> NodeFailedError:
+        return NodeFailedError(f"node {self.number} {why}:\n{self.log.read_text(errors='replace')[-4000:]}")
+
+    def end(self, signal_number: int = signal.SIGKILL) -> None:
+        """Send a signal and wait for the end; a node without a process is left alone.
+
+        Raises:
+            NodeFailedError: it did not end within a minute; it was killed then.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal_number)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise self._failed(f"did not end within {_STOP_SECONDS:.0f} s of {signal_number!r}") from None
+
+    def restart(self, signal_number: int = signal.SIGKILL) -> None:
+        """End its process, start another, and wait until it listens."""
+        self.end(signal_number)
+        self.start()
+        self.wait_until_listening()
+
+    def pause(self) -> None:
+        """Stop the process without ending it (SIGSTOP)."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on; one that is not paused is unaffected."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+
+class NodeGroup:
+    """The nodes of one cluster by number; ``settings`` are further properties with Kafka's names.
+
+    Use as a context manager: entering formats and starts all nodes, leaving kills them.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        members: Sequence[Member],
+        settings: Mapping[str, str] | None = None,
+        *,
+        java: Sequence[str] = SMALL_JAVA,
+    ) -> None:
+        ports = free_ports(2 * len(members))
+        by_number = {m.number: (ports[2 * i], ports[2 * i + 1]) for i, m in enumerate(members)}
+        voters = ",".join(f"{m.number}@127.0.0.1:{by_number[m.number][1]}" for m in members if m.is_controller)
+        replicas = min(3, sum(m.is_broker for m in members))
+        common = {
+            "controller.quorum.voters": voters,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "default.replication.factor": str(replicas),
+            "min.insync.replicas": str(max(1, replicas - 1)),
+            "offsets.topic.replication.factor": str(replicas),
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **(settings or {}),
+        }
+        self.nodes: dict[int, Node] = {}
+        for member in members:
+            folder = directory / f"node-{member.number}"
+            own = {"process.roles": member.roles, "node.id": str(member.number), "log.dirs": str(folder / "data")}
+            listeners = []
+            broker_port, controller_port = by_number[member.number]
+            if member.is_broker:
+                listeners.append(f"PLAINTEXT://127.0.0.1:{broker_port}")
+                own["advertised.listeners"] = listeners[0]
+            if member.is_controller:
+                listeners.append(f"CONTROLLER://127.0.0.1:{controller_port}")
+            own["listeners"] = ",".join(listeners)
+            self.nodes[member.number] = Node(member, folder, {**common, **own}, by_number[member.number], java)
+
+    def __enter__(self) -> NodeGroup:
+        # An id that began with a hyphen would be taken for an option.
+        cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+        for node, process in [(node, node.format(cluster_id)) for node in self.nodes.values()]:
+            if process.wait(120) != 0:
+                raise NodeFailedError(f"node {node.number} cannot be formatted:\n{node.log.read_text()[-3000:]}")
+        try:
+            for node in self.nodes.values():
+                node.start()
+            for node in self.nodes.values():
+                node.wait_until_listening()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes.values():
+            if node.running:
+                node.resume()
+            node.end(signal.SIGKILL)
+
+    @property
+    def brokers(self) -> list[Node]:
+        """The nodes with the broker role."""
+        return [node for node in self.nodes.values() if node.member.is_broker]
+
+    @property
+    def controllers(self) -> list[Node]:
+        """The nodes with the controller role."""
+        return [node for node in self.nodes.values() if node.member.is_controller]
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of all brokers."""
+        return ",".join(node.address for node in self.brokers)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody listens on now, below those that systems give to connections.
+
+    While a node is down, a client that tries its port again and again would sooner or later be given a higher port for
+    its own end of a connection, and the node could not come back.
+    """
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.randrange(10_000, 32_768)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.add(port)
+    return list(found)
