@@ -20,9 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import trio
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import triokafka
 from benchmarks.broker_load import STRETCH, Load
 from benchmarks.broker_load import run as run_load
 from benchmarks.clients.comparison import turns
@@ -96,6 +98,8 @@ class _Cluster:
         for size in plan.sizes:
             unit = STRETCH * plan.partitions
             records = max(1, plan.megabytes * _MILLION // size // unit) * unit
+            warm_up = Load(self.group.bootstrap, self._topic(plan.partitions), records, size, plan.partitions, 1)
+            run_load("produce", warm_up)  # until everything is compiled
             topic = self._topic(plan.partitions)
             for direction in ("produce", "consume"):
                 load = Load(self.group.bootstrap, topic, records, size, plan.partitions, 1)
@@ -191,7 +195,12 @@ class _Cluster:
         return leader
 
     def _active_controller(self) -> int:
-        return int(self._admin.describe_cluster().result(_TIMEOUT).controller.id)
+        # Brokers name any broker as the controller to clients: only the quorum's description has the active one.
+        async def ask() -> int:
+            async with triokafka.AdminClient(bootstrap_servers=self.group.bootstrap) as admin:
+                return (await admin.describe_metadata_quorum()).leader_id
+
+        return trio.run(ask)
 
     def _catch_up(self) -> float:
         """Megabytes a second at which a follower that was down fetches what it missed, until it is in sync."""
