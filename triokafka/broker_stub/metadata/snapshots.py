@@ -38,11 +38,14 @@ from triokafka.protocol.stored.cluster_metadata import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from triokafka.records import iter_batches
 from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+UNFINISHED_SUFFIX: Final = ".part"
+"""Ends the name of a snapshot that is being written."""
 _BATCH_RECORDS: Final = 1024
 """Records in one batch of a snapshot: Kafka's own bound."""
 
@@ -224,6 +227,41 @@ class SnapshotFiles:
         """Return the ids of all snapshots, oldest first."""
         found = (_NAME.fullmatch(name) for name in self._storage.list_dir(self._directory))
         return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+
+    def complete_ids(self) -> list[SnapshotId]:
+        """Return the ids of the snapshots up to the newest complete one, oldest first.
+
+        Newer ones, which are damaged, are left out with a warning. Raises `OSError`.
+        """
+        ids = self.ids()
+        while ids:
+            try:
+                self._check(ids[-1])
+            except (ValueError, KafkaError) as error:
+                logger.warning("%s: %s. An older snapshot is used.", self._path(ids[-1]), error)
+                del ids[-1]
+            else:
+                break
+        return ids
+
+    def _check(self, snapshot_id: SnapshotId) -> None:
+        infos = list(iter_batches(self._storage.read_file(self._path(snapshot_id)), check_crc=True))
+        if snapshot_id.end_offset > 0 and not (infos and infos[-1].is_control):
+            raise ValueError("the snapshot is incomplete")
+
+    def remove_unfinished(self) -> None:
+        """Remove the snapshots whose writing a stop of the node has interrupted. Raises `OSError`."""
+        for name in self._storage.list_dir(self._directory):
+            if name.endswith(UNFINISHED_SUFFIX) and _NAME.fullmatch(name.removesuffix(UNFINISHED_SUFFIX)):
+                self._storage.remove(os.path.join(self._directory, name))
+
+    def read_part(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes:
+        """Return at most ``max_bytes`` of a snapshot's file from ``position`` on. Raises `OSError`."""
+        file = self._storage.open(self._path(snapshot_id), read_only=True)
+        try:
+            return file.read_at(position, max_bytes)
+        finally:
+            file.close()
 
     def size(self, snapshot_id: SnapshotId) -> int:
         """Return the size of a snapshot's file in bytes. Raises `OSError`."""
