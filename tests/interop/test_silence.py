@@ -20,7 +20,7 @@ from triokafka.errors import KafkaError
 
 pytestmark = pytest.mark.interop
 
-LIMIT = 25.0
+LIMIT = 20.0
 """Seconds. One dead connection costs 9, and another that is found after it as much again. Without detection each wait
 takes the 30 seconds of ``request_timeout_ms``, or more."""
 HOLE = 4.0

@@ -68,10 +68,8 @@ def properties_of(options: Options) -> dict[str, str]:
     if listeners:
         _forget_other_listeners(properties, names)
     for setting in options.settings:
-        name, separator, value = setting.partition("=")
-        if not separator:
-            raise WrongUse(f"--set takes NAME=VALUE, not {setting!r}.")
-        properties[name.strip()] = value.strip()
+        name, value = property_of(setting)
+        properties[name] = value
     if listeners:
         properties["listeners"] = ",".join(
             _listener(name, address) for name, address in zip(names, listeners, strict=True)
@@ -102,6 +100,14 @@ def properties_of(options: Options) -> dict[str, str]:
             properties.setdefault(name, str(min(options.nodes, 3)))
         properties.setdefault("auto.leader.rebalance.enable", "false")
     return properties
+
+
+def property_of(setting: str) -> tuple[str, str]:
+    """Return name and value of a ``--set NAME=VALUE``. Raises `WrongUse`."""
+    name, separator, value = setting.partition("=")
+    if not separator:
+        raise WrongUse(f"--set takes NAME=VALUE, not {setting!r}.")
+    return name.strip(), value.strip()
 
 
 def address_of(option: str, address: str) -> tuple[str, int]:

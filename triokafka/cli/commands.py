@@ -7,6 +7,7 @@ from typing import Final
 
 COMMANDS: Final = {
     "broker": "run one broker",
+    "cluster": "run several nodes, each a process of its own",
     "completion": "print the script for command completion in a shell",
     "configs": "show and change configurations of topics, brokers, groups, clients",
     "consume": "print a topic's records",

@@ -1,0 +1,53 @@
+"""``triokafka cluster``: several nodes, each a process of its own, over one directory.
+
+`layout` writes the configuration of each node, `processes` starts and watches them.
+"""
+
+from __future__ import annotations
+
+import click
+
+from triokafka.cli.output import examples
+from triokafka.cli.values import Whole
+
+
+@click.command(
+    "cluster",
+    epilog=examples(
+        "triokafka cluster --nodes 3 --data-dir ./cluster",
+        "triokafka cluster --nodes 3 --data-dir ./cluster --listen 127.0.0.1:0 --set num.partitions=3",
+    ),
+)
+@click.option("--nodes", type=Whole(min=1, max=99), default=3, show_default=True, metavar="N", help="Number of nodes.")
+@click.option(
+    "--data-dir", "directory", required=True, metavar="DIR", help="Directory of the cluster, with one for each node."
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:9092",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address of the first broker; the others take the ports after it. Port 0 takes free ones.",
+)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set one property on every node.")
+@click.option("--verbose", "-v", count=True, help="Log more into DIR/node-N/node.log; -vv also every request.")
+def command(nodes: int, directory: str, listen: str, settings: tuple[str, ...], verbose: int) -> int:
+    """Run a cluster of processes, and print "ready HOST:PORT,HOST:PORT,..." once all nodes accept connections.
+
+    Every node is a broker; the first three are also the controllers. A node that ends is reported and not restarted:
+    the others go on, as long as a majority of the controllers runs. SIGTERM, SIGINT and SIGHUP shut all nodes down
+    cleanly. The exit status is 1 if a node ended by itself.
+    """
+    import trio
+
+    from triokafka.cli.broker_options import WrongUse, address_of, property_of
+    from triokafka.cli.cluster.layout import ClusterLayout
+    from triokafka.cli.cluster.processes import run_cluster
+
+    try:
+        host, port = address_of("--listen", listen)
+        properties = dict(property_of(setting) for setting in settings)
+        layout = ClusterLayout.of(directory, nodes, host, port, properties)
+    except WrongUse as error:
+        raise click.UsageError(str(error)) from None
+    return trio.run(run_cluster, layout, verbose)

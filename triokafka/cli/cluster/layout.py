@@ -1,0 +1,187 @@
+"""The files of a cluster of processes: one directory and one ``server.properties`` for each node.
+
+The properties are written at every start, from the options of the command. The data directories keep the cluster's id.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from triokafka.cli.broker_options import WrongUse
+
+_MOST_CONTROLLERS: Final = 3
+_MOST_REPLICAS: Final = 3
+# Below the ports that systems give to connections: while a node is down, a client that tries its port again would
+# sooner or later be given that port for its own end, and the node could not come back.
+_FREE_PORTS: Final = range(10_000, 32_768)
+_ATTEMPTS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLayout:
+    """The place of one node: its id, its directory, and the address of its broker."""
+
+    node_id: int
+    directory: str
+    host: str
+    port: int
+    properties: Mapping[str, str]
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of its broker."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def config(self) -> str:
+        """The path of its ``server.properties``."""
+        return os.path.join(self.directory, "server.properties")
+
+    @property
+    def log(self) -> str:
+        """The path of the file that its processes log to."""
+        return os.path.join(self.directory, "node.log")
+
+    @property
+    def data(self) -> str:
+        """Its log directory."""
+        return os.path.join(self.directory, "data")
+
+    def write(self) -> None:
+        """Write its properties. Raises OSError."""
+        from triokafka.broker_stub.config.properties import format_properties
+
+        os.makedirs(self.data, exist_ok=True)
+        temporary = self.config + ".new"
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(format_properties(self.properties, comment="Written by triokafka cluster at every start."))
+        os.replace(temporary, self.config)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLayout:
+    """The nodes of a cluster, in the order of their ids, which begin at 1."""
+
+    nodes: tuple[NodeLayout, ...]
+    cluster_id: str
+
+    @classmethod
+    def of(cls, directory: str, count: int, host: str, port: int, settings: Mapping[str, str]) -> ClusterLayout:
+        """Return the layout of a cluster of ``count`` nodes in ``directory``.
+
+        The brokers listen on ``port`` and the following ports, or on free ones if it is 0; controllers listen on free
+        ports. ``settings`` override the properties of every node.
+
+        Raises:
+            WrongUse: the directory has a cluster with another number of nodes, the ports do not suffice, or a setting
+                is one that differs between the nodes.
+        """
+        own = sorted({"node.id", "listeners", "advertised.listeners", "log.dirs", "process.roles"} & settings.keys())
+        if own:
+            raise WrongUse(f"--set {own[0]}: every node has its own; the cluster sets it.")
+        if port and port + count - 1 > 65_535:
+            raise WrongUse(f"--listen {host}:{port}: {count} brokers need the ports up to {port + count - 1}.")
+        known = _nodes_in(directory)
+        if known and known != count:
+            raise WrongUse(f"{directory} has a cluster of {known} nodes: give --nodes {known}, or another --data-dir.")
+        controllers = (
+            count if count in (1, _MOST_CONTROLLERS) else 1 if count < _MOST_CONTROLLERS else _MOST_CONTROLLERS
+        )
+        ports = list(range(port, port + count)) if port else []
+        free = _free_ports(host, controllers + (0 if port else count), without=set(ports))
+        ports = ports or free[controllers:]
+        voters = ",".join(f"{number}@{host}:{free[number - 1]}" for number in range(1, controllers + 1))
+        replicas = min(count, _MOST_REPLICAS)
+        common = {
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "default.replication.factor": str(replicas),
+            "min.insync.replicas": str(max(1, replicas - 1)),
+            "offsets.topic.replication.factor": str(replicas),
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": str(max(1, replicas - 1)),
+        }
+        nodes = []
+        for number, own_port in enumerate(ports, start=1):
+            folder = os.path.join(directory, f"node-{number}")
+            listeners = [f"PLAINTEXT://{host}:{own_port}"]
+            if number <= controllers:
+                listeners.append(f"CONTROLLER://{host}:{free[number - 1]}")
+            properties = {
+                "process.roles": "broker,controller" if number <= controllers else "broker",
+                "node.id": str(number),
+                "listeners": ",".join(listeners),
+                "advertised.listeners": listeners[0],
+                "log.dirs": os.path.join(os.path.abspath(folder), "data"),
+            }
+            nodes.append(NodeLayout(number, folder, host, own_port, {**common, **settings, **properties}))
+        return cls(tuple(nodes), _cluster_id_in(directory) or _new_cluster_id())
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers, separated by commas."""
+        return ",".join(node.address for node in self.nodes)
+
+
+def _nodes_in(directory: str) -> int:
+    """Return how many nodes an earlier start has left in the directory."""
+    count = 0
+    while os.path.exists(os.path.join(directory, f"node-{count + 1}", "server.properties")):
+        count += 1
+    return count
+
+
+def _cluster_id_in(directory: str) -> str | None:
+    """Return the id in the ``meta.properties`` of the first node that has one."""
+    from triokafka.broker_stub.config.properties import parse_properties
+
+    for number in range(1, _nodes_in(directory) + 1):
+        path = os.path.join(directory, f"node-{number}", "data", "meta.properties")
+        try:
+            with open(path, encoding="utf-8") as file:
+                found = parse_properties(file.read(), source=path).get("cluster.id")
+        except OSError:
+            continue
+        if found:
+            return found
+    return None
+
+
+def _new_cluster_id() -> str:
+    import uuid
+    from base64 import urlsafe_b64encode
+
+    while True:
+        text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):  # other programs would take it for an option
+            return text
+
+
+def _free_ports(host: str, count: int, *, without: set[int]) -> list[int]:
+    """Return ports of ``host`` on which nothing listens. Raises `WrongUse` when there are none."""
+    found: dict[int, None] = {}
+    try:
+        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+    except OSError as error:
+        raise WrongUse(f"--listen {host}: {error.strerror or error}.") from None
+    with ExitStack() as held:
+        for _ in range(_ATTEMPTS):
+            if len(found) == count:
+                return list(found)
+            port = random.choice(_FREE_PORTS)
+            if port in found or port in without:
+                continue
+            probe = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+            found[port] = None
+    raise WrongUse(f"--listen {host}: no free ports for the controllers.")

@@ -1,0 +1,212 @@
+"""The processes of a cluster: start, watch and stop them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import IO, Final
+
+import trio
+
+from triokafka.cli.cluster.layout import ClusterLayout, NodeLayout
+from triokafka.errors import KafkaError
+
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 30.0
+_LOG_LINES: Final = 5
+
+
+class NodeFailedError(KafkaError):
+    """A node did not start, or ended by itself; the message has the end of its log."""
+
+
+class NodeProcess:
+    """One node of a cluster, as a process that can be started again after it has ended.
+
+    Use: `format` before the first start, then `run` in a nursery. `ready` is set while the node accepts connections.
+    """
+
+    def __init__(self, layout: NodeLayout, *, verbose: int = 0) -> None:
+        self.layout = layout
+        self.ready = trio.Event()
+        self._verbose = verbose
+        self._process: trio.Process | None = None
+        self._ending = False
+
+    @property
+    def node_id(self) -> int:
+        """The id of the node."""
+        return self.layout.node_id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has a process."""
+        return self._process is not None and self._process.returncode is None
+
+    async def format(self, cluster_id: str) -> None:
+        """Write its properties, and format its data directory if that is new.
+
+        Raises:
+            NodeFailedError: the directory cannot be formatted.
+        """
+        self.layout.write()
+        command = [
+            *(sys.executable, "-m", "triokafka", "storage", "format", "--ignore-formatted"),
+            *("--cluster-id", cluster_id, "--config", self.layout.config),
+        ]
+        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip() or done.stdout.decode(errors="replace").strip()
+            raise NodeFailedError(f"Node {self.node_id} cannot be formatted: {said}")
+
+    async def run(self) -> int:
+        """Run a process to its end, and return its exit status; a signal's number is negative.
+
+        If cancelled, the process gets SIGTERM, and SIGKILL after 30 seconds.
+
+        Raises:
+            NodeFailedError: it ended, or did not become ready within a minute, before it was asked to stop.
+        """
+        options = ["-" + "v" * self._verbose] if self._verbose else []
+        command = [sys.executable, "-m", "triokafka", "broker", "--config", self.layout.config, *options]
+        with self._open_log() as log:
+            process = await trio.lowlevel.open_process(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        self._process, self._ending = process, False
+        assert process.stdout is not None
+        try:
+            async with process.stdout:
+                line = b""
+                with trio.move_on_after(_START_SECONDS):
+                    while b"\n" not in line and (chunk := await process.stdout.receive_some(4096)):
+                        line += chunk
+                if line.startswith(b"ready "):
+                    self.ready.set()
+                elif not self._ending:
+                    raise self._failed("did not start")
+                while await process.stdout.receive_some(4096):  # until it ends
+                    pass
+            return await process.wait()
+        finally:
+            self.ready = trio.Event()
+            await self._end()
+
+    def _open_log(self) -> IO[bytes]:
+        return open(self.layout.log, "ab")  # noqa: SIM115
+
+    async def _end(self) -> None:
+        """End the process, also if the caller was cancelled."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        self.stop()
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(_STOP_SECONDS):
+                await process.wait()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    def _failed(self, why: str) -> NodeFailedError:
+        return NodeFailedError(f"Node {self.node_id} {why}. The end of {self.layout.log}:\n{self.last_words()}")
+
+    def last_words(self) -> str:
+        """Return the last lines of the node's log."""
+        try:
+            with open(self.layout.log, encoding="utf-8", errors="replace") as file:
+                return "".join(file.readlines()[-_LOG_LINES:]).rstrip()
+        except OSError as error:
+            return str(error)
+
+    def stop(self) -> None:
+        """Ask the process to end cleanly; it does a controlled shutdown."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process at once: nothing is flushed, nobody is told."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        self._ending = True
+        if self.is_running:
+            assert self._process is not None
+            self._process.send_signal(number)
+
+
+async def start_all(
+    nodes: list[NodeProcess], cluster_id: str, nursery: trio.Nursery, ended: Callable[[NodeProcess, int], None]
+) -> None:
+    """Format and start nodes, and wait until all accept connections.
+
+    ``ended`` receives every node whose process has ended, with the exit status.
+
+    Raises:
+        NodeFailedError: a node cannot be formatted or started; the nursery's other tasks are cancelled.
+    """
+    async with trio.open_nursery() as formatting:
+        for node in nodes:
+            formatting.start_soon(node.format, cluster_id)
+
+    async def run(node: NodeProcess) -> None:
+        ended(node, await node.run())
+
+    for node in nodes:
+        nursery.start_soon(run, node)
+    for node in nodes:
+        await node.ready.wait()
+
+
+async def run_cluster(layout: ClusterLayout, verbose: int = 0) -> int:
+    """Run the nodes until a signal comes or all have ended; return the exit status of ``triokafka cluster``.
+
+    Raises:
+        NodeFailedError: a node could not be started; the others were stopped.
+    """
+    nodes = [NodeProcess(node, verbose=verbose) for node in layout.nodes]
+    failed: list[int] = []
+    stopping = False
+    signals = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
+    try:
+        with trio.open_signal_receiver(*signals) as received:
+            async with trio.open_nursery() as nursery:
+
+                def ended(node: NodeProcess, status: int) -> None:
+                    if stopping:
+                        return
+                    failed.append(node.node_id)
+                    why = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+                    left = sum(other.is_running for other in nodes)
+                    print(
+                        f"Node {node.node_id} {why}; {left} of {len(nodes)} run on. Its log: {node.layout.log}",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+                    if not left:
+                        nursery.cancel_scope.cancel()
+
+                async def stop_on_signal() -> None:
+                    nonlocal stopping
+                    async for _ in received:
+                        stopping = True
+                        nursery.cancel_scope.cancel()
+                        return
+
+                nursery.start_soon(stop_on_signal)
+                await start_all(nodes, layout.cluster_id, nursery, ended)
+                print(f"ready {layout.bootstrap_servers}", flush=True)
+    except BaseExceptionGroup as group:
+        first = _first(group)
+        if isinstance(first, KafkaError):
+            raise first from None
+        raise
+    return 1 if failed else 0
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
