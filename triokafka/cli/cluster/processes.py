@@ -95,7 +95,7 @@ class NodeProcess:
             await self._end()
 
     def _open_log(self) -> IO[bytes]:
-        return open(self.layout.log, "ab")  # noqa: SIM115
+        return open(self.layout.log, "ab")
 
     async def _end(self) -> None:
         """End the process, also if the caller was cancelled."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 from triokafka.cli.demo.flights import CarrierTotals
 
@@ -28,6 +31,15 @@ class Rebalance:
 
 
 @dataclass(slots=True)
+class Outage:
+    """A killed node: seconds since the start when it was killed and when it was started again, and its job."""
+
+    at: float
+    what: str
+    restarted_at: float | None = None
+
+
+@dataclass(slots=True)
 class Findings:
     """The data of the table, the plain line and the exit status."""
 
@@ -46,6 +58,10 @@ class Findings:
     delivered: list[Delivered] = field(default_factory=list)
     rebalances: list[Rebalance] = field(default_factory=list)
     faults: list[tuple[float, str]] = field(default_factory=list)
+    produced: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
+    """Acknowledged records of each partition over time: seconds since the first send, and the sum so far."""
+    produce_outages: list[Outage] = field(default_factory=list)
+    consume_outages: list[Outage] = field(default_factory=list)
 
     @property
     def spark_count(self) -> int:
@@ -60,6 +76,11 @@ class Findings:
         if self.received != self.sent:
             found.append(f"{self.sent} records were sent and {self.received} distinct ones received")
         found += [f"missing: {description}" for description in self.missing]
+        found += [
+            f"{outage.what}, and did not start again"
+            for outage in (*self.produce_outages, *self.consume_outages)
+            if outage.restarted_at is None
+        ]
         if not self.end_offsets:
             found.append("the topic has no end offsets")
         for partition, end in sorted(self.end_offsets.items()):
@@ -104,8 +125,25 @@ class Findings:
                 f"{streamed} of {len(self.csv)} carriers",
                 self.csv == self.spark_streaming,
             ),
+            *self._outage_rows(),
             ("produced, messages a second", f"{produced:,.0f}", None),
             ("consumed, messages a second (paced, with rebalances)", f"{consumed:,.0f}", None),
+        ]
+
+    def longest_pause(self, partition: int) -> float:
+        """Return the longest time without an acknowledgement of a partition's records, in seconds."""
+        times = [at for at, _ in self.produced.get(partition, [])]
+        return max((later - at for at, later in pairwise(times)), default=0.0)
+
+    def _outage_rows(self) -> list[tuple[str, str, bool | None]]:
+        outages = [*self.produce_outages, *self.consume_outages]
+        if not outages:
+            return []
+        back = sum(outage.restarted_at is not None for outage in outages)
+        pause = max(map(self.longest_pause, self.produced), default=0.0)
+        return [
+            ("nodes killed and started again", f"{back} of {len(outages)}", back == len(outages)),
+            ("longest pause between acknowledgements of a partition", f"{pause:.1f} s", None),
         ]
 
 
@@ -120,7 +158,12 @@ def save_picture(findings: Findings, path: str) -> None:
     members = sorted({item.member for item in findings.delivered})
     partitions = sorted({item.partition for item in findings.delivered})
     colours = {member: f"C{index}" for index, member in enumerate(members)}
-    figure, (totals, lanes) = pyplot.subplots(2, 1, figsize=(11, 8), sharex=True, height_ratios=(2, 3))
+    if findings.produce_outages:
+        figure, (sent, totals, lanes) = pyplot.subplots(3, 1, figsize=(11, 11), height_ratios=(2, 2, 3))
+        totals.sharex(lanes)
+        _draw_acknowledgements(findings, sent)
+    else:
+        figure, (totals, lanes) = pyplot.subplots(2, 1, figsize=(11, 8), sharex=True, height_ratios=(2, 3))
     for member in members:
         mine = [item for item in findings.delivered if item.member == member]
         counts, total = [], 0
@@ -144,12 +187,33 @@ def save_picture(findings: Findings, path: str) -> None:
             axis.axvline(rebalance.at, color="grey", linestyle=":", linewidth=1)
         for at, _ in findings.faults:
             axis.axvline(at, color="red", linestyle="--", linewidth=1)
+        _draw_outages(findings.consume_outages, axis)
     top = totals.get_ylim()[1]
     for rebalance in findings.rebalances:
         totals.text(rebalance.at, top, f" generation {rebalance.generation}", rotation=90, va="top", fontsize=7)
-    for at, what in findings.faults:
+    for at, what in [*findings.faults, *((outage.at, outage.what) for outage in findings.consume_outages)]:
         totals.text(at, top * 0.55, f" {what}", rotation=90, va="top", fontsize=7, color="red")
     figure.suptitle("336,776 flights through one group: who handled which partition when")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
+
+
+def _draw_acknowledgements(findings: Findings, axis: Any) -> None:
+    """Draw the acknowledged records of each partition over time, and the nodes' outages."""
+    for partition, counts in sorted(findings.produced.items()):
+        times, sums = zip(*counts, strict=True)
+        axis.step(times, sums, where="post", label=f"partition {partition}")
+    axis.set_ylabel("records acknowledged")
+    axis.set_xlabel("seconds since the first record was sent")
+    axis.legend(loc="upper left")
+    _draw_outages(findings.produce_outages, axis)
+    for outage in findings.produce_outages:
+        axis.text(outage.at, axis.get_ylim()[1], f" {outage.what}", rotation=90, va="top", fontsize=7, color="red")
+
+
+def _draw_outages(outages: Iterable[Outage], axis: Any) -> None:
+    """Shade the times in which nodes were down."""
+    for outage in outages:
+        end = outage.at if outage.restarted_at is None else outage.restarted_at
+        axis.axvspan(outage.at, end, color="red", alpha=0.12, linewidth=0)
