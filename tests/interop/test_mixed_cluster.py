@@ -147,3 +147,23 @@ def test_nodes_of_both_kinds_serve_one_cluster_through_kills(tmp_path: Path, mem
         for node in cluster.nodes.values():
             node.end(signal.SIGKILL)
         cluster.assert_metadata_logs_agree()
+
+
+def test_data_directories_of_a_cluster_change_programs_and_change_back(tmp_path: Path) -> None:
+    """The directories of three nodes of Apache Kafka are served by our nodes, and then by Apache Kafka's again."""
+    with mixed_cluster(tmp_path, [Member(number, BOTH, kafka=True) for number in (1, 2, 3)]) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS, retention_ms="-1")
+        ledger = Ledger(cluster)
+        ledger.send(300)
+        for kafka in (False, True):
+            for node in cluster.nodes.values():
+                node.end(signal.SIGKILL)
+            for node in cluster.nodes.values():
+                node.start(kafka=kafka)
+            for node in cluster.nodes.values():
+                node.wait_until_listening()
+            cluster.wait_until_in_sync(TOPIC)
+            ledger.send(300)
+            cluster.create_topic(f"created-by-{'kafka' if kafka else 'triokafka'}", 2)
+        ledger.check(cluster)
+        cluster.assert_replicas_equal(TOPIC, PARTITIONS)
