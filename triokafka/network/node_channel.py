@@ -1,7 +1,7 @@
 """Requests of one node of the cluster to another: one connection at a time, made on demand.
 
-Raft, replica fetchers, the gateway to the active controller and transaction markers use it. A `NodeChannel` outlives its
-connections. It knows one address and no cluster metadata; its owner makes another one when the node moves.
+Raft, replica fetchers, the gateway to the active controller and transaction markers use it. A `NodeChannel` outlives
+its connections. It knows one address and no cluster metadata; its owner makes another one when the node moves.
 """
 
 from __future__ import annotations

@@ -137,7 +137,9 @@ async def test_time_limit_includes_the_wait_for_the_connection() -> None:
         with pytest.raises(KafkaConnectionError):
             await channel.send(ASK)
         began = trio.current_time()
-        with pytest.raises(KafkaConnectionError, match="no connection to node 1 .* within 200 ms; last failure: could"):
+        with pytest.raises(
+            KafkaConnectionError, match=r"no connection to node 1 .* within 200 ms; last failure: could"
+        ):
             await channel.send(ASK, timeout_ms=200)
         assert trio.current_time() - began == pytest.approx(0.2, abs=0.01)
 
