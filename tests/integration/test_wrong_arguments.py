@@ -59,8 +59,8 @@ CALLS: list[tuple[type[Exception], str, Callable[[Any], Awaitable[object] | None
     (TypeError, "offsets must be a mapping", lambda c: c.commit([T0])),
     (TypeError, "an offset must be an int", lambda c: c.commit({T0: None})),
     (TypeError, "an offset must be an int", lambda c: c.seek(T0, "5")),
-    (ValueError, "larger than any offset", lambda c: c.commit({T0: 2**70})),
-    (ValueError, "larger than any offset", lambda c: c.seek(T0, 2**70)),
+    (ValueError, "larger than the largest offset", lambda c: c.commit({T0: 2**70})),
+    (ValueError, "larger than the largest offset", lambda c: c.seek(T0, 2**70)),
     (TypeError, "on_done must be callable", lambda c: c.commit_nowait(on_done=[])),
 ]
 

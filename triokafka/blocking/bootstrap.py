@@ -1,4 +1,4 @@
-"""Finding the cluster when a client is made, as kafka-python does, and telling whether it was found."""
+"""The bootstrap of a client at construction, as in kafka-python, and whether it succeeded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def bootstrap(loop: LoopThread, config: Mapping[str, Any], timeout_ms: float | N
     """Wait until a broker of ``bootstrap_servers`` has answered, at most ``timeout_ms`` milliseconds.
 
     Raises:
-        KafkaTimeoutError: none did.
+        KafkaTimeoutError: no broker answered in time.
     """
     loop.call(_ask, admin_options(config), timeout_ms)
 

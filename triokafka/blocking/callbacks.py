@@ -1,4 +1,4 @@
-"""The thread in which a client's callbacks run, so that one that blocks stops nothing else."""
+"""The thread that runs a client's callbacks, so that a blocking callback delays nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class CallbackThread:
-    """Does what it is given in order. Its thread begins with the first, is a daemon, and ends with `end`."""
+    """Runs calls in order in a daemon thread, which starts with the first call and ends with `end`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -24,13 +24,13 @@ class CallbackThread:
 
     @property
     def is_current_thread(self) -> bool:
-        """Whether the caller is a callback."""
+        """Whether the current thread is this one."""
         return self._thread is not None and threading.get_ident() == self._thread.ident
 
     def put(self, do: Callable[..., object], *arguments: Any) -> None:
         """Have the thread call ``do``. Called in the loop."""
         if self._ending:
-            # Somebody asks only now what became of a record; the thread may have ended.
+            # A waiter asked late for a record's outcome, and the thread may have ended.
             threading.Thread(target=_guarded, args=(do, arguments), name=self._name, daemon=True).start()
             return
         if self._thread is None:
@@ -40,7 +40,7 @@ class CallbackThread:
         self._waiting.put((do, arguments))
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until all that was put before is done; False when the time was over."""
+        """Wait until all earlier calls have run. Return False if the time limit passed."""
         if self._thread is None or self._done == self._put or self.is_current_thread:
             return True
         if self._ending:
@@ -51,7 +51,7 @@ class CallbackThread:
         return passed.wait(timeout)
 
     def end(self) -> None:
-        """End the thread after what waits. Called in the loop."""
+        """End the thread after the queued calls. Called in the loop."""
         if not self._ending:
             self._ending = True
             self._waiting.put(None)

@@ -1,8 +1,8 @@
-"""A thread and a task of the loop that work for each other: the thread asks, and the task may ask back.
+"""Calls in both directions between a thread and a task of the loop.
 
-The SDK's consumer serves one task, and calls its rebalance listener in that task; kafka-python's programs expect theirs
-in the thread that polls, and use the consumer there. So one task does all that is asked for, one after the other. While
-it waits for the thread to run a listener, it does what the listener asks for.
+The SDK's consumer is used by one task and calls its rebalance listener in that task. kafka-python's programs expect
+their listener to run in the thread that polls, where it may use the consumer. So one task executes all calls of the
+thread in order. While the task waits for the thread to run a listener, it also executes the listener's calls.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from triokafka.loop_thread import LoopThread
 T = TypeVar("T")
 
 LATER: Final = object()
-"""What work returns whose answer comes by `Conversation.answer_later`."""
+"""The result of work whose answer comes by `Conversation.answer_later`."""
 
 
 class _Question:
-    """Something that a thread asks the task to do, or (``work`` is None) its answer to what the task asked.
+    """A call from a thread to the task, or, if ``work`` is None, the answer to a call from the task.
 
-    ``replies`` only grow, and ``replied`` counts them: what is taken out of a queue may be lost when a signal's
-    exception comes at that moment.
+    ``replies`` only grows, and ``replied`` counts the processed ones: an element taken from a queue would be lost if a
+    signal handler raised at that moment.
     """
 
     __slots__ = ("arguments", "arrived", "replied", "replies", "scope", "work")
@@ -41,17 +41,17 @@ class _Question:
         self.scope = trio.CancelScope()
 
     def reply(self, kind: str, first: Any, second: Any) -> None:
-        """Tell the thread that it is ``"done"`` (value, error), or is to ``"run"`` (number, function)."""
+        """Send the thread ``"done"`` (value, error), or ``"run"`` (number, function)."""
         self.replies.append((kind, first, second))
         self.replied.put(None)
 
 
 def _nothing() -> None:
-    """What an interrupted thread does when it is asked back."""
+    """The answer of an interrupted thread to a call from the task."""
 
 
 class Conversation:
-    """`ask` is for threads, `serve` and `ask_back` for the task."""
+    """Threads use `ask`; the task uses `serve` and `ask_back`."""
 
     def __init__(self, loop: LoopThread) -> None:
         self._loop = loop
@@ -65,10 +65,10 @@ class Conversation:
     # ---------------------------------------------------------------- the thread
 
     def ask(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        """Have the task run ``work``, wait for its end, and give back what it returned or raised.
+        """Have the task run ``work``; wait for the end, and return its result or raise its error.
 
-        What the task asks back meanwhile runs here. An exception that a signal raises here cancels the work, and goes
-        on when that has ended.
+        Meanwhile this thread runs the functions of `ask_back`. If a signal handler raises here, the work is cancelled,
+        and the exception is re-raised when the work has ended.
 
         Raises:
             ClosedError: the task has ended.
@@ -91,7 +91,7 @@ class Conversation:
                 kind, first, second = replies[seen]
                 seen += 1
                 if kind == "run":
-                    # After an interrupt nothing more is run, but the task that asks must not wait for it.
+                    # After an interrupt no function runs any more, but the asking task needs an answer.
                     self._run_here(first, second if interrupt is None else _nothing)
             except BaseException as error:
                 interrupt = interrupt or error
@@ -124,7 +124,7 @@ class Conversation:
 
     def _give_up(self, question: _Question) -> None:
         question.scope.cancel()
-        if not question.arrived:  # it was interrupted before it was asked, and so it never will be
+        if not question.arrived:  # interrupted before it was sent; no answer will come
             question.arrived = True
             question.reply("done", None, None)
 
@@ -137,7 +137,7 @@ class Conversation:
         self._arrived.set()
 
     async def serve(self, is_over: Callable[[], bool]) -> None:
-        """Do what threads ask for, until ``is_over``."""
+        """Execute the threads' calls until ``is_over``."""
         while not is_over():
             question = await self._next()
             if question.work is not None:
@@ -165,18 +165,19 @@ class Conversation:
                 question.reply("done", value, error)
 
     def answer_later(self) -> Callable[[BaseException | None], None]:
-        """For the work of the present question, which is then to return `LATER`: answers it when called.
+        """Return a function that answers the present call. The work of that call returns `LATER` and calls it
+        afterwards.
 
-        Until another question is worked on, its thread is also who is asked back.
+        Until the next call begins, `ask_back` still addresses the thread of this one.
         """
         question = self._held = self._current
         assert question is not None
         return lambda error: question.reply("done", None, error)
 
     async def ask_back(self, do: Callable[[], Any]) -> Any:
-        """Have the thread whose question is being worked on run ``do``; returns or raises what that does.
+        """Have the thread whose call is being executed run ``do``; return its result or raise its error.
 
-        Does meanwhile what is asked for. When no thread waits, ``do`` is not called, and the result is None.
+        Executes that thread's calls meanwhile. If no thread waits, ``do`` is not called and the result is None.
         """
         asker = self._current or self._held
         if asker is None:
@@ -195,7 +196,7 @@ class Conversation:
                 return value
 
     def end(self) -> None:
-        """Refuse what is asked from now on."""
+        """Refuse all later calls."""
         self._over = True
         while self._questions:
             self._questions.popleft().reply("done", None, ClosedError("the client is closed"))

@@ -15,5 +15,5 @@ class Deadline:
 
     @property
     def left(self) -> float | None:
-        """Seconds that are left, at least 0; None without a limit."""
+        """Return the seconds left, at least 0; None without a limit."""
         return None if self._at is None else max(0.0, self._at - time.monotonic())

@@ -1,4 +1,4 @@
-"""Enumerations of kafka-python, which take a member, its value, or its name in any spelling."""
+"""Enumerations of kafka-python. They accept a member, its value, or its name in any spelling."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Self
 
 
 class EnumHelper:
-    """What they have in common."""
+    """Conversion of members, values and names."""
 
     @classmethod
     def build_from(cls, val: Any) -> Self:
-        """The member that ``val`` is, is the value of, or names. Raises `ValueError`."""
+        """Return the member for a member, value or name. Raises `ValueError`."""
         if isinstance(val, cls):
             return val
         try:
@@ -25,19 +25,19 @@ class EnumHelper:
 
     @classmethod
     def value_for(cls, val: Any) -> Any:
-        """The value of that member. Raises `ValueError`."""
+        """Return the value of that member. Raises `ValueError`."""
         return cls.build_from(val).value  # type: ignore[attr-defined]
 
 
 class IsolationLevel(EnumHelper, IntEnum):
-    """Whether records of transactions that did not end are read."""
+    """Whether a consumer reads records of transactions that have not ended."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class OffsetSpec(EnumHelper, IntEnum):
-    """Offsets that a broker looks up."""
+    """Special timestamps for offset lookups."""
 
     LATEST = -1
     EARLIEST = -2
@@ -47,7 +47,7 @@ class OffsetSpec(EnumHelper, IntEnum):
 
 
 class OffsetTimestamp(int):
-    """A time in milliseconds, where a bare number would be an offset."""
+    """A time in milliseconds, in a place where a number alone would be an offset."""
 
     __slots__ = ()
 

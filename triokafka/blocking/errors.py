@@ -18,47 +18,48 @@ from triokafka.errors import (
 KafkaConfigurationError = ConfigurationError
 KafkaProtocolError = ProtocolError
 CorruptRecordException = CorruptRecordError
-IncompatibleBrokerVersion = UnsupportedVersionError  # the SDK makes no difference between who found it out
+# the SDK has one error for an incompatible broker and an unsupported version
+IncompatibleBrokerVersion = UnsupportedVersionError
 
 
 class Cancelled(RetriableError):
-    """The request was withdrawn."""
+    """The request was cancelled."""
 
 
 class IllegalArgumentError(KafkaError):
-    """An argument cannot be used."""
+    """An argument is invalid."""
 
 
 class CorrelationIdError(RetriableError, KafkaProtocolError):
-    """An answer was to another request."""
+    """A response has the correlation id of another request."""
 
 
 class InvalidReceiveError(KafkaProtocolError):
-    """What came is no answer."""
+    """A response cannot be parsed."""
 
 
 class MetadataEmptyBrokerList(RetriableError):
-    """The metadata names no broker."""
+    """The metadata lists no broker."""
 
 
 class UnknownBrokerIdError(KafkaError):
-    """There is no broker of that number."""
+    """No broker has this node id."""
 
 
 class QuotaViolationError(KafkaError):
-    """A quota would be exceeded."""
+    """The request would exceed a quota."""
 
 
 class StaleMetadata(InvalidMetadataError):
-    """The metadata is out of date."""
+    """The metadata is outdated."""
 
 
 class TooManyInFlightRequests(RetriableError):
-    """The connection takes no more requests now."""
+    """The connection has the maximum number of requests in flight."""
 
 
 class UnrecognizedBrokerVersion(KafkaError):
-    """It could not be found out what the broker is."""
+    """The broker's version is not recognized."""
 
 
 class TransactionAbortedError(KafkaError):
@@ -66,7 +67,7 @@ class TransactionAbortedError(KafkaError):
 
 
 class NoError(BrokerResponseError):
-    """No error: what the class for code 0 is called."""
+    """The class for error code 0: no error."""
 
     code = 0
 
@@ -77,5 +78,5 @@ kafka_errors: dict[int, type[BrokerResponseError]] = {0: NoError, **_errors.ERRO
 def for_code(  # type: ignore[no-redef]
     error_code: int,
 ) -> type[BrokerResponseError]:
-    """The class for a protocol error code; `NoError` for 0, `UnknownError` for codes that are not known."""
+    """Return the class for a protocol error code; `NoError` for 0, `UnknownError` for unknown codes."""
     return kafka_errors.get(error_code, _errors.UnknownError)

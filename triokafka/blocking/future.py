@@ -1,6 +1,6 @@
-"""Futures as kafka-python has them: a value or an error that comes later, with callbacks.
+"""Futures as in kafka-python: a value or an error that arrives later, with callbacks.
 
-No lock of its own per future: there may be millions of them.
+All futures share one lock: a program may hold millions of them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ Callback = Callable[[Any], object]
 Outcome = tuple[Any, BaseException | None]
 """A value and None, or None and an error."""
 Listeners = Callback | list[tuple[Callback | None, Callback | None]] | None
-"""Pairs of callback and errback; a single callback as it is: the garbage collector looks at every list and tuple."""
+"""Pairs of callback and errback. A single callback is stored without a list or tuple, which the garbage collector
+would traverse."""
 
 
 class _Lock:
-    """One lock for the callbacks of all futures, made anew in a forked child. It is held for moments only."""
+    """One lock for the callbacks of all futures; a forked child gets a new one. It is held only for moments."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -38,7 +39,7 @@ _shared: Final = _Lock()
 
 
 def tell(listeners: Listeners, outcome: Outcome) -> None:
-    """Call them with what a future came to. What they raise is logged, also when it is to end the thread."""
+    """Call them with a future's outcome. Log exceptions that they raise, including `SystemExit`."""
     for callback, errback in _pairs(listeners):
         try:
             _call(callback, errback, outcome)
@@ -60,12 +61,12 @@ def _call(callback: Callback | None, errback: Callback | None, outcome: Outcome)
 
 
 def log_failed(error: BaseException | None) -> None:
-    """A callback, or with an error an errback, has just raised something."""
+    """Log the exception that a callback, or with ``error`` an errback, has just raised."""
     log.exception("Error processing %s", "callback" if error is None else "errback")
 
 
 def with_another(listeners: Listeners, callback: Callback | None, errback: Callback | None) -> Listeners:
-    """The same and these."""
+    """Return listeners with a further callback and errback."""
     if listeners is None:
         return callback if errback is None else [(callback, errback)]
     if isinstance(listeners, list):
@@ -75,10 +76,10 @@ def with_another(listeners: Listeners, callback: Callback | None, errback: Callb
 
 
 class Future:
-    """A value that is not known yet. Thread-safe.
+    """A value that arrives later. Thread-safe.
 
-    Callbacks get the value, errbacks the exception. They run in the thread that settles the future, or at once when it
-    is settled already. What one raises is logged, and raised as well when ``error_on_callbacks`` is set.
+    Callbacks get the value, errbacks the exception. They run in the thread that settles the future, or at once if it is
+    settled already. Their exceptions are logged, and with ``error_on_callbacks`` raised as well.
     """
 
     __slots__ = ("_listeners", "_outcome")
@@ -93,7 +94,7 @@ class Future:
         self._listeners = None
 
     def _look(self) -> Outcome | None:
-        """What it came to, None as long as that is not known."""
+        """The outcome; None until the future is settled."""
         return self._outcome
 
     @property
@@ -103,13 +104,13 @@ class Future:
 
     @property
     def value(self) -> Any:
-        """The value; None before it is known, and after a failure."""
+        """The value; None until it arrives, and after a failure."""
         outcome = self._look()
         return None if outcome is None else outcome[0]
 
     @property
     def exception(self) -> BaseException | None:
-        """The error; None before it is known, and after a success."""
+        """The error; None until the future fails, and after a success."""
         outcome = self._look()
         return None if outcome is None else outcome[1]
 
@@ -124,19 +125,19 @@ class Future:
         return outcome is not None and outcome[1] is not None
 
     def retriable(self) -> bool:
-        """Whether it failed with an error that another try may not meet."""
+        """Whether it failed with a retriable error."""
         return isinstance(self.exception, RetriableError)
 
     def success(self, value: Any) -> Self:
-        """Settle it with a value, and run the callbacks."""
+        """Settle it with a value and run the callbacks."""
         self._settle((value, None))
         return self
 
     def failure(self, e: BaseException | type[BaseException]) -> Self:
-        """Settle it with an error, or with one of that class, and run the errbacks.
+        """Settle it with an error, or an instance of an error class, and run the errbacks.
 
         Raises:
-            TypeError: that is no exception.
+            TypeError: the argument is not an exception.
         """
         error = e() if isinstance(e, type) else e
         if not isinstance(error, BaseException):
@@ -169,20 +170,20 @@ class Future:
         return self
 
     def add_callback(self, f: Callback, *args: Any, **kwargs: Any) -> Self:
-        """Call ``f`` with the arguments, then the value, if there will be one."""
+        """Call ``f`` with the arguments and then the value, if the future succeeds."""
         return self._listen(partial(f, *args, **kwargs) if args or kwargs else f, None)
 
     def add_errback(self, f: Callback, *args: Any, **kwargs: Any) -> Self:
-        """Call ``f`` with the arguments, then the exception, if it fails."""
+        """Call ``f`` with the arguments and then the exception, if the future fails."""
         return self._listen(None, partial(f, *args, **kwargs) if args or kwargs else f)
 
     def add_both(self, f: Callback, *args: Any, **kwargs: Any) -> Self:
-        """Call ``f`` with the arguments, then with whatever it comes to."""
+        """Call ``f`` with the arguments and then the value or the exception."""
         both = partial(f, *args, **kwargs) if args or kwargs else f
         return self._listen(both, both)
 
     def chain(self, future: Future) -> Self:
-        """Settle another future as this one."""
+        """Settle another future with this one's outcome."""
         return self._listen(future.success, future.failure)
 
     def __await__(self) -> Generator[Self, Any, Any]:

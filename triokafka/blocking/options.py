@@ -1,4 +1,4 @@
-"""kafka-python's configuration: which names the SDK has under another name or unit, and which do nothing here."""
+"""kafka-python's configuration: names that the SDK has under another name or unit, and names without effect."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from triokafka.errors import ConfigurationError
 log = logging.getLogger(__name__)
 
 API_VERSION: Final = (4, 3)
-"""What ``config["api_version"]`` says when nobody set it: the newest release whose protocol the SDK speaks. Versions
-are negotiated with each broker."""
+"""``config["api_version"]`` by default: the newest release whose protocol the SDK implements. The SDK negotiates
+versions with each broker."""
 
 NETWORK: Final[Mapping[str, Any]] = {
     "connections_max_idle_ms": 9 * 60 * 1000,
@@ -72,22 +72,22 @@ _TAKEN_AS_THEY_ARE: Final = (
 )
 _ABSENT: Final[Mapping[str, str]] = {
     "sasl_mechanism": "SASL is not there yet; use a listener of the broker without it",
-    "proxy_url": "proxies are not there; triokafka.Producer and Consumer take a stream_factory",
-    "socks5_proxy": "proxies are not there; triokafka.Producer and Consumer take a stream_factory",
+    "proxy_url": "proxies are not supported; triokafka.Producer and Consumer take a stream_factory",
+    "socks5_proxy": "proxies are not supported; triokafka.Producer and Consumer take a stream_factory",
 }
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "selector": "Trio chooses how it waits",
-    "kafka_client": "there is one implementation of the network",
-    "metric_reporters": "metrics() is for reading; reporters are not called",
-    "socket_options": "TCP_NODELAY is set, and nothing else can be",
+    "selector": "Trio chooses its own selector",
+    "kafka_client": "the network client cannot be replaced",
+    "metric_reporters": "reporters are not supported; read metrics() instead",
+    "socket_options": "the client sets TCP_NODELAY; other options are not supported",
 }
 
 
 def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The SDK's options for the part of a configuration that all clients have.
+    """Return the SDK's options for the configuration that all clients share.
 
     Raises:
-        ConfigurationError: something is asked for that the SDK does not have; it says what.
+        ConfigurationError: an option has a value that the SDK does not support; the message names both.
     """
     protocol = config["security_protocol"]
     if protocol != "PLAINTEXT":
@@ -111,7 +111,7 @@ def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _addresses(given: Any) -> Any:
-    """``bootstrap_servers`` as the SDK takes them: a list, and nothing before ``://``."""
+    """Return ``bootstrap_servers`` as the SDK takes them: a list, without a scheme such as ``PLAINTEXT://``."""
     if isinstance(given, str):
         given = given.split(",")
     if not isinstance(given, Iterable):
@@ -120,12 +120,12 @@ def _addresses(given: Any) -> Any:
 
 
 def admin_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for a short visit of the cluster with an `AdminClient`."""
+    """Return the options for a short-lived `AdminClient`."""
     return {**network_options(config), "client_id": config["client_id"] or None}
 
 
 def take(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """All configuration: what was given, and defaults."""
+    """Return the whole configuration: the given values over the defaults."""
     config = {**defaults, **given}
     if isinstance(config["api_version"], str):
         text = config["api_version"]

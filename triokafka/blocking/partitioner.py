@@ -1,7 +1,7 @@
-"""Partitioners as ``kafka.partitioner`` has them.
+"""Partitioners as in ``kafka.partitioner``.
 
-The two built-in ones stand for what the SDK does by itself: by murmur2 of the key as Java does, and records without key
-to one partition per batch (KIP-480, KIP-794). Anything else is called for every record.
+The two built-in ones stand for the SDK's own choice: murmur2 of the key as in Java, and one partition per batch for
+records without key (KIP-480, KIP-794). Any other partitioner is called for every record.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ __all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner", "murmur2"]
 
 
 class Cluster(Protocol):
-    """What a partitioner may ask about the cluster."""
+    """The cluster as a partitioner sees it."""
 
     def topics(self) -> set[str]:
-        """The topics that are known."""
+        """Return the known topics."""
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of a topic's partitions."""
+        """Return the partition numbers of a topic."""
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Those that have a leader."""
+        """Return the partition numbers that have a leader."""
 
 
 class Partitioner(ABC):
-    """Chooses the partition of a record whose sender did not."""
+    """Chooses the partition of a record whose sender gave none."""
 
     @abstractmethod
     def partition(
         self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any, cluster: Cluster
     ) -> int:
-        """A partition's number. Called by the thread that sends."""
+        """Return a partition number. Called by the sending thread."""
 
 
 class DefaultPartitioner(Partitioner):
-    """By the hash of the key; without key by chance. Within a `KafkaProducer` the SDK's own choice takes its place."""
+    """By the hash of the key; random without a key. A `KafkaProducer` uses the SDK's own choice instead."""
 
     def partition(
         self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any, cluster: Cluster
     ) -> int:
-        """The partition of the key, or any."""
+        """Return the partition of the key, or a random one."""
         everywhere = sorted(cluster.partitions_for_topic(topic) or ())
         if topic not in cluster.topics() or not everywhere:
             raise ValueError(f"Topic {topic} not found in ClusterMetadata")
@@ -54,7 +54,7 @@ class DefaultPartitioner(Partitioner):
 
 
 class StickyPartitioner(DefaultPartitioner):
-    """As `DefaultPartitioner`, but records without key stay with a partition until a batch is full."""
+    """As `DefaultPartitioner`, but records without key stay on one partition until a batch is full."""
 
     def __init__(self) -> None:
         self._sticky: dict[str, int] = {}
@@ -63,7 +63,7 @@ class StickyPartitioner(DefaultPartitioner):
     def partition(
         self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any, cluster: Cluster
     ) -> int:
-        """The partition of the key, or the present one."""
+        """Return the partition of the key, or the present one."""
         if serialized_key is not None:
             return super().partition(topic, key, serialized_key, value, serialized_value, cluster)
         with self._lock:
@@ -74,7 +74,7 @@ class StickyPartitioner(DefaultPartitioner):
             return known
 
     def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
-        """A batch for ``prev_partition`` is full: choose another."""
+        """Choose another partition, because a batch for ``prev_partition`` is full."""
         with self._lock:
             if self._sticky.get(topic) == prev_partition:
                 others = sorted((cluster.available_partitions_for_topic(topic) or set()) - {prev_partition})

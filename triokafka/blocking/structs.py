@@ -25,7 +25,7 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class MemberState:
-    """What a consumer is in its group."""
+    """A consumer's member id and generation in its group."""
 
     UNJOINED = "<unjoined>"
     REBALANCING = "<rebalancing>"

@@ -1,4 +1,4 @@
-"""Which names a topic may have."""
+"""The rules for topic names."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def ensure_valid_topic_name(topic: Any) -> None:
-    """Refuse what cannot be the name of a topic.
+    """Check a topic name.
 
     Raises:
-        TypeError: it is no string.
-        ValueError: it is empty, too long, ``.`` or ``..``, or has characters that Kafka does not allow.
+        TypeError: the name is not a string.
+        ValueError: the name is empty, too long, ``.`` or ``..``, or has characters that Kafka does not allow.
     """
     if not isinstance(topic, str):
         raise TypeError("All topics must not be None" if topic is None else "All topics must be strings")

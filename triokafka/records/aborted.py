@@ -1,5 +1,5 @@
-"""Which batches of a fetch belong to aborted transactions. Only v2 batches can; nothing here looks at their records,
-but for the one of a transaction's marker.
+"""The batches of a fetch that belong to aborted transactions. Only v2 batches can. Nothing here reads records, except
+the record of a transaction marker.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ _ABORT: Final = 0
 class AbortedTransactions:
     """The aborted transactions of a fetch response, given as (producer id, first offset) (KIP-98).
 
-    It is shown the batches one after another, since a transaction goes on until its marker. One that the fetch does not
-    hand out must be shown too: a transaction may begin or end in it.
+    The caller passes the batches in order, because a transaction lasts until its marker. It must also pass batches that
+    it
+    does not return: a transaction may begin or end in them.
     """
 
     __slots__ = ("_later", "_open")
 
     def __init__(self, listed: Sequence[tuple[int, int]]) -> None:
-        self._later = sorted(listed, key=lambda entry: entry[1], reverse=True)  # those that begin behind what was seen
-        self._open: set[int] = set()  # producers in the middle of one
+        # those that begin after the last seen batch
+        self._later = sorted(listed, key=lambda entry: entry[1], reverse=True)
+        self._open: set[int] = set()  # producers with an open aborted transaction
 
     def cover(self, view: Buffer, info: BatchInfo) -> bool:
-        """Whether the next batch is part of one of them. A marker is not.
+        """Return whether the next batch is part of one of them. A marker is not.
 
         Raises:
             CorruptRecordError: the record of a marker cannot be read.
@@ -45,7 +47,7 @@ class AbortedTransactions:
 
 
 def _is_abort(view: Buffer, info: BatchInfo) -> bool:
-    """Whether a control batch is the marker of an aborted transaction."""
+    """Return whether a control batch is the marker of an aborted transaction."""
     data, position, end = open_payload(view, info.position + HEADER_SIZE, info.end)
     markers: list[ConsumerRecord] = []
     decode_payload(

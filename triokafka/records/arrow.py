@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Values = Literal["binary", "view"]
 Fetched = tuple[Buffer, str, int, int]
-"""What one partition returned to a fetch: records, topic, partition, the offset that was fetched from."""
+"""The result of one partition's fetch: records, topic, partition, fetch offset."""
 
 ARROW_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _BITS: Final = {
@@ -35,25 +35,25 @@ _BITS: Final = {
     "headers": plain_columns.HEADERS,
 }
 _ALL_BITS: Final = sum(_BITS.values())
-_KEPT_ROWS: Final = 1 << 14  # of columns of one and the same value that are kept
+_KEPT_ROWS: Final = 1 << 14  # rows of constant columns that are reused
 _ALL: Final = sys.maxsize
 
 
 def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns asked for, all of ``ARROW_COLUMNS`` when None.
+    """Return the requested columns, or all of ``ARROW_COLUMNS`` for None.
 
     Raises:
-        ConfigurationError: there is no such column, or it is asked for twice.
+        ConfigurationError: a column does not exist or is named twice.
     """
     if columns is None:
         return ARROW_COLUMNS
     for name in columns:
         if name not in ARROW_COLUMNS:
-            import difflib  # only for mistakes
+            import difflib  # only for error messages
 
             near = difflib.get_close_matches(name, ARROW_COLUMNS, 1)
             hint = f", did you mean {near[0]!r}?" if near else f": use some of {', '.join(ARROW_COLUMNS)}"
-            raise ConfigurationError(f"there is no column {name!r}{hint}")
+            raise ConfigurationError(f"column {name!r} does not exist{hint}")
     if len(set(columns)) != len(columns):
         raise ConfigurationError(f"a column is named twice in {', '.join(columns)}")
     return tuple(columns)
@@ -70,7 +70,7 @@ def arrow_schema(columns: Sequence[str] | None = None, *, values: Values = "bina
 
 
 class ArrowBuilder:
-    """Gathers the records of several fetches and partitions into one ``pyarrow.RecordBatch``.
+    """Collects the records of several fetches and partitions in one ``pyarrow.RecordBatch``.
 
     ``columns`` selects and orders the columns; others are not decoded. ``values="view"`` makes ``key`` and ``value``
     of type ``binary_view`` that point into the fetched (or decompressed) bytes without a copy and keep them alive as
@@ -78,7 +78,7 @@ class ArrowBuilder:
 
     ``headers`` is null for a record without headers, as in Spark's Kafka source.
 
-    ``most_bytes``: once it has gone through so many bytes of records, decompressed, it takes no other batch of them.
+    ``most_bytes``: after this many bytes of decompressed records, the builder takes no further batch.
     """
 
     def __init__(
@@ -92,23 +92,24 @@ class ArrowBuilder:
         self._bytes_left = most_bytes
         self._runs: list[tuple[str, int, int, int]] = []  # topic, partition, timestamp type, rows
         self._data: list[Buffer] = []
-        self._numbers: dict[int, int] = {}  # id of a data buffer, which the list keeps alive, to its place there
+        self._numbers: dict[int, int] = {}  # id of a data buffer, which the list keeps alive, to its index
 
     @property
     def rows(self) -> int:
-        """How many records there are so far."""
+        """The number of records so far."""
         return self._appender.rows
 
     @property
     def is_full(self) -> bool:
-        """Whether it has gone through ``most_bytes``, and has records."""
+        """Whether the builder has reached ``most_bytes`` and has records."""
         return self._bytes_left <= 0 and self._appender.rows > 0
 
     def add(self, decoder: RecordDecoder, limit: int = _ALL) -> int:
-        """Add what ``decoder`` has left, at most ``limit`` records; returns how many.
+        """Add the rest of ``decoder``, at most ``limit`` records; return the number of added records.
 
-        Fewer than ``limit`` means that the decoder has no more, that it met what it cannot read (the next call raises),
-        or that this one is full or a column has reached Arrow's 2 GiB: finish this batch and go on with a new one.
+        Fewer than ``limit`` means that the decoder has no more, that it reached damaged data (the next call raises),
+        that the builder is full, or that a column has reached Arrow's 2 GiB. Finish this batch and continue with a new
+        one.
 
         Raises:
             CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset.
@@ -194,13 +195,13 @@ def to_arrow(
     check_crc: bool = True,
     max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
 ) -> pa.RecordBatch:
-    """The records of several fetches, each (bytes, topic, partition, offset fetched from), as one record batch.
+    """Return the records of several fetches, each (bytes, topic, partition, fetch offset), as one record batch.
 
     Columns: key, value, topic, partition, offset, timestamp (microseconds, UTC), timestampType, headers. Control
     batches are left out, and so is a partial batch at the end of each.
 
     Raises:
-        CorruptRecordError: something is wrong anywhere in them; names topic, partition and offset.
+        CorruptRecordError: any batch or record is invalid; names topic, partition and offset.
         OverflowError: a column would hold more than 2 GiB. Use ``ArrowBuilder``, which stops there.
     """
     builder = ArrowBuilder(columns, values=values)
@@ -214,7 +215,7 @@ def to_arrow(
             max_decompressed=max_decompressed,
         )
         builder.add(decoder)
-        if not decoder.exhausted and not builder.add(decoder):  # raises what ended the first call early
+        if not decoder.exhausted and not builder.add(decoder):  # raises the error that ended the first call early
             raise OverflowError(f"{topic}-{partition}: at offset {decoder.next_offset} a column has reached 2 GiB")
     return builder.finish()
 
@@ -280,13 +281,13 @@ class _Types:
         return self.pa.Array.from_buffers(of, rows, layout, buffers.nulls)
 
     def same_number(self, value: int, rows: int) -> Any:
-        """``rows`` times the same 32-bit number."""
+        """Return ``rows`` times the same 32-bit number."""
         if rows > _KEPT_ROWS:
             return self._made_number(value, rows)
         return self._kept_number(value, _rounded(rows)).slice(0, rows)
 
     def same_text(self, value: str, rows: int) -> Any:
-        """``rows`` times the same string."""
+        """Return ``rows`` times the same string."""
         if rows > _KEPT_ROWS:
             return self._made_text(value, rows)
         return self._kept_text(value, _rounded(rows)).slice(0, rows)
@@ -300,14 +301,14 @@ class _Types:
         return self.binary_array(self.string, rows, buffers)
 
     def joined(self, of: Any, runs: list[Any]) -> Any:
-        """One column of several."""
+        """Join the parts of one column."""
         if len(runs) == 1:
             return runs[0]
         return self.pa.concat_arrays(runs) if runs else self.pa.array([], of)
 
 
 def _rounded(rows: int) -> int:
-    """Batches that follow each other are nearly, and not quite, of one length."""
+    """Round up: consecutive batches have nearly, but not exactly, the same length."""
     return 1 << (rows - 1).bit_length()
 
 

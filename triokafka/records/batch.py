@@ -1,6 +1,6 @@
 """Batch headers: walking a buffer of batches, and changing the few header fields that change after encoding.
 
-Works on the 61 bytes of a v2 batch header and on the entry header of v0/v1 messages; never looks into records.
+Works on the 61 bytes of a v2 batch header and on the entry header of v0/v1 messages; never reads records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEADER_SIZE: Final = 61
 MAX_BATCH_SIZE: Final = (1 << 31) - 1 - 64
 """Lengths in the protocol are 32-bit; the rest of a request that carries a batch of this size still fits."""
 LOG_OVERHEAD: Final = 12
-"""Base offset and length: what precedes the bytes that ``length`` counts, in every format version."""
+"""Size of base offset and length, which precede the bytes that ``length`` counts, in every format version."""
 CRC_COVERS_FROM: Final = 21
 """The CRC of a v2 batch covers the bytes from the attributes to the end; leader epoch and base offset lie outside."""
 
@@ -45,12 +45,12 @@ _LEGACY_TIMESTAMP: Final = struct.Struct(">q")
 
 
 class BatchInfo(NamedTuple):
-    """What the header of one batch says: the fields of a v2 header in their order, behind the batch's place.
+    """The header of one batch: the fields of a v2 header in order, behind the batch's position.
 
-    ``position`` and ``size`` (bytes, header included) say where the batch lies in the buffer that was walked.
+    ``position`` and ``size`` (bytes, header included) give the batch's place in the walked buffer.
 
     For v0/v1 the "batch" is one outer message: ``base_offset`` and ``last_offset`` are its offset. A compressed wrapper
-    carries the offset of its *last* inner message and does not tell how many there are: ``record_count`` is -1.
+    has the offset of its *last* inner message and does not state their number: ``record_count`` is -1.
     """
 
     position: int
@@ -70,7 +70,7 @@ class BatchInfo(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch: ``length`` does not count itself and the base offset."""
+        """Size of the whole batch in bytes; ``length`` excludes itself and the base offset."""
         return self.length + LOG_OVERHEAD
 
     @property
@@ -107,12 +107,12 @@ class BatchInfo(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction."""
+        """Whether the batch is part of a transaction."""
         return self.attributes & TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
-        """Holds a transaction marker or another record for the system, not for applications."""
+        """Whether the batch holds a transaction marker or another record of the system, not of an application."""
         return self.attributes & CONTROL != 0
 
     @property
@@ -125,10 +125,10 @@ class BatchInfo(NamedTuple):
 
 
 def parse_batch(view: memoryview, position: int, *, check_crc: bool = False) -> BatchInfo | None:
-    """The batch that starts at ``position``, or None when it is not there completely.
+    """Return the batch that starts at ``position``, or None if it is incomplete.
 
     Raises:
-        CorruptRecordError: those bytes cannot be the start of a batch, or (``check_crc``) the checksum does not match.
+        CorruptRecordError: the bytes are not the start of a batch, or (``check_crc``) the checksum does not match.
     """
     available = len(view) - position
     if available < HEADER_SIZE or view[position + 16] != 2:
@@ -164,7 +164,7 @@ def iter_batches(buffer: Buffer, *, check_crc: bool = False) -> Iterator[BatchIn
     """Walk the batches of a buffer, of any format version. A partial batch at the end ends the walk.
 
     Raises:
-        CorruptRecordError: something that cannot be a batch, or (``check_crc``) whose checksum does not match.
+        CorruptRecordError: the bytes are not a batch, or (``check_crc``) a checksum does not match.
     """
     view = memoryview(buffer).cast("B")
     position = 0
@@ -204,7 +204,7 @@ def _parse_other(view: memoryview, position: int, *, check_crc: bool) -> BatchIn
         if length < _SMALLEST_LENGTH + 8:
             raise _broken(view, position, f"length {length} is too small for a v1 message")
         (timestamp,) = _LEGACY_TIMESTAMP.unpack_from(view, position + LOG_OVERHEAD + 6)
-    # The upper bits of a v0/v1 attributes byte are reserved, and have no meaning as in v2.
+    # The upper bits of a v0/v1 attributes byte are reserved; they have no meaning as in v2.
     attributes &= CODEC_MASK | (LOG_APPEND_TIME if magic == 1 else 0)
     count = -1 if attributes & CODEC_MASK else 1
     info = BatchInfo(position, offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)

@@ -16,7 +16,7 @@ Headers = Sequence[tuple[str, Buffer | None]]
 Record = tuple[int, Buffer | None, Buffer | None, Headers]
 """Timestamp in milliseconds, key, value, headers."""
 
-_RATIO_SAFETY: Final = 1.05  # estimates err on the small side, and a batch above its limit costs a split
+_RATIO_SAFETY: Final = 1.05  # estimates are slightly low, and a batch above its limit costs a split
 _FIRST_CAPACITY: Final = 16 * 1024
 
 
@@ -24,15 +24,15 @@ class BatchBuilder(RecordAppender):
     """Builds one batch: append records, then build once.
 
     ``batch_bytes`` is the size limit of the finished batch; only a first record that is larger may exceed it. With
-    compression the finished size is an estimate from ``expected_ratio``, the compression ratio of earlier batches;
+    compression, the finished size is an estimate from ``expected_ratio``, the compression ratio of earlier batches;
     afterwards ``compression_ratio`` is the ratio of this one. ``buffer`` is a pooled ``bytearray`` to write into; a
-    larger one replaces it when it becomes too small.
+    larger one replaces it if it is too small.
 
-    ``append`` (and ``append_values``, ``append_records``) refuse with -1 (a smaller count) when full or built.
-    ``count`` and ``size`` say how many records and uncompressed bytes there are.
+    ``append`` (and ``append_values``, ``append_records``) return -1 (a smaller count) if the batch is full or built.
+    ``count`` is the number of records, ``size`` the number of uncompressed bytes.
 
     Raises:
-        ConfigurationError: no such codec or level.
+        ConfigurationError: the codec or level does not exist.
         UnsupportedCodecError: the codec's package is missing.
     """
 
@@ -70,7 +70,7 @@ class BatchBuilder(RecordAppender):
 
     @property
     def estimated_size(self) -> int:
-        """Bytes that the batch will have once built; exact without compression."""
+        """The size of the built batch in bytes; exact without compression."""
         if self._built is not None:
             return len(self._built)
         if self._packed is not None:
@@ -82,11 +82,11 @@ class BatchBuilder(RecordAppender):
 
     @property
     def compressed(self) -> bool:
-        """Whether the records are already compressed, or need no compression."""
+        """Whether the records are compressed, or need no compression."""
         return not self.codec or self._packed is not None
 
     def compress(self) -> None:
-        """Close the batch and compress it, the slow part of `build`. Without a codec, it only closes.
+        """Close the batch and compress it, the slow part of `build`. Without a codec, only close it.
 
         May run in a thread while no other code uses the batch or its buffer; it releases the interpreter lock if the
         codec's package does. After an exception of that package the batch is closed and otherwise unchanged.
@@ -96,7 +96,7 @@ class BatchBuilder(RecordAppender):
             self._packed = self._compressed()
 
     def take_packed(self, size: int) -> None:
-        """Take over records that another function compressed in place to ``size`` bytes, as `compress` would."""
+        """Accept records that another function compressed in place to ``size`` bytes, as `compress` would."""
         self.close()
         self.compression_ratio = size / max(self.size - batch.HEADER_SIZE, 1)
         self._packed = self.buffer, batch.HEADER_SIZE + size
@@ -119,7 +119,7 @@ class BatchBuilder(RecordAppender):
         ``set_producer_state`` before a retry.
 
         Raises:
-            IllegalStateError: there are no records.
+            IllegalStateError: the batch has no records.
         """
         if self._built is not None:
             return self._built
@@ -183,7 +183,7 @@ def encode_batch(
     leader_epoch: int = -1,
     timestamp_type: int = 0,
 ) -> bytes:
-    """One v2 batch of all ``records``, each (timestamp in ms, key, value, headers), with consecutive offsets.
+    """Return one v2 batch of all ``records``, each (timestamp in ms, key, value, headers), with consecutive offsets.
 
     Raises:
         IllegalStateError: there are no records.

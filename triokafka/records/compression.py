@@ -19,7 +19,7 @@ from triokafka.structs import Buffer
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 CODEC_IDS: Final = {name: number for number, name in enumerate(CODEC_NAMES)}
 DEFAULT_MAX_DECOMPRESSED: Final = 128 * 1024 * 1024
-"""Bytes that one batch may decompress to, unless the caller says otherwise."""
+"""Default limit on the decompressed size of one batch, in bytes."""
 
 _LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}  # KIP-390
 _GZIP_DEFAULT_LEVEL: Final = -1
@@ -36,15 +36,15 @@ _USUAL_RATIO: Final = 6
 
 
 def codec_name(codec: int) -> str:
-    """The name of a codec id; ``unknown`` for ids that Kafka does not define."""
+    """Return the name of a codec id; ``unknown`` for ids that Kafka does not define."""
     return CODEC_NAMES[codec] if 0 <= codec < len(CODEC_NAMES) else "unknown"
 
 
 def codec_id(codec: int | str) -> int:
-    """The id of a codec given by name or id.
+    """Return the id of a codec given by name or id.
 
     Raises:
-        ConfigurationError: no such codec.
+        ConfigurationError: the codec does not exist.
     """
     number = CODEC_IDS.get(codec, -1) if isinstance(codec, str) else codec
     if not 0 <= number < len(CODEC_NAMES):
@@ -53,11 +53,11 @@ def codec_id(codec: int | str) -> int:
 
 
 def check_codec(codec: int | str, level: int | None = None) -> int:
-    """Check a codec, its level and that its package is installed, without compressing. Returns the codec's id.
+    """Check a codec, its level and its package, without compressing. Return the codec's id.
 
     Raises:
-        ConfigurationError: no such codec, or the level is out of its range.
-        UnsupportedCodecError: the package that it needs is missing.
+        ConfigurationError: the codec does not exist, or the level is out of its range.
+        UnsupportedCodecError: the codec's package is missing.
     """
     if codec == "none" and level is None:
         return 0
@@ -82,8 +82,8 @@ def compress(codec: int | str, data: Buffer, level: int | None = None) -> bytes:
     """Compress ``data``. Levels as in KIP-390: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22; None is Kafka's default.
 
     Raises:
-        ConfigurationError: no such codec or level.
-        UnsupportedCodecError: the package that it needs is missing; the message says what to install.
+        ConfigurationError: the codec or level does not exist.
+        UnsupportedCodecError: the codec's package is missing; the message names the one to install.
     """
     name = CODEC_NAMES[check_codec(codec, level)]
     if name == "gzip":
@@ -103,11 +103,11 @@ def compress(codec: int | str, data: Buffer, level: int | None = None) -> bytes:
 def compress_chunks(
     codec: int | str, chunks: Iterable[Buffer], level: int | None = None, *, most: int
 ) -> bytes | bytearray | None:
-    """Compress data that comes in chunks, into one stream as `compress` does; None when it takes more than ``most``.
+    """Compress chunks of data into one stream as `compress` does. Return None if it takes more than ``most`` bytes.
 
     Raises:
-        ConfigurationError: no such codec or level.
-        UnsupportedCodecError: the package that it needs is missing; the message says what to install.
+        ConfigurationError: the codec or level does not exist.
+        UnsupportedCodecError: the codec's package is missing; the message names the one to install.
     """
     name = CODEC_NAMES[check_codec(codec, level)]
     source = iter(chunks)
@@ -160,9 +160,9 @@ def decompress(codec: int | str, data: Buffer, *, max_size: int = DEFAULT_MAX_DE
     checksum.
 
     Raises:
-        CorruptRecordError: not valid for the codec, or cut short.
+        CorruptRecordError: the data is invalid for the codec, or cut short.
         DecompressedSizeError: larger than ``max_size``.
-        UnsupportedCodecError: the package that the codec needs is missing; the message says what to install.
+        UnsupportedCodecError: the codec's package is missing; the message names the one to install.
     """
     number = CODEC_IDS.get(codec, -1) if isinstance(codec, str) else codec
     name = codec_name(number)
@@ -214,10 +214,10 @@ def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: 
 
 
 def snappy_blocks(data: memoryview, max_size: int) -> Iterator[bytes]:
-    """Decompress the blocks of a snappy stream as Java writes it, or the one block of a bare one.
+    """Decompress the blocks of a snappy stream as Java writes it, or a single block without a stream header.
 
     Raises:
-        CorruptRecordError: damaged, or more than ``max_size`` bytes in all.
+        CorruptRecordError: the data is damaged, or holds more than ``max_size`` bytes.
     """
     if bytes(data[:8]) != _XERIAL_MAGIC:
         yield _decompress_snappy_block(data, max_size)
@@ -260,7 +260,7 @@ def _decompress_snappy_block(data: memoryview, allowed: int, max_size: int | Non
 
 
 class _OwnCompressors(threading.local):
-    """The zstd compressor of each thread, which is dear to make for a small batch: 10 microseconds."""
+    """The zstd compressor of each thread. Creating one takes 10 microseconds, too much for a small batch."""
 
     level: int | None = None
     compressor: Any = None
@@ -271,7 +271,7 @@ _own: Final = _OwnCompressors()
 
 def _compress_zstd(data: Buffer, level: int) -> bytes:
     compressor, known_level = _own.compressor, _own.level
-    _own.compressor = None  # what fails in the middle of a frame is not used again
+    _own.compressor = None  # do not reuse a compressor that failed in the middle of a frame
     if compressor is None or known_level != level:
         compressor = zstd_module().ZstdCompressor(level)
         _own.level = level
@@ -297,7 +297,7 @@ def _compress_xerial_stream(chunks: Iterable[Buffer]) -> Iterator[bytes]:
 
 
 def _with_right_lz4_checksum(data: Buffer) -> bytes:
-    """Put the right header checksum in place: in v0 messages Kafka wrote one that also covers the frame magic."""
+    """Fix the header checksum: in v0 messages Kafka wrote one that also covers the frame magic."""
     frame = bytearray(data)
     if len(frame) >= 7:
         at = 6 + (8 if frame[4] & 0x08 else 0)
@@ -308,12 +308,12 @@ def _with_right_lz4_checksum(data: Buffer) -> bytes:
 
 @lru_cache(maxsize=16)
 def is_lz4_header(data: bytes) -> bool:
-    """Whether ``data`` is a whole header of an lz4 frame with its right checksum."""
+    """Return whether ``data`` is a whole lz4 frame header with a valid checksum."""
     return data[:4] == _LZ4_MAGIC and data[-1] == _xxh32_short(data[4:-1]) >> 8 & 0xFF
 
 
 def _xxh32_short(data: bytes) -> int:
-    """xxHash32 (seed 0) of fewer than 16 bytes: all that a frame descriptor has."""
+    """Return the xxHash32 (seed 0) of fewer than 16 bytes: a frame descriptor is no longer."""
     mask = 0xFFFFFFFF
     value = 374761393 + len(data)
     whole = len(data) // 4 * 4
@@ -329,7 +329,7 @@ def _xxh32_short(data: bytes) -> int:
 
 
 def too_large(name: str, max_size: int) -> DecompressedSizeError:
-    """The error for a batch that decompresses to more than its limit; ``name`` is the codec's."""
+    """Return the error for a batch that decompresses to more than its limit; ``name`` is the codec's."""
     return DecompressedSizeError(f"{name} data decompresses to more than the {max_size} bytes allowed for one batch")
 
 
@@ -343,7 +343,8 @@ def _module(name: str, codec: str) -> Any:
 
 
 def zstd_module() -> Any:
-    """The module with ``ZstdCompressor`` and ``ZstdDecompressor``. Raises `UnsupportedCodecError` without a package."""
+    """Return the module with ``ZstdCompressor`` and ``ZstdDecompressor``. Raises `UnsupportedCodecError` without
+    one."""
     try:
         return importlib.import_module("compression.zstd")  # Python 3.14 and newer
     except ImportError:

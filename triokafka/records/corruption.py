@@ -1,4 +1,4 @@
-"""How this package says that bytes are not the records they claim to be: ``CorruptRecordError``, with the place."""
+"""The errors for invalid records: ``CorruptRecordError``, with the place."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ FAULTS: Final = (
     "a header has a wrong length",
     "its fields do not fill its length",
 )
-"""What the compiled kernels can find wrong with a record, by the number that they use for it."""
+"""The faults that the compiled kernels find in a record, by their number in the kernels."""
 
 
 def corrupt_batch(topic: str, partition: int, base_offset: int, reason: str) -> CorruptRecordError:
-    """The error for a batch (or a v0/v1 message) that cannot be read. Without a topic only the offset is named."""
+    """Return the error for an unreadable batch (or v0/v1 message). Without a topic it names only the offset."""
     where = f"{topic}-{partition}: " if topic else ""
     return CorruptRecordError(f"{where}batch at offset {base_offset}: {reason}")
 
 
 def corrupt_record(topic: str, partition: int, base_offset: int, index: int, reason: str) -> CorruptRecordError:
-    """The error for one record inside a batch; ``index`` counts from 0."""
+    """Return the error for one record in a batch; ``index`` counts from 0."""
     return corrupt_batch(topic, partition, base_offset, f"record {index}: {reason}")

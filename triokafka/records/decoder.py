@@ -36,22 +36,22 @@ _ALL: Final = sys.maxsize
 
 
 class RecordDecoder:
-    """The records in the bytes that one partition returned to a fetch, in chunks.
+    """The records of one partition's fetched bytes, in chunks.
 
-    ``from_offset`` is the position that was fetched from: a batch may begin before it. ``aborted`` lists the aborted
-    transactions of the fetch response as (producer id, first offset); giving it, even empty, means read_committed, and
-    whole batches of aborted transactions are skipped. Control batches are skipped unless ``include_control``.
+    ``from_offset`` is the fetch position: a batch may begin before it. ``aborted`` lists the aborted transactions of
+    the fetch response as (producer id, first offset). Any list, even an empty one, means read_committed: batches of
+    aborted transactions are skipped. Control batches are skipped unless ``include_control``.
 
     Batches are decompressed into buffers of the ``decompressor``, if one is given.
 
     ``next_offset`` is the position of the next fetch: after the last returned record, and after skipped batches.
     ``leader_epoch`` and ``timestamp_type`` are those of the last decoded batch, -1 when unknown or without one.
-    ``decoded_bytes`` is how much of records, decompressed, `take_columns` has gone through; ``unpacked_bytes`` the size
-    of all batches decompressed so far.
+    ``decoded_bytes`` counts the bytes of decompressed records that `take_columns` has processed; ``unpacked_bytes`` is
+    the size of all batches decompressed so far.
 
-    With ``inline_bytes``, only a batch of at most so many bytes, compressed and decompressed, is decompressed by the
-    call that needs it. A larger one ends the call: `is_waiting` is then true, and the caller runs `unpacking` in a
-    thread and passes its result to `supply`, or its error to `fail`.
+    With ``inline_bytes``, a call decompresses only batches of at most this size, compressed and decompressed. A larger
+    batch ends the call: `is_waiting` is then true, and the caller runs `unpacking` in a thread and passes the result
+    to `supply`, or the error to `fail`.
     """
 
     __slots__ = (
@@ -121,13 +121,14 @@ class RecordDecoder:
         self._previous_delta = -1
 
     def take(self, limit: int = _ALL, most_bytes: int = _ALL) -> list[ConsumerRecord]:
-        """Return the next records, at most ``limit``; an empty list when there are no more, or when `is_waiting`.
+        """Return the next records, at most ``limit``; an empty list if there are no more, or if `is_waiting`.
 
         Once batches of ``most_bytes`` have been decompressed, the call opens no further one.
 
         Raises:
-            CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset. Records before
-                it were handed out by earlier calls, and ``next_offset`` stands at the bad batch or record.
+            CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset. Earlier calls
+                have
+                returned the records before it, and ``next_offset`` is the position of the bad batch or record.
             UnsupportedCodecError: the next batch needs a package that is missing; otherwise the same.
         """
         out: list[ConsumerRecord] = []
@@ -182,14 +183,17 @@ class RecordDecoder:
     def take_columns(
         self, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int], most_bytes: int = _ALL
     ) -> int:
-        """Put the next records, at most ``limit``, into ``columns``: of one batch, or of several of one timestamp type
-        and then none behind the one that reaches ``most_bytes``, decompressed.
+        """Put the next records, at most ``limit``, into ``columns``.
 
-        ``number_of`` numbers the data buffers that views point into: it is given each one, and keeps it alive. Returns
-        how many records: 0 when there are no more, or ``columns`` has no more room.
+        They are of one batch, or of several with one timestamp type. No batch follows the one that reaches
+        ``most_bytes``, decompressed.
+
+        ``number_of`` returns a number for each data buffer that views point into, and keeps the buffer alive. Returns
+        the
+        number of records: 0 if there are no more, or if ``columns`` is full.
 
         Raises:
-            CorruptRecordError: as ``take``, but nothing of the bad batch is handed out.
+            CorruptRecordError: as ``take``, but the call returns no record of the bad batch.
         """
         before = columns.rows
         if self._batch is None and self._failure is None and self._waiting is None:
@@ -206,7 +210,7 @@ class RecordDecoder:
             self._walk(stopped)
             self.decoded_bytes += read
         try:
-            # A batch may have nothing at all from the position on: compaction took it.
+            # Compaction may have removed all records from the position on.
             while columns.rows == before and (info := self._current(rows=False)) is not None:
                 if self._legacy is not None:
                     if not self._legacy_columns(info, columns, limit, number_of):
@@ -249,9 +253,9 @@ class RecordDecoder:
     def _legacy_columns(
         self, info: BatchInfo, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int]
     ) -> bool:
-        """v0/v1 messages, each put into format v2 for the columnar kernel: old data is rare, and need not be fast.
+        """Convert v0/v1 messages to format v2 for the columnar kernel. Such data is rare, so speed does not matter.
 
-        False when ``columns`` has no more room.
+        Returns False if ``columns`` is full.
         """
         assert self._legacy is not None
         for record in self._legacy[:limit]:
@@ -286,17 +290,17 @@ class RecordDecoder:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is nothing left to take: no records, and no error to raise."""
+        """Whether there are no more records, and no error to raise."""
         try:
             return self.at_end or (
                 self._failure is None and self._current(rows=False) is None and self._waiting is None
             )
         except KafkaError:
-            return False  # the next call raises it
+            return False  # the next call raises the error
 
     @property
     def at_end(self) -> bool:
-        """Whether every byte was read. False also where a partial batch follows, which `exhausted` looks at."""
+        """Whether every byte was read. False also if a partial batch follows; `exhausted` ignores that."""
         return self._walked == len(self._view) and self._batch is None and self._failure is None
 
     # ---------------------------------------------------------------- decompressing in a thread
@@ -312,7 +316,7 @@ class RecordDecoder:
         return self._batch is not None and self._batch.codec != 0
 
     def unpacking(self) -> Callable[[], Buffer]:
-        """Return the function that decompresses the batch that waits. It may run in any thread.
+        """Return a function that decompresses the waiting batch. It may run in any thread.
 
         Raises `CorruptRecordError` and `UnsupportedCodecError`.
         """
@@ -346,7 +350,7 @@ class RecordDecoder:
         return self._batch or self._open_batch(rows)
 
     def _walk(self, stopped: Sequence[int]) -> None:
-        """Continue where a kernel that decoded whole batches stopped."""
+        """Continue where a kernel that decoded whole batches has stopped."""
         walked, next_offset, leader_epoch, timestamp_type = stopped
         if walked != self._walked:
             self._walked, self.next_offset = walked, next_offset
@@ -365,8 +369,10 @@ class RecordDecoder:
             self.next_offset = info.next_offset
 
     def _open_batch(self, rows: bool) -> BatchInfo | None:
-        """Go to the next batch that has records to hand out, by row or by column; None at the end, and at a batch that
-        waits to be decompressed."""
+        """Go to the next batch with records to return, by row or by column.
+
+        Returns None at the end, and at a batch that waits for decompression.
+        """
         while self._waiting is None:
             try:
                 info = parse_batch(self._view, self._walked)
@@ -380,7 +386,7 @@ class RecordDecoder:
                     if self._waiting is not None:
                         break
                 elif self._aborted is not None and info.magic >= 2:
-                    # Whose transaction ended there is to be known behind it, too.
+                    # Later batches need to know whose transaction ended there.
                     with suppress(CorruptRecordError):
                         self._aborted.cover(self._view, info)
             except CorruptRecordError as failure:
@@ -408,7 +414,7 @@ class RecordDecoder:
         return self._began(info, payload, rows)
 
     def _unpacked(self, info: BatchInfo) -> Buffer | None:
-        """The decompressed records of a batch; None when that is too much to do here."""
+        """Return the decompressed records of a batch; None if it is too large to decompress here."""
         packed = self._view[info.position + HEADER_SIZE : info.end]
         if len(packed) > self._inline_bytes:
             return None
@@ -420,7 +426,7 @@ class RecordDecoder:
             raise self._explained(error, info) from None
 
     def _began(self, info: BatchInfo, payload: Buffer | None, rows: bool) -> bool:
-        """Begin with a batch of format v2, whose records are in ``payload`` if it is compressed. False: it has none."""
+        """Begin a batch of format v2; ``payload`` has its records if it is compressed. Return False if it has none."""
         start = info.position + HEADER_SIZE
         if payload is not None:
             self.unpacked_bytes += len(payload)
@@ -443,7 +449,7 @@ class RecordDecoder:
         return True
 
     def _left_out(self, info: BatchInfo) -> bool:
-        """Whether nothing of this batch is for applications."""
+        """Return whether no record of this batch is for applications."""
         if self._aborted is not None and self._aborted.cover(self._view, info):
             return True
         return info.is_control and not self._include_control
@@ -477,7 +483,7 @@ class RecordDecoder:
     def _explained(
         self, error: CorruptRecordError | UnsupportedCodecError, info: BatchInfo
     ) -> CorruptRecordError | UnsupportedCodecError:
-        """The same error with the partition; for a batch that is too large, also with what to do."""
+        """Return the same error with the partition; for a too large batch also with the remedy."""
         if isinstance(error, DecompressedSizeError):
             error = DecompressedSizeError(
                 f"the batch of offsets {info.base_offset} to {info.last_offset} ({info.record_count} records,"
@@ -486,7 +492,7 @@ class RecordDecoder:
         return self._located(error) if isinstance(error, CorruptRecordError) else error
 
     def _located(self, failure: CorruptRecordError) -> CorruptRecordError:
-        """The same error with the partition, and the position from which reading cannot go on."""
+        """Return the same error with the partition and the position where reading stopped."""
         if not self.topic or str(failure).startswith(f"{self.topic}-"):
             return failure
         return type(failure)(f"{self.topic}-{self.partition} at offset {self.next_offset}: {failure}")
@@ -502,12 +508,12 @@ def decode_records(
     include_control: bool = False,
     max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
 ) -> list[ConsumerRecord]:
-    """All records of a buffer of batches, of any format version, from ``from_offset`` on.
+    """Return all records of a buffer of batches, of any format version, from ``from_offset`` on.
 
-    A partial batch at the end is ignored; control batches are left out unless ``include_control``.
+    A partial batch at the end is ignored. Control batches are skipped unless ``include_control``.
 
     Raises:
-        CorruptRecordError: something is wrong anywhere in it; no records are returned then.
+        CorruptRecordError: any batch or record is invalid; no records are returned.
     """
     decoder = RecordDecoder(
         buffer,
@@ -519,5 +525,5 @@ def decode_records(
         max_decompressed=max_decompressed,
     )
     records = decoder.take()
-    decoder.take(1)  # raises what ended the first call early
+    decoder.take(1)  # raises the error that ended the first call early
     return records

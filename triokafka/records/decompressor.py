@@ -1,7 +1,8 @@
 """Decompression into reused buffers.
 
-The system takes back a new buffer after every batch and faults it in again, which costs more than the codec. Only the
-usual forms of a batch are read here. `decompress` handles all others, damaged ones included, and reports their errors.
+The operating system takes back a new buffer after every batch and faults it in again, which costs more than the codec.
+This module reads only the usual forms of a batch. `decompress` handles all others, damaged ones included, and reports
+their errors.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _LZ4_HEADER: Final = 7
 _LZ4_STORED: Final = 1 << 31
 _LZ4_BLOCK_SIZES: Final = {0x40: 64 << 10, 0x50: 256 << 10, 0x60: 1 << 20, 0x70: 4 << 20}
 _LZ4_INDEPENDENT: Final = 0x60
-"""Version 1, blocks that do not refer to each other, no checksums of blocks or content, no content size: what clients
-write, Java's and librdkafka's as well."""
+"""Version 1, independent blocks, no checksums of blocks or content, no content size: the form that clients write,
+Java's and librdkafka's included."""
 _LZ4_LINKED: Final = 0x40
-"""The same, but blocks may refer to those before them: a frame of one block can be read all the same."""
+"""The same with linked blocks: a frame of one block needs no earlier block."""
 
 _SMALLEST_BUFFER: Final = 1 << 20
 _LARGEST_ROOM: Final = 4 << 20
-"""A batch that may need more is decompressed into separate memory."""
+"""The limit up to which a batch is decompressed into reused buffers; larger ones get separate memory."""
 _MAX_KEPT: Final = 32 << 20
 
 
@@ -56,7 +57,7 @@ class Decompressor:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the buffers that are kept, in use or not."""
+        """Total size of the buffers in bytes, in use or not."""
         return sum(map(len, self._kept))
 
     def decompress(self, codec: int, data: Buffer, *, max_size: int = DEFAULT_MAX_DECOMPRESSED) -> Buffer:
@@ -98,7 +99,7 @@ class Decompressor:
                     end += size
                 else:
                     end += unpack(block, room[end:], output_len=largest)
-        except Exception:  # of a kind that the package does not export
+        except Exception:  # the package does not export the type of its error
             return None
         return self._taken(room, end)
 
@@ -108,7 +109,7 @@ class Decompressor:
             return None
         try:
             end = _cramjam().zstd.decompress_into(data, room)
-        except Exception:  # as above: damaged, or more than the room
+        except Exception:  # as above: the data is damaged, or larger than the room
             return None
         return self._taken(room, end)
 
@@ -127,7 +128,7 @@ class Decompressor:
     def _other_buffer(self, size: int) -> bytearray | None:
         for position, buffer in enumerate(self._kept):
             if len(buffer) > size and _has_no_views(buffer):
-                # To the end, so that the search starts with the buffers that were used longest ago.
+                # Move it to the end, so that the search starts with the least recently used buffers.
                 self._kept.append(self._kept.pop(position))
                 return buffer
         length = max(size, _SMALLEST_BUFFER) + 1
@@ -160,7 +161,7 @@ def _lz4_blocks(data: memoryview, largest: int) -> list[tuple[int, int, bool]] |
 @cache
 def _cramjam() -> Any:
     try:
-        importlib.import_module("lz4.frame")  # what this leaves aside needs it
+        importlib.import_module("lz4.frame")  # raises the error for a missing package
         return importlib.import_module("cramjam")
     except ImportError:
         return None
@@ -170,7 +171,7 @@ def _has_no_views(buffer: bytearray) -> bool:
     if not buffer:
         return True
     try:
-        buffer.append(buffer.pop())  # stays within the allocation: one byte more than is ever handed out
+        buffer.append(buffer.pop())  # stays within the allocation, which is one byte larger than any returned view
     except BufferError:
         return False
     return True

@@ -1,9 +1,9 @@
-"""Arrow columns as users bring them, taken apart into the buffers that the kernel reads. Copies no bytes.
+"""Arrow columns of users, split into the buffers that the kernel reads. Copies no bytes.
 
-Arrays of pyarrow are asked for their buffers, whose sizes they know. Those of any other library (polars, nanoarrow, …)
-come through the Arrow C data interface (``__arrow_c_stream__`` or ``__arrow_c_array__``), where a buffer is as large as
-the lengths and offsets of its array make it: what is wrong among them is found, but for the memory its maker answers.
-Nothing is imported for either.
+Arrays of pyarrow know the sizes of their buffers. Those of any other library (polars, nanoarrow, …) come through the
+Arrow C data interface (``__arrow_c_stream__`` or ``__arrow_c_array__``), where the size of a buffer follows from the
+array's lengths and offsets. Their consistency is checked; only the exporter can guarantee that the memory exists.
+No package is imported for either.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from triokafka.structs import Buffer
 _LAYOUTS: Final = {"n": NULLS, "z": BINARY, "u": BINARY, "Z": LARGE, "U": LARGE, "vz": VIEW, "vu": VIEW}
 _INTEGERS: Final = {"c": "b", "C": "B", "s": "h", "S": "H", "i": "i", "I": "I", "l": "q", "L": "Q"}
 _MILLISECONDS: Final = {"tss": (1000, 1), "tsm": (1, 1), "tsu": (1, 1000), "tsn": (1, 1_000_000)}
-"""Formats of timestamps: by what to multiply and to divide."""
+"""Formats of timestamps: multiplier and divisor."""
 
 
 def is_arrow(column: object) -> bool:
-    """Whether this is an Arrow array of any library, whole or in chunks."""
+    """Return whether this is an Arrow array of any library, whole or in chunks."""
     return hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__")
 
 
 def bytes_chunks(column: Any) -> list[BytesChunk]:
-    """The chunks of an Arrow column of binary or string, of any layout and also as a dictionary.
+    """Return the chunks of an Arrow column of binary or string, of any layout, also dictionary-encoded.
 
     Raises:
-        TypeError: it is a column of something else.
-        ValueError: its buffers are not what its type needs.
+        TypeError: the column has another type.
+        ValueError: the buffers do not fit the type.
     """
     return [_bytes_chunk(part) for part in _parts(column)]
 
 
 def integer_chunks(column: Any, *, timestamps: bool = False) -> list[IntegerChunk]:
-    """The chunks of an Arrow column of integers, or (``timestamps``) also of points in time, to be read as
+    """Return the chunks of an Arrow column of integers, or (``timestamps``) also of timestamps, which are read as
     milliseconds.
 
     Raises:
-        TypeError: it is a column of something else.
+        TypeError: the column has another type.
     """
     return [_integer_chunk(part, timestamps) for part in _parts(column)]
 
 
 class _Part(NamedTuple):
-    """One array of either source; ``kind`` is the format string of the C data interface."""
+    """Convert one array of either source; ``kind`` is the format string of the C data interface."""
 
     kind: str
     length: int
@@ -131,14 +131,14 @@ def _parts(column: Any) -> Iterator[_Part]:
 
 
 def _pyarrow_part(chunk: Any) -> _Part:
-    if hasattr(chunk, "storage"):  # an extension type over what it is stored as
+    if hasattr(chunk, "storage"):  # an extension type over its storage type
         chunk = chunk.storage
     entries = getattr(chunk, "dictionary", None)
     if entries is not None:
         return _pyarrow_part(chunk.indices)._replace(dictionary=_pyarrow_part(entries))
     capsule = chunk.type.__arrow_c_schema__()
     kind = _Schema.from_address(_address(capsule, b"arrow_schema")).format.decode()
-    # A nested array lists the buffers of its children too; it is refused for its type, so they do not matter.
+    # A nested array lists the buffers of its children too. It is refused for its type, so they do not matter.
     return _Part(kind, len(chunk), chunk.offset, chunk.buffers(), None, chunk)
 
 
@@ -163,7 +163,7 @@ _Schema._fields_ = [
 
 
 class _Array(ctypes.Structure):
-    """``ArrowArray``; one that was made here is released with the last that refers to it."""
+    """``ArrowArray``; one that was made here is released with its last reference."""
 
     def __del__(self) -> None:
         if getattr(self, "made_here", False) and self.release:
@@ -202,7 +202,8 @@ _capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 def _address(capsule: object, name: bytes) -> int:
-    """Where a capsule's struct lies, which lives as long as the capsule. Raises `ValueError` for another capsule."""
+    """Return the address of a capsule's struct, valid while the capsule lives. Raises `ValueError` for another
+    capsule."""
     address: int = _capsule_pointer(capsule, name)
     return address
 
@@ -247,7 +248,7 @@ def _interface_part(schema: _Schema, data: _Array, owner: object) -> _Part:
 
 
 def _buffer_sizes(kind: str, end: int, data: _Array) -> list[int]:
-    """How many bytes the buffers of an array have, which the interface tells only of some."""
+    """Return the sizes of an array's buffers, most of which the interface does not state."""
     validity = (end + 7) // 8
     layout = _LAYOUTS.get(kind)
     if layout == NULLS:
@@ -265,7 +266,7 @@ def _buffer_sizes(kind: str, end: int, data: _Array) -> list[int]:
         return [validity, end * 16, *(lengths.cast("q") if lengths is not None else [0] * count)]
     code = _INTEGERS.get(kind, "q" if kind.partition(":")[0] in _MILLISECONDS else None)
     if code is None and not kind.startswith("w:"):
-        return []  # refused for its type
+        return []  # the caller refuses the array for its type
     _check_buffers(data, 2)
     return [validity, end * (int(kind[2:]) if code is None else array(code).itemsize)]
 

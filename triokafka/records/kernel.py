@@ -1,6 +1,6 @@
-"""The kernels that run: compiled, or their plain twins. Types are the twins'.
+"""The kernels in use: compiled, or their plain twins. The types are the twins'.
 
-Each is loaded when a name of it is first used: who only writes records loads nothing for columns.
+Each kernel is loaded at the first use of one of its names: writing records loads no columnar code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from triokafka.records.plain_survey import survey_records
 
-_RUNS: Final = kernels.implementation()  # decided once: all run compiled, or none
+_RUNS: Final = kernels.implementation()  # decided once: all kernels run compiled, or none
 _HOMES: Final = {
     "BytesColumn": "triokafka.records._arrow_buffers",
     "ColumnAppender": "triokafka.records._columns",

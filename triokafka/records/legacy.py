@@ -1,4 +1,4 @@
-"""Message sets of format v0 and v1, read only: what Kafka wrote before 0.11, still found in old segments."""
+"""Message sets of format v0 and v1, read only: Kafka wrote them before 0.11, and old segments still have them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class LegacyMessage(NamedTuple):
 
 
 def decode_legacy(view: memoryview, info: BatchInfo, *, check_crc: bool, max_size: int) -> list[LegacyMessage]:
-    """The messages of one outer v0/v1 entry: itself, or what its compressed value holds.
+    """Return the messages of one outer v0/v1 entry: the entry itself, or those in its compressed value.
 
     In v0 the inner offsets are absolute. In v1 they count from 0, and the wrapper has the offset of the last one. A
     wrapper stamped by the broker stamps all its messages.
 
     Raises:
-        CorruptRecordError: lengths, checksums or offsets do not fit.
+        CorruptRecordError: a length, checksum or offset is inconsistent.
     """
     key, value = _key_and_value(view, info)
     if not info.attributes & CODEC_MASK:
@@ -61,7 +61,7 @@ def decode_legacy(view: memoryview, info: BatchInfo, *, check_crc: bool, max_siz
 
 def _with_absolute_offsets(info: BatchInfo, messages: list[LegacyMessage]) -> list[LegacyMessage]:
     last = messages[-1].offset
-    # Some versions of librdkafka sent wrappers with offset 0; nobody assigned offsets to those.
+    # Some versions of librdkafka sent wrappers with offset 0, and no broker assigned offsets to them.
     base = 0 if info.base_offset == 0 else info.base_offset - last
     if base < 0:
         raise _broken(info, f"the last inner message has offset {last}")

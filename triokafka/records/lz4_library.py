@@ -1,4 +1,4 @@
-"""Functions of the liblz4 that the package ``lz4`` brings with it, for kernels to call."""
+"""Functions of the liblz4 that the package ``lz4`` contains, for kernels to call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def addresses(*names: str) -> tuple[int, ...] | None:
-    """Where the functions of these names are, or None where one of them cannot be found. Imports the package."""
+    """Return the addresses of these functions, or None if one cannot be found. Imports the package."""
     try:
         file = importlib.import_module("lz4.frame._frame").__file__
     except (ImportError, AttributeError):
@@ -17,7 +17,7 @@ def addresses(*names: str) -> tuple[int, ...] | None:
 
 
 def addresses_in(file: str | None, *names: str) -> tuple[int, ...] | None:
-    """The addresses of functions of an extension module that is loaded from ``file``; None when one is not there."""
+    """Return the addresses of functions of an extension module loaded from ``file``; None if one is missing."""
     try:
         import ctypes
 
@@ -29,6 +29,6 @@ def addresses_in(file: str | None, *names: str) -> tuple[int, ...] | None:
 
 
 def decompress_block() -> int:
-    """Where ``LZ4_decompress_safe`` is, or 0."""
+    """Return the address of ``LZ4_decompress_safe``, or 0."""
     found = addresses("LZ4_decompress_safe")
     return found[0] if found is not None else 0

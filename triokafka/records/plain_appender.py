@@ -1,6 +1,6 @@
 """Encoding records into a batch buffer, in plain Python. Twin and oracle of ``_appender``.
 
-The same interface as ``_appender`` with equal results; picked by ``triokafka.kernels`` when that one is not compiled.
+The same interface as ``_appender`` with equal results; ``triokafka.kernels`` chooses it if that one is not compiled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TWO_64: Final = 1 << 64
 
 
 def _varint(value: int) -> bytes:
-    """The zigzag varint of an integer, wrapped to 64 bits."""
+    """Return the zigzag varint of an integer, wrapped to 64 bits."""
     value = (value + _TWO_63) % _TWO_64 - _TWO_63
     raw = (value << 1) ^ (value >> 63)
     out = bytearray()
@@ -32,7 +32,7 @@ def _varint(value: int) -> bytes:
 
 
 class _Varints(dict[int, bytes]):
-    """Varints by value, made when they are first asked for, and kept when they are small."""
+    """Varints by value, made at the first use; small ones are kept."""
 
     def __missing__(self, value: int) -> bytes:
         made = _varint(value)
@@ -54,7 +54,7 @@ def _as_bytes(data: Buffer) -> bytes:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """The header count and the headers, as they stand in a record."""
+    """Return the header count and the headers as encoded in a record."""
     parts = [_VARINTS[len(headers)]]
     for name, value in headers:
         encoded = name.encode()
@@ -68,11 +68,11 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 class RecordAppender:
-    """Records encoded one after the other into one buffer, behind the space that the batch header will take.
+    """Encodes records one after the other into one buffer, behind the space for the batch header.
 
-    ``limit`` is how many bytes the batch may grow to, header included. The first record is always taken, even if the
-    buffer has to grow for it. ``buffer`` is written to when given (its size never changes; a larger one replaces it
-    when it is too small), else one of ``capacity`` bytes is made.
+    ``limit`` is the maximum size of the batch in bytes, header included. The first record always fits: the buffer grows
+    for it if necessary. ``buffer`` is a buffer to write to (its size never changes; a larger one replaces it if it is
+    too small). Without it, one of ``capacity`` bytes is made.
     """
 
     __slots__ = ("base_timestamp", "buffer", "closed", "count", "limit", "max_timestamp", "size")
@@ -87,13 +87,13 @@ class RecordAppender:
         self.closed = False
 
     def close(self) -> None:
-        """Take no more records."""
+        """Refuse all further records."""
         self.closed = True
 
     def append(
         self, timestamp: int, key: Buffer | None = None, value: Buffer | None = None, headers: Headers = ()
     ) -> int:
-        """Add one record; returns its number in the batch, or -1 when it does not fit or the batch is closed."""
+        """Add one record; return its number in the batch, or -1 if it does not fit or the batch is closed."""
         index = self.count
         delta = timestamp - self.base_timestamp if index else 0
         if (not index or delta > _TWO_63) and not -_TWO_63 <= timestamp < _TWO_63:
@@ -147,7 +147,7 @@ class RecordAppender:
         start: int = 0,
         keys: Sequence[Buffer | None] | None = None,
     ) -> int:
-        """Add ``values[start:]`` until one does not fit; returns how many were added."""
+        """Add ``values[start:]`` until one does not fit; return the number of added records."""
         if start < 0:
             raise ValueError(f"start is {start}, must not be negative")
         if keys is not None and len(keys) != len(values):
@@ -162,7 +162,8 @@ class RecordAppender:
     def append_records(
         self, records: Sequence[tuple[int, Buffer | None, Buffer | None, Headers]], start: int = 0
     ) -> int:
-        """Add ``records[start:]``, each (timestamp, key, value, headers), until one does not fit; returns how many."""
+        """Add ``records[start:]``, each (timestamp, key, value, headers), until one does not fit; return how many
+        fit."""
         if start < 0:
             raise ValueError(f"start is {start}, must not be negative")
         added = 0

@@ -1,6 +1,6 @@
 """Byte strings and integers out of Arrow buffers, in plain Python. Twin and oracle of ``_arrow_buffers``.
 
-The same interface as ``_arrow_buffers`` with equal results; picked by ``triokafka.kernels`` when that one is not
+The same interface as ``_arrow_buffers`` with equal results; ``triokafka.kernels`` chooses it if that one is not
 compiled.
 """
 
@@ -36,10 +36,10 @@ _OFFSET_SIZES: Final = {BINARY: 4, LARGE: 8}
 
 
 class BytesChunk(NamedTuple):
-    """Part of an Arrow column of byte strings: ``length`` of them, from number ``offset`` of the buffers on.
+    """Part of an Arrow column of byte strings: ``length`` strings from index ``offset`` of the buffers on.
 
     ``starts`` holds offsets or views, ``data`` the bytes, ``more`` the buffers that views point into. ``indices`` are
-    64-bit numbers of entries of ``dictionary``, -1 for null. ``owner`` keeps alive what the buffers are part of.
+    64-bit numbers of entries of ``dictionary``, -1 for null. ``owner`` keeps the buffers' memory alive.
     """
 
     layout: int
@@ -56,9 +56,9 @@ class BytesChunk(NamedTuple):
 
 
 class IntegerChunk(NamedTuple):
-    """Part of an Arrow column of integers. ``code`` is their type, as the standard library's ``array`` names it.
+    """Part of an Arrow column of integers. ``code`` is their type code in the standard library's ``array``.
 
-    What they mean is the number times ``multiplier``, divided by ``divisor`` and rounded down.
+    A value is the integer times ``multiplier``, divided by ``divisor`` and rounded down.
     """
 
     code: str
@@ -79,13 +79,13 @@ def broken(reason: str) -> ValueError:
 def copy_integers(
     chunk: IntegerChunk, out: array[int], at: int, null: int, low: int = MIN_INT64, high: int = MAX_INT64
 ) -> int:
-    """Write the numbers of a chunk into an array of 64-bit ones from ``at`` on, ``null`` for nulls.
+    """Write the numbers of a chunk into an array of 64-bit integers from ``at`` on, ``null`` for nulls.
 
-    Returns the first position in ``out`` whose number, as it stands in the chunk, is not within ``low`` and ``high``;
-    -1 when there is none. What lies behind it is not written.
+    Returns the first position in ``out`` whose number in the chunk is not within ``low`` and ``high``; -1 without one.
+    Numbers behind it are not written.
 
     Raises:
-        ValueError: a buffer is too small, or ``out`` is.
+        ValueError: a buffer or ``out`` is too small.
     """
     end = chunk.offset + chunk.length
     if chunk.length < 0 or chunk.offset < 0:
@@ -95,7 +95,7 @@ def copy_integers(
     if not chunk.length:
         return -1
     width = array(chunk.code).itemsize
-    code: Any = chunk.code  # one of those that a memoryview knows
+    code: Any = chunk.code  # a type code that memoryview supports
     numbers = _checked(chunk.data, end * width)[: end * width].cast(code)
     validity = None if chunk.validity is None else _checked(chunk.validity, (end + 7) // 8)
     for number in range(chunk.offset, end):
@@ -110,10 +110,10 @@ def copy_integers(
 
 
 def copy_numbers(numbers: list[Any], out: array[int], null: int, low: int = MIN_INT64, high: int = MAX_INT64) -> int:
-    """Write a list of integers to the beginning of an array of 64-bit ones, ``null`` for None.
+    """Write a list of integers to the beginning of an array of 64-bit integers, ``null`` for None.
 
-    Returns the first position whose number is not within ``low`` and ``high``, or no integer (a `bool` is none here);
-    -1 when there is none. What lies behind it is not written.
+    Returns the first position whose element is not within ``low`` and ``high`` or is not an integer (a `bool` counts as
+    none); -1 without one. Numbers behind it are not written.
 
     Raises:
         ValueError: ``out`` is too small.
@@ -137,7 +137,7 @@ def copy_numbers(numbers: list[Any], out: array[int], null: int, low: int = MIN_
 
 
 class _Chunk:
-    """A chunk whose buffers are as large as its length needs."""
+    """A chunk whose buffer sizes match its length."""
 
     def __init__(self, chunk: BytesChunk) -> None:
         length, end = chunk.length, chunk.offset + chunk.length
@@ -201,10 +201,10 @@ class _Chunk:
 
 
 class BytesColumn:
-    """A column of byte strings and nulls: a list of what ``append`` takes, or the chunks of an Arrow column.
+    """A column of byte strings and nulls: a list of ``append`` arguments, or the chunks of an Arrow column.
 
     Raises:
-        ValueError: a buffer is smaller than the length of its chunk needs.
+        ValueError: a buffer is too small for the length of its chunk.
     """
 
     def __init__(self, source: list[Any] | None = None, chunks: Sequence[BytesChunk] = ()) -> None:
@@ -220,11 +220,11 @@ class BytesColumn:
         return self._length if self._items is None else len(self._items)
 
     def __getitem__(self, position: int) -> Any:
-        """The object at a position; bytes or None from Arrow.
+        """Return the object at a position; bytes or None from Arrow.
 
         Raises:
-            IndexError: there is no such position.
-            ValueError: its offsets point out of the buffers, or it has a negative length.
+            IndexError: the position does not exist.
+            ValueError: its offsets point out of the buffers, or its length is negative.
         """
         if not 0 <= position < len(self):
             raise IndexError(f"position {position} of a column of {len(self)}")

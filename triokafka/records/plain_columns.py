@@ -1,6 +1,6 @@
 """The columnar kernel in plain Python: records to Arrow buffers. Twin and oracle of ``_columns``.
 
-The same interface as ``_columns`` with equal results and equal errors; picked by ``triokafka.kernels`` when that one is
+The same interface as ``_columns`` with equal results and equal errors; ``triokafka.kernels`` chooses it if that one is
 not compiled. Makes plain buffers in Arrow's layout and does not know pyarrow.
 """
 
@@ -24,11 +24,11 @@ HEADERS: Final = 16
 
 MAX_COLUMN_BYTES: Final = (1 << 31) - 1
 LARGEST_UNPACKED: Final = 4 << 20
-"""The most that one batch may decompress to within the compiled kernel, which keeps as much memory."""
+"""Maximum decompressed size of a batch within the compiled kernel, which keeps a buffer of this size."""
 _INLINE: Final = 12
 _Headers = Sequence[tuple[str, bytes | None]]
 _Found = tuple[int, int, memoryview | None, int, memoryview | None, int, _Headers]
-"""A record: offset, timestamp, key, where that lies, value, where that lies, headers."""
+"""A record: offset, timestamp, key, place of the key, value, place of the value, headers."""
 _TWO_63: Final = 1 << 63
 _TWO_64: Final = 1 << 64
 
@@ -110,7 +110,7 @@ class _Binary:
 
 
 class ColumnAppender:
-    """Records of many batches gathered into columns.
+    """Collects the records of many batches in columns.
 
     ``columns`` is a sum of ``OFFSET``, ``TIMESTAMP``, ``KEY``, ``VALUE`` and ``HEADERS``; other fields are not decoded.
     With ``views`` the columns point to keys and values in the input.
@@ -131,7 +131,7 @@ class ColumnAppender:
         self._header_values = _Binary(False)
 
     def has_room(self, size: int) -> bool:
-        """Whether ``size`` more bytes fit every column: Arrow's offsets have 32 bits."""
+        """Return whether ``size`` more bytes fit every column: Arrow's offsets have 32 bits."""
         headers = self._header_names.used + self._header_values.used + self._header_count
         # An invalid byte of a header name becomes a replacement character of three.
         return max(self._key.used, self._value.used, headers + 2 * size) + size <= MAX_COLUMN_BYTES
@@ -158,10 +158,10 @@ class ColumnAppender:
 
         Records below ``from_offset`` are checked but not added. With ``timestamp_type`` 1 every record gets
         ``append_time``. Views point into the data buffer ``number``, in which ``data[0]`` is at ``shift``. Returns
-        (position, index, previous_delta) to go on with.
+        (position, index, previous_delta), from which the next call continues.
 
         Raises:
-            CorruptRecordError: a length, count or offset does not fit; none of the records was added.
+            CorruptRecordError: a length, count or offset is invalid; no record was added.
         """
         raw = memoryview(data)
         found: list[_Found] = []
@@ -173,7 +173,7 @@ class ColumnAppender:
                 if size & 1 or record_end > end:
                     raise ValueError("its length is more than the batch holds")
                 record = raw[:record_end]
-                record[position]  # attributes: unused, but they have to be there
+                record[position]  # attributes: unused, but the byte must exist
                 raw_timestamp, position = read_varint(record, position + 1, 64)
                 raw_delta, position = read_varint(record, position, 32)
                 delta = raw_delta >> 1
@@ -219,14 +219,14 @@ class ColumnAppender:
         number: int,
         lz4: int,
     ) -> tuple[int, int, int, int, int]:
-        """A chance to add whole batches from ``position`` on without their headers being parsed outside.
+        """Add whole batches from ``position`` on without a separate parse of their headers.
 
-        Only ordinary ones may be taken: format v2, valid in every respect, neither of a transaction nor control, of one
-        timestamp type, none of whose records are below ``next_offset``, at most ``limit`` records in all, and none
-        behind the one that reaches ``most_bytes``, decompressed. They are not compressed, or with lz4 as most clients
-        do it, if they are copied and ``lz4`` is the address of liblz4's ``LZ4_decompress_safe``, not 0. Whatever is
-        left, errors too, is for the caller. Returns (position, next offset, leader epoch of the last, timestamp type,
-        bytes); -1, -1 and 0 when nothing was added. The plain kernel has nothing to win and never takes any.
+        Takes only ordinary batches: format v2, valid in every respect, neither transactional nor control, of one
+        timestamp type, without records below ``next_offset``, at most ``limit`` records in all, and none behind the
+        batch that reaches ``most_bytes``, decompressed. They are uncompressed, or lz4 in the form of most clients if
+        values are copied and ``lz4`` is the address of liblz4's ``LZ4_decompress_safe``, not 0. All other batches,
+        invalid ones included, are left to the caller. Returns (position, next offset, leader epoch of the last,
+        timestamp type, bytes); -1, -1 and 0 if none was added. The plain kernel would gain nothing and never takes any.
         """
         return position, next_offset, -1, -1, 0
 
@@ -282,7 +282,7 @@ class ColumnAppender:
 
 
 def multiples(step: int, count: int) -> Buffer:
-    """``count`` multiples of ``step`` from 0 on, as 32-bit integers: the offsets of a column of equal strings.
+    """Return ``count`` multiples of ``step`` from 0 on, as 32-bit integers: the offsets of a column of equal strings.
 
     Raises:
         ValueError: they do not fit.
@@ -293,16 +293,16 @@ def multiples(step: int, count: int) -> Buffer:
 
 
 def time_beyond(times: Buffer) -> int:
-    """Of a timestamp column, the first row with the greatest or least there is; -1 when there is none.
+    """Return the first row of a timestamp column that is clamped to the smallest or greatest value; -1 without one.
 
-    That is what stands in the place of a time that microseconds do not reach.
+    Times that microseconds cannot represent are clamped.
     """
     found = enumerate(memoryview(times).cast("q"))
     return next((row for row, time in found if time in (-_TWO_63, _TWO_63 - 1)), -1)
 
 
 def _read_field(record: memoryview, position: int, name: str) -> tuple[memoryview | None, int, int]:
-    """A nullable byte string: (itself, where it starts, where it ends)."""
+    """Read a nullable byte string; return (string, start, end)."""
     raw, position = read_varint(record, position, 32)
     if raw == 1:
         return None, position, position
@@ -328,6 +328,6 @@ def _zigzag(raw: int) -> int:
 
 
 def _microseconds(milliseconds: int) -> int:
-    """Milliseconds to microseconds; the greatest or least there are, where brokers have taken anything for a time."""
+    """Convert milliseconds to microseconds. Brokers accept any number as a time: clamp to the smallest or greatest."""
     wrapped = (milliseconds + _TWO_63) % _TWO_64 - _TWO_63
     return max(-_TWO_63, min(wrapped * 1000, _TWO_63 - 1))

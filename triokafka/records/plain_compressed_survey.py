@@ -1,7 +1,7 @@
-"""What a leader must know of the records in a compressed batch, in plain Python: twin of ``_compressed_survey``.
+"""The survey of a compressed batch's records for the leader, in plain Python: twin of ``_compressed_survey``.
 
-Decompressed bytes pass by in chunks, and no record is made of them, so that memory does not grow with what a batch
-decompresses to.
+Decompressed bytes pass by in chunks, and no record objects are made, so memory does not grow with the decompressed
+size of a batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from triokafka.structs import Buffer
 __all__ = ["CHUNK_BYTES", "MAX_BLAMED", "SurveyedRecords", "survey_compressed"]
 
 MAX_BLAMED: Final = 100
-"""Refused records that are named, at most."""
+"""Maximum number of refused records that are named."""
 
 _CUT, _LENGTH, _ORDER, _KEY_LENGTH, _VALUE_LENGTH, _HEADER_COUNT, _HEADER_LENGTH, _FILL = range(1, len(FAULTS))
 _NO_TIMESTAMP: Final = -1
@@ -27,19 +27,19 @@ _LONGEST_NUMBER: Final = 10
 
 
 class SurveyedRecords(NamedTuple):
-    """The records of a batch, taken together."""
+    """Facts about all records of a batch."""
 
     oldest: int
-    """The smallest timestamp, of records that have one; -1 when none has."""
+    """The smallest timestamp among records that have one; -1 without any."""
     newest: int
     keyless: int
-    """Records with a null key."""
+    """The number of records with a null key."""
     refused: int
-    """Records that lack a key which they need, or whose timestamp is out of bounds."""
+    """The number of records without a required key, or with a timestamp out of bounds."""
     untimely: bool
-    """Whether a timestamp is out of bounds, of a record that does not lack its key."""
+    """Whether a record that has its required key has a timestamp out of bounds."""
     blamed: list[tuple[int, int, bool]]
-    """The first of the refused: index, timestamp, and whether it lacks its key."""
+    """The first refused records: index, timestamp, and whether the key is missing."""
 
 
 class _FaultError(Exception):
@@ -61,13 +61,13 @@ class _Source:
         return self.total - (len(self._chunk) - self._at)
 
     def peek(self, size: int) -> bytes:
-        """The next ``size`` bytes, fewer at the end."""
+        """Return the next ``size`` bytes, fewer at the end."""
         while len(self._chunk) - self._at < size and self._more():
             pass
         return self._chunk[self._at : self._at + size]
 
     def skip(self, size: int) -> None:
-        """Go on behind the next ``size`` bytes. Raises `_FaultError` when there are fewer."""
+        """Skip ``size`` bytes. Raises `_FaultError` if there are fewer."""
         while (left := len(self._chunk) - self._at) < size:
             size -= left
             self._at += left
@@ -105,18 +105,18 @@ def survey_compressed(
     latest: int,
     wants_key: bool,
 ) -> SurveyedRecords:
-    """Walk the records of a batch that a producer sent: ``count`` of them fill ``data[start:end]``, decompressed.
+    """Survey the records of a batch from a producer: ``count`` records fill ``data[start:end]``, decompressed.
 
     Args:
-        max_size: bytes that the batch may decompress to.
+        max_size: limit on the batch's decompressed size in bytes.
         earliest, latest: bounds of timestamps; a record without a timestamp is within them.
         wants_key: refuse records with a null key.
 
     Raises:
-        CorruptRecordError: the data is damaged or decompresses to more than ``max_size``, or the records do not fill
-            it, one is malformed, or their offsets are not 0, 1, 2 … What is wrong with the compressed data is raised
-            before what is wrong with records.
-        UnsupportedCodecError: the package that the codec needs is missing.
+        CorruptRecordError: the data is damaged or decompresses to more than ``max_size``, the records do not fill it, a
+            record is malformed, or the offsets are not 0, 1, 2 … A fault of the compressed data takes precedence over a
+            fault of a record.
+        UnsupportedCodecError: the codec's package is missing.
     """
     if not 0 <= start <= end <= len(data):
         raise ValueError("the payload lies outside of the buffer")
@@ -160,7 +160,7 @@ def survey_compressed(
 
 
 def _read(source: _Source, index: int, end: int) -> tuple[int, bool]:
-    """Read a record behind its length: the time since the batch's, and whether it has a key."""
+    """Read a record behind its length; return its timestamp delta, and whether it has a key."""
     if source.position == end:
         raise _FaultError(_CUT)
     source.skip(1)  # attributes, unused
@@ -173,7 +173,7 @@ def _read(source: _Source, index: int, end: int) -> tuple[int, bool]:
     if delta >> 1 != index:
         raise _FaultError(_ORDER)
     headers = _number(source, end, 32, _CUT)
-    if headers & 1 or headers >> 2 > end - source.position:  # a header takes two bytes at least
+    if headers & 1 or headers >> 2 > end - source.position:  # a header has at least two bytes
         raise _FaultError(_HEADER_COUNT)
     for _ in range(headers >> 1):
         if not _skip_field(source, end, _HEADER_LENGTH, _HEADER_LENGTH):
@@ -185,7 +185,7 @@ def _read(source: _Source, index: int, end: int) -> tuple[int, bool]:
 
 
 def _skip_field(source: _Source, end: int, cut: int, wrong: int) -> bool:
-    """Skip a length and as many bytes; False for null."""
+    """Skip a length and that many bytes. Return False for null."""
     size = _number(source, end, 32, cut)
     if size == 1:
         return False
@@ -196,7 +196,7 @@ def _skip_field(source: _Source, end: int, cut: int, wrong: int) -> bool:
 
 
 def _number(source: _Source, end: int, bits: int, fault: int) -> int:
-    """Read an unsigned varint that lies before ``end``."""
+    """Read an unsigned varint that ends before ``end``."""
     value = shift = 0
     for number, byte in enumerate(source.peek(min(_LONGEST_NUMBER, end - source.position))):
         if shift >= bits:

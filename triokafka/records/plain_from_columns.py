@@ -1,6 +1,6 @@
 """Records from columns into batches, in plain Python. Twin and oracle of ``_from_columns``.
 
-The same interface as ``_from_columns`` with equal results; picked by ``triokafka.kernels`` when that one is not
+The same interface as ``_from_columns`` with equal results; ``triokafka.kernels`` chooses it if that one is not
 compiled.
 """
 
@@ -19,7 +19,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: Buffer) -> int:
-    """The 32-bit hash by which Kafka's clients spread keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
+    """Return the 32-bit hash that Kafka's clients use for keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -36,11 +36,11 @@ def murmur2(data: Buffer) -> int:
 
 
 class RecordColumns:
-    """Records as columns, to be appended to batches stretch by stretch.
+    """Records in columns, to be appended to batches in runs.
 
     ``timestamps`` (64-bit) and ``headers`` (a sequence of headers for each) are per record, ``keys`` and both of them
-    optional; ``same_headers`` are those of all records. ``key_sizes`` and ``value_sizes`` (32-bit), if given, get the
-    sizes of what is appended, -1 for null. A column that is shorter than ``values`` is refused with `ValueError`.
+    optional; ``same_headers`` apply to all records. ``key_sizes`` and ``value_sizes`` (32-bit), if given, receive the
+    sizes of appended keys and values, -1 for null. A column shorter than ``values`` is refused with `ValueError`.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class RecordColumns:
         self._key_sizes = key_sizes
         self._value_sizes = value_sizes
         self.touched: list[tuple[int, int]] = []
-        """What the last `append_among` appended to: number of the batch, and the records that it had before."""
+        """The appends of the last `append_among`: the number of the batch, and its record count before."""
 
     def append_to(self, appender: RecordAppender, start: int, timestamp: int) -> int:
-        """Append records ``start`` and following to one batch until one does not fit; returns how many.
+        """Append records from ``start`` on to one batch until one does not fit; return the number of appended records.
 
-        ``timestamp`` is for records without their own. Raises what ``RecordAppender.append`` and `BytesColumn` do; the
-        records before that point are in the batch.
+        ``timestamp`` is for records without their own. Raises as ``RecordAppender.append`` and `BytesColumn`; the batch
+        then has the records before the failed one.
         """
         if start < 0:
             raise ValueError(f"start is {start}, must not be negative")
@@ -97,11 +97,11 @@ class RecordColumns:
         timestamp: int,
         sticky: int,
     ) -> int:
-        """Append records ``start`` and following, each to its own batch, until one does not fit; returns how many.
+        """Append records from ``start`` on, each to its own batch, until one does not fit; return how many were
+        appended.
 
-        ``partitions`` (64-bit) says which of ``appenders``; where it says -1 the key's hash does, or for a null key
-        ``sticky``, and what was chosen is written there. A missing appender is one where nothing fits. Raises as
-        `append_to`.
+        ``partitions`` (64-bit) gives the index in ``appenders``. For -1 the hash of the key decides, or ``sticky`` for
+        a null key; the choice is stored there. Nothing fits a missing appender. Raises as `append_to`.
         """
         self.touched = []
         seen: set[int] = set()
@@ -131,7 +131,7 @@ class RecordColumns:
         return max(position - start, 0)
 
     def place(self, position: int, partitions: array[int], count: int, sticky: int) -> int:
-        """Which of ``count`` batches `append_among` would choose for a record."""
+        """Return which of ``count`` batches `append_among` would choose for a record."""
         chosen = partitions[position]
         if chosen >= 0:
             return chosen

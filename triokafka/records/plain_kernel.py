@@ -1,7 +1,7 @@
 """The record kernel in plain Python: from one batch's payload to records. Twin and oracle of ``_kernel``.
 
-The same interface as ``_kernel`` with equal results and equal errors; picked by ``triokafka.kernels`` when that one is
-not compiled. Knows nothing of batch headers, checksums and codecs.
+The same interface as ``_kernel`` with equal results and equal errors; ``triokafka.kernels`` chooses it if that one is
+not compiled. Does not handle batch headers, checksums or codecs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TWO_64: Final = 1 << 64
 
 
 class RecordOrigin:
-    """What all records of a batch have in common; each record points to it."""
+    """The fields that all records of a batch share; each record points to it."""
 
     __slots__ = ("leader_epoch", "partition", "timestamp_type", "topic")
 
@@ -71,15 +71,15 @@ class _Draft:
 
 
 class ConsumerRecord(_Draft):
-    """One record as it was read.
+    """One consumed record.
 
-    Attribute names are kafka-python's, and so is the order in which a record unpacks and indexes, and there are a
-    named tuple's ``_fields``, ``_asdict`` and ``_replace``. ``timestamp`` is milliseconds since the epoch, -1 when the
-    format has none; ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a
+    Attribute names and the order of unpacking and indexing are kafka-python's. ``_fields``, ``_asdict`` and
+    ``_replace`` work as in a named tuple. ``timestamp`` is milliseconds since the epoch, -1 if the format has none;
+    ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a
     tuple of (name, bytes or None). ``leader_epoch`` is -1 when unknown.
 
-    Immutable, compared by value. Records are not tracked by the garbage collector, so one whose key or value (put there
-    by a deserializer) points back to the record itself would never be freed.
+    Immutable, compared by value. The garbage collector does not track records: a record whose key or value (set by a
+    deserializer) refers to the record itself would never be freed.
     """
 
     __slots__ = ()
@@ -99,7 +99,7 @@ class ConsumerRecord(_Draft):
         serialized_key_size: int | None = None,
         serialized_value_size: int | None = None,
     ) -> ConsumerRecord:
-        """All fields by name or in this order; sizes are taken from key and value unless given."""
+        """Take all fields by name or in this order; sizes default to those of key and value."""
         draft = _Draft(
             RecordOrigin(topic, partition, leader_epoch, timestamp_type),
             offset,
@@ -114,7 +114,7 @@ class ConsumerRecord(_Draft):
         return draft  # type: ignore[return-value]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing is left to do after ``__new__``."""
+        """Does nothing: ``__new__`` sets all fields."""
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a ConsumerRecord is read-only, {name!r} cannot be set")
@@ -124,12 +124,12 @@ class ConsumerRecord(_Draft):
 
     @property
     def topic(self) -> str:
-        """The topic that the record was read from."""
+        """Topic of the record."""
         return self._origin.topic
 
     @property
     def partition(self) -> int:
-        """The partition that the record was read from."""
+        """Partition of the record."""
         return self._origin.partition
 
     @property
@@ -144,28 +144,28 @@ class ConsumerRecord(_Draft):
 
     @property
     def checksum(self) -> None:
-        """Always None: records have had no checksum of their own since format version 2."""
+        """Always None: records have no checksum of their own since format version 2."""
         return None
 
     @property
     def serialized_key_size(self) -> int:
-        """Bytes of the key as it was read, -1 for a null key."""
+        """Size of the serialized key in bytes, -1 for a null key."""
         return self._key_size
 
     @property
     def serialized_value_size(self) -> int:
-        """Bytes of the value as it was read, -1 for a null value."""
+        """Size of the serialized value in bytes, -1 for a null value."""
         return self._value_size
 
     @property
     def serialized_header_size(self) -> int:
-        """Bytes of all header names and values, -1 without headers."""
+        """Size of all header names and values in bytes, -1 without headers."""
         if not self.headers:
             return -1
         return sum(len(name.encode()) + (0 if value is None else len(value)) for name, value in self.headers)
 
     def deserialized(self, key: Any, value: Any) -> ConsumerRecord:
-        """The same record with another key and value; the serialized sizes stay."""
+        """Return the same record with another key and value; the serialized sizes stay."""
         draft = _Draft(
             self._origin, self.offset, self.timestamp, key, value, self.headers, self._key_size, self._value_size
         )
@@ -173,14 +173,14 @@ class ConsumerRecord(_Draft):
         return draft  # type: ignore[return-value]
 
     def _asdict(self) -> dict[str, Any]:
-        """Its fields by name, as a named tuple gives them."""
+        """Return the fields by name, as a named tuple does."""
         return dict(zip(_FIELDS, self._values(), strict=True))
 
     def _replace(self, **changes: Any) -> ConsumerRecord:
-        """The same record with other fields, as a named tuple gives it.
+        """Return the same record with other fields, as a named tuple does.
 
         Raises:
-            ValueError: a name that is no field, or of one that follows from the others.
+            ValueError: a name is not a field, or the field follows from others.
         """
         fields = {name: getattr(self, name) for name in _FIELDS if name not in _DERIVED}
         unknown = sorted(changes.keys() - fields.keys())
@@ -235,9 +235,9 @@ def _size_of(data: Any) -> int:
 
 
 def read_varint(data: Buffer, position: int, bits: int) -> tuple[int, int]:
-    """An unsigned varint of at most ``bits`` bits, and the position after it.
+    """Return an unsigned varint of at most ``bits`` bits, and the position after it.
 
-    Raises ``ValueError`` when it has more bits, ``IndexError`` when the data ends first.
+    Raises ``ValueError`` if it has more bits, ``IndexError`` if the data ends first.
     """
     value = shift = 0
     while True:
@@ -255,7 +255,7 @@ def read_varint(data: Buffer, position: int, bits: int) -> tuple[int, int]:
 
 
 def read_headers(data: bytes, position: int, end: int, count: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    """``count`` record headers, and the position after them."""
+    """Return ``count`` record headers, and the position after them."""
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         raw, position = read_varint(data, position, 32)
@@ -285,18 +285,18 @@ def decode_batches(
     topic: str,
     partition: int,
 ) -> tuple[int, int, int, int]:
-    """A chance to decode whole batches from ``position`` on without their headers being parsed outside.
+    """Decode whole batches from ``position`` on without a separate parse of their headers.
 
-    Only ordinary ones may be taken: format v2, valid in every respect, neither compressed nor of a transaction nor
-    control, none of whose records are below ``next_offset``, and all fit ``limit``. Whatever is left, errors too, is
-    for the caller. Returns (position, next offset, leader epoch and timestamp type of the last, -1 when there was
-    none). The plain kernel has nothing to win and never takes any.
+    Takes only ordinary batches: format v2, valid in every respect, neither compressed nor transactional nor control,
+    without records below ``next_offset``, and all within ``limit``. All other batches, invalid ones included, are left
+    to the caller. Returns (position, next offset, leader epoch and timestamp type of the last, -1 without one). The
+    plain kernel would gain nothing and never takes any.
     """
     return position, next_offset, -1, -1
 
 
 def open_payload(data: Buffer, position: int, end: int) -> tuple[Buffer, int, int]:
-    """The form of ``data[position:end]`` that ``decode_payload`` is fastest with: (data, position, end)."""
+    """Return the form of ``data[position:end]`` that is fastest for ``decode_payload``: (data, position, end)."""
     if isinstance(data, bytes):
         return data, position, end
     return bytes(data[position:end]), 0, end - position
@@ -320,13 +320,13 @@ def decode_payload(
 ) -> tuple[int, int, int]:
     """Decode records ``index`` to ``count - 1`` from ``position`` on, until ``out`` holds ``limit`` records.
 
-    ``data`` is what ``open_payload`` returned. Records below ``from_offset`` are checked but not made. Offset deltas
-    grow: ``previous_delta`` is that of the record before (-1 at the start), ``last_delta`` the largest there may be.
-    With ``origin.timestamp_type`` 1 every record gets ``append_time``. Returns (position, index, previous_delta) to go
-    on with.
+    ``data`` comes from ``open_payload``. Records below ``from_offset`` are checked but not made. Offset deltas grow:
+    ``previous_delta`` is that of the record before (-1 at the start), ``last_delta`` the largest allowed one. With
+    ``origin.timestamp_type`` 1 every record gets ``append_time``. Returns (position, index, previous_delta), from
+    which the next call continues.
 
     Raises:
-        CorruptRecordError: a length, count or offset does not fit; ``out`` keeps the records before.
+        CorruptRecordError: a length, count or offset is invalid; ``out`` keeps the records before.
     """
     raw: bytes = data  # type: ignore[assignment]
     appended = origin.timestamp_type == 1
@@ -389,7 +389,7 @@ def decode_payload(
             headers: tuple[tuple[str, bytes | None], ...] = ()
             if byte:
                 byte, position = read_varint(raw, position - 1, 32)
-                if byte & 1 or byte >> 2 > record_end - position:  # a header takes two bytes at least
+                if byte & 1 or byte >> 2 > record_end - position:  # a header has at least two bytes
                     raise ValueError("its header count is more than it holds")
                 headers, position = read_headers(raw, position, record_end, byte >> 1)
             if position != record_end:

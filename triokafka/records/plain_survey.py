@@ -1,4 +1,5 @@
-"""What a leader must know of the records in a batch before it appends them, in plain Python: twin of ``_survey``."""
+"""The survey of a batch's records that the leader makes before it appends them, in plain Python: twin of
+``_survey``."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ _TWO_64 = 1 << 64
 def survey_records(
     data: Buffer, position: int, end: int, count: int, base_timestamp: int, topic: str, partition: int
 ) -> tuple[int, int, int]:
-    """Walk the records of a batch that a producer sent: ``count`` of them fill ``data[position:end]``, uncompressed.
+    """Survey the records of a batch from a producer: ``count`` records fill ``data[position:end]``, uncompressed.
 
-    Returns the smallest timestamp (-1 of records without one left out), the largest, and how many records have a null
-    key; -1 where there is none.
+    Returns the smallest timestamp (without records that have none, which is -1), the largest, and the number of records
+    with a null key; -1 if there is none.
 
     Raises:
-        CorruptRecordError: they do not fill it, one is malformed, or their offsets are not 0, 1, 2 …
+        CorruptRecordError: the records do not fill it, one is malformed, or their offsets are not 0, 1, 2 …
     """
     if not 0 <= position <= end <= len(data):
         raise ValueError("the payload lies outside of the buffer")
@@ -51,7 +52,7 @@ def survey_records(
                 position += size >> 1
             size, position = read_varint(raw, position, 32)
             if size:
-                if size & 1 or size >> 2 > record_end - position:  # a header takes two bytes at least
+                if size & 1 or size >> 2 > record_end - position:  # a header has at least two bytes
                     raise ValueError("its header count is more than it holds")
                 _, position = read_headers(raw, position, record_end, size >> 1)
             if position != record_end:

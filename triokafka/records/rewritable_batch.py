@@ -24,15 +24,15 @@ _MASK: Final = (1 << 64) - 1
 class RewritableBatch:
     """One batch, of any format version, with its records.
 
-    ``records`` are all of them, in order, also those of a control batch.
+    ``records`` has all of them in order, also those of a control batch.
 
     Args:
         data: exactly the batch; ``info`` is its parsed header. The checksum is not verified.
-        max_decompressed: the most bytes that it may decompress to.
+        max_decompressed: limit on its decompressed size in bytes.
 
     Raises:
         CorruptRecordError: the records contradict the header.
-        UnsupportedCodecError: the package that its codec needs is missing.
+        UnsupportedCodecError: the codec's package is missing.
     """
 
     __slots__ = ("_end", "_payload", "_start", "info", "records")
@@ -73,7 +73,8 @@ class RewritableBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time from which tombstones may be removed; None until a pass of the cleaner has set it (KIP-534)."""
+        """The time from which the cleaner may remove tombstones; None before its first pass over the batch
+        (KIP-534)."""
         info = self.info
         return info.base_timestamp if info.magic >= 2 and info.attributes & batch.DELETE_HORIZON else None
 
@@ -89,9 +90,9 @@ class RewritableBatch:
 
         Args:
             kept: ascending.
-            delete_horizon_ms: the time from which its tombstones may be removed; the batch's own when None.
-            codec: its id; that of the batch when None.
-            level: of the codec; Kafka's default when None.
+            delete_horizon_ms: the time from which tombstones may be removed; the batch's own if None.
+            codec: codec id; that of the batch if None.
+            level: compression level; Kafka's default if None.
         """
         info = self.info
         horizon = self.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
@@ -125,7 +126,7 @@ class RewritableBatch:
         )
 
     def _bounds(self) -> list[int]:
-        """Where each record begins in the payload; at the end, where the last one ends."""
+        """The start of each record in the payload, and the end of the last one."""
         payload, position, end = self._payload, self._start, self._end
         bounds = [position]
         while position < end:
@@ -145,7 +146,7 @@ class RewritableBatch:
         parts: list[Buffer] = []
         for index in kept:
             _, body = _read_varint(self._payload, bounds[index])
-            _, rest = _read_varint(self._payload, body + 1)  # behind the attributes: the timestamp
+            _, rest = _read_varint(self._payload, body + 1)  # skips the attributes, reads the timestamp
             delta = _zigzag(self.records[index].timestamp - base_timestamp)
             tail = view[rest : bounds[index + 1]]
             parts += (_varint(2 * (1 + len(delta) + len(tail))), view[body : body + 1], delta, tail)
@@ -212,7 +213,7 @@ def _field(value: bytes | None) -> tuple[bytes, bytes]:
 
 
 def _runs(indexes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of every run of indexes without a gap."""
+    """Yield the first and last index of every run without a gap."""
     first = previous = indexes[0]
     for index in indexes[1:]:
         if index != previous + 1:
@@ -223,7 +224,7 @@ def _runs(indexes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned varint that was checked before, and the position after it."""
+    """Return an unsigned varint that was validated before, and the position after it."""
     value = data[position]
     position += 1
     if value > 127:

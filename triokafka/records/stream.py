@@ -1,4 +1,4 @@
-"""Decompression of a batch piece by piece, for readers that keep none of it."""
+"""Decompression of a batch chunk by chunk, for readers that keep none of it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ CHUNK_BYTES: Final = 64 << 10
 """The largest chunk of `decompressed_chunks`, in bytes."""
 
 _INPUT_BYTES: Final = 16 << 10
-"""The compressed bytes of one call: some decompressors copy the unread rest at every call."""
+"""The number of compressed bytes per call: some decompressors copy the unread rest at every call."""
 
 
 def decompressed_chunks(codec: int, data: Buffer, *, max_size: int = DEFAULT_MAX_DECOMPRESSED) -> Iterator[Buffer]:
     """Yield what `decompress` returns for a v2 batch, in chunks of at most `CHUNK_BYTES`.
 
-    In memory are a chunk and the codec's own history: 32 KiB for gzip, two blocks for lz4, a frame's window for zstd. A
+    Memory holds one chunk and the codec's history: 32 KiB for gzip, two blocks for lz4, a frame's window for zstd. A
     block of snappy is decompressed as a whole.
 
     Raises:
-        CorruptRecordError: as `decompress`, once what lies before it was yielded.
-        UnsupportedCodecError: the package that the codec needs is missing.
+        CorruptRecordError: as `decompress`, after the chunks before the fault.
+        UnsupportedCodecError: the codec's package is missing.
     """
     name = codec_name(codec)
     if name == "none":
@@ -63,7 +63,7 @@ def _stream(name: str, data: Buffer, max_size: int, new: Any, error: type[Except
     """Run a decompressor object over one or several concatenated streams."""
     view = memoryview(data)
     size = position = 0
-    rest: Buffer = b""  # read from the data, but not consumed yet
+    rest: Buffer = b""  # read from the data, but not decompressed yet
     try:
         stream = new()
         while True:
@@ -82,7 +82,7 @@ def _stream(name: str, data: Buffer, max_size: int, new: Any, error: type[Except
                     return
                 stream = new()
                 continue
-            # zlib returns the input that it did not look at; the others keep it.
+            # zlib returns the input that it did not use; the others keep it.
             rest = getattr(stream, "unconsumed_tail", b"")
             if not part and not rest and position == len(view):
                 raise CorruptRecordError(f"{name} data ends too early")

@@ -1,7 +1,7 @@
-"""Streaming decompressors of the libraries that Python packages bring with them, for kernels to call.
+"""Streaming decompressors of the C libraries inside Python packages, for kernels to call.
 
-The addresses are those of C functions; None where a package is missing or does not export them, as the ``_zstd`` of
-some builds of Python 3.14. Callers then use the package's Python objects.
+The addresses are those of C functions; None if a package is missing or does not export them, as ``_zstd`` in some
+builds of Python 3.14. Callers then use the package's Python objects.
 """
 
 from __future__ import annotations

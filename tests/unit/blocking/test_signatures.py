@@ -80,7 +80,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "OffsetAndMetadata.__new__": "an offset is required: without one there is nothing to commit",
     "OffsetAndTimestamp.__new__": "the leader epoch may be left out",
     **{
-        f"{kind}(selector)": "Trio chooses how it waits"
+        f"{kind}(selector)": "Trio chooses its own selector"
         for kind in ("KafkaConsumer", "KafkaProducer", "KafkaAdminClient")
     },
     **{f"{kind}(kafka_client)": "one network" for kind in ("KafkaConsumer", "KafkaProducer", "KafkaAdminClient")},

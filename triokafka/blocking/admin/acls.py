@@ -1,4 +1,4 @@
-"""What ``kafka.admin`` has for access control lists. The SDK's admin client cannot manage them yet."""
+"""The access control list types of ``kafka.admin``. The SDK's admin client does not support them yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ACLResourcePatternType = AclPatternType
 
 
 class ResourcePatternFilter:
-    """Which resources; ``ANY`` and ``MATCH`` are allowed."""
+    """A filter for resources; ``ANY`` and ``MATCH`` are allowed."""
 
     def __init__(
         self, resource_type: ResourceType, resource_name: str | None, pattern_type: ACLResourcePatternType
@@ -23,7 +23,7 @@ class ResourcePatternFilter:
         self.validate()
 
     def validate(self) -> None:
-        """Raise `IllegalArgumentError` if it is not well formed."""
+        """Raise `IllegalArgumentError` for an invalid filter."""
         if not isinstance(self.resource_type, ResourceType):
             raise IllegalArgumentError("resource_type must be a ResourceType object")
         if not isinstance(self.pattern_type, ACLResourcePatternType):
@@ -46,7 +46,7 @@ class ResourcePatternFilter:
 
 
 class ResourcePattern(ResourcePatternFilter):
-    """One resource, or those with a prefix."""
+    """One resource, or all resources with a name prefix."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ResourcePattern(ResourcePatternFilter):
         super().__init__(resource_type, resource_name, pattern_type)
 
     def validate(self) -> None:
-        """Raise `IllegalArgumentError` if it is not well formed."""
+        """Raise `IllegalArgumentError` for an invalid pattern."""
         super().validate()
         if self.resource_type is ResourceType.ANY:
             raise IllegalArgumentError("resource_type cannot be ANY")
@@ -84,7 +84,7 @@ class ACLFilter:
         self.validate()
 
     def validate(self) -> None:
-        """Raise `IllegalArgumentError` if it is not well formed."""
+        """Raise `IllegalArgumentError` for an invalid filter."""
         if not isinstance(self.operation, ACLOperation):
             raise IllegalArgumentError("operation must be an ACLOperation object, and cannot be ANY")
         if not isinstance(self.permission_type, ACLPermissionType):
@@ -122,7 +122,7 @@ class ACL(ACLFilter):
         super().__init__(principal, host, operation, permission_type, resource_pattern)
 
     def validate(self) -> None:
-        """Raise `IllegalArgumentError` if it is not well formed."""
+        """Raise `IllegalArgumentError` for an invalid ACL."""
         super().validate()
         if self.operation is ACLOperation.ANY:
             raise IllegalArgumentError("operation cannot be ANY")

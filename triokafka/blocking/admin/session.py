@@ -109,7 +109,7 @@ class AdminSession:
 
 
 async def each(items: Iterable[K], do: Callable[[K], Awaitable[T]]) -> dict[K, T | KafkaError]:
-    """Do something for each item, one after the other; return the result or the error of each."""
+    """Do something for each item, one after the other; return the result or error of each."""
     outcomes: dict[K, T | KafkaError] = {}
     for item in items:
         try:

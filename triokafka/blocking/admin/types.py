@@ -1,4 +1,4 @@
-"""What ``kafka.admin`` takes and returns. Plain values."""
+"""The arguments and results of ``kafka.admin``. Plain values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triokafka.structs import TopicPartition
 
 
 class NewTopic:
-    """A topic to create. ``replica_assignments`` names the brokers of each partition, instead of the two counts."""
+    """A topic to create. ``replica_assignments`` names the brokers of each partition and replaces both counts."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class NewTopic:
 
 
 class NewPartitions:
-    """The number of partitions that a topic is to have; ``new_assignments`` names the brokers of each new one."""
+    """The new number of a topic's partitions; ``new_assignments`` names the brokers of each added one."""
 
     def __init__(self, total_count: int, new_assignments: Sequence[Sequence[int]] | None = None) -> None:
         self.total_count = total_count
@@ -40,7 +40,7 @@ class NewPartitions:
 
 
 class AlterConfigOp(EnumHelper, IntEnum):
-    """What to do with a value."""
+    """The operation of an incremental change."""
 
     SET = 0
     DELETE = 1
@@ -49,7 +49,7 @@ class AlterConfigOp(EnumHelper, IntEnum):
 
 
 class ConfigFilterType(EnumHelper, IntEnum):
-    """Which values to describe."""
+    """A filter for described values."""
 
     ALL = 0
     DYNAMIC = 1
@@ -58,7 +58,7 @@ class ConfigFilterType(EnumHelper, IntEnum):
     STATIC = 4
 
     def should_skip(self, config_source: ConfigSourceType) -> bool:
-        """Whether a value from that source is left out."""
+        """Return whether the filter excludes values from a source."""
         if self is ConfigFilterType.MODIFIED:
             return not config_source.is_modified()
         if self is ConfigFilterType.DEFAULT:
@@ -67,7 +67,7 @@ class ConfigFilterType(EnumHelper, IntEnum):
 
 
 class ConfigResourceType(EnumHelper, IntEnum):
-    """What a configuration belongs to."""
+    """The type of a resource with a configuration."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -78,7 +78,7 @@ class ConfigResourceType(EnumHelper, IntEnum):
 
 
 class ConfigResource:
-    """Something that has a configuration. ``configs``: names to describe, or a dict of changes."""
+    """A resource with a configuration. ``configs``: names to describe, or a dict of changes."""
 
     def __init__(self, resource_type: ConfigResourceType | str, name: str, configs: Any = None) -> None:
         if not isinstance(resource_type, ConfigResourceType):
@@ -95,7 +95,7 @@ class ConfigResource:
 
 
 class ConfigType(EnumHelper, IntEnum):
-    """What kind of value it is."""
+    """The data type of a value."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -110,7 +110,7 @@ class ConfigType(EnumHelper, IntEnum):
 
 
 class ConfigSourceType(EnumHelper, IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -123,12 +123,12 @@ class ConfigSourceType(EnumHelper, IntEnum):
     DYNAMIC_GROUP_CONFIG = 8
 
     def is_modified(self) -> bool:
-        """Whether somebody set it for this resource."""
+        """Whether the value was set for this resource."""
         return self.value not in (3, 4, 5)
 
     @classmethod
     def dynamic_for_resource_type(cls, resource_type: ConfigResourceType) -> ConfigSourceType:
-        """What a value that was set for such a resource comes from."""
+        """The source of values that were set for a resource of this type."""
         return {
             ConfigResourceType.UNKNOWN: cls.UNKNOWN,
             ConfigResourceType.TOPIC: cls.DYNAMIC_TOPIC_CONFIG,
@@ -140,7 +140,7 @@ class ConfigSourceType(EnumHelper, IntEnum):
 
 
 class UpdateFeatureType(EnumHelper, IntEnum):
-    """What a change of a feature may be."""
+    """The allowed direction of a feature change."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -177,7 +177,7 @@ class MemberToRemove:
 
 
 class GroupState(EnumHelper, str, Enum):  # noqa: UP042 - str() is kafka-python's
-    """What a group is doing."""
+    """The state of a group."""
 
     UNKNOWN = "Unknown"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -190,7 +190,7 @@ class GroupState(EnumHelper, str, Enum):  # noqa: UP042 - str() is kafka-python'
 
 
 class GroupType(EnumHelper, str, Enum):  # noqa: UP042 - str() is kafka-python's
-    """Which protocol a group uses."""
+    """The protocol of a group."""
 
     UNKNOWN = "Unknown"
     CLASSIC = "classic"
@@ -199,7 +199,7 @@ class GroupType(EnumHelper, str, Enum):  # noqa: UP042 - str() is kafka-python's
 
 
 class TransactionState(EnumHelper, str, Enum):  # noqa: UP042 - str() is kafka-python's
-    """How far a transaction is."""
+    """The state of a transaction."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -221,7 +221,7 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transaction, and what belongs to it."""
+    """A transaction with its producer, partitions and time limit."""
 
     coordinator_id: int
     state: TransactionState
@@ -233,7 +233,7 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """A producer as the leader of a partition knows it."""
+    """A producer's state in a partition, as its leader knows it."""
 
     producer_id: int
     producer_epoch: int
@@ -259,7 +259,7 @@ class AbortTransactionSpec(NamedTuple):
 
 
 class ScramMechanism(IntEnum):
-    """How a password is kept."""
+    """The hash mechanism of a stored password."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -276,7 +276,7 @@ def _mechanism(given: ScramMechanism | str | int) -> ScramMechanism:
 
 
 class UserScramCredentialDeletion:
-    """A user's credential to be deleted."""
+    """The credential of a user to delete."""
 
     def __init__(self, user: str, mechanism: ScramMechanism | str | int) -> None:
         self.user = user
@@ -287,7 +287,7 @@ class UserScramCredentialDeletion:
 
 
 class UserScramCredentialUpsertion:
-    """A user's credential to be set. The password itself is not kept."""
+    """The credential of a user to set. The object does not keep the password."""
 
     DEFAULT_ITERATIONS: ClassVar[int] = 4_096
 

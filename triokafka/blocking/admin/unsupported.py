@@ -81,4 +81,4 @@ class UnsupportedCalls:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise UnsupportedVersionError(f"{what}: triokafka's admin client cannot do that yet, nor can its broker")
+    raise UnsupportedVersionError(f"{what}: triokafka's admin client and broker do not support it yet")

@@ -1,4 +1,4 @@
-"""Records that were taken over from the loop and not handed out yet. Used by one thread; no I/O."""
+"""Records that the session has fetched and the consumer has not returned yet. Used by one thread; no I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
 class Buffered:
     """Records by partition, in order. A partition's position is that of its first record here.
 
-    ``iterator`` is what iterating over the consumer is in the middle of; what it has not given out counts as here.
+    ``iterator`` is the iteration in progress; records that it has not returned count as buffered.
     """
 
     def __init__(self, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None) -> None:
@@ -32,7 +32,7 @@ class Buffered:
         return any(partition not in self.paused for partition in self._records)
 
     def add(self, records: dict[TopicPartition, list[ConsumerRecord]]) -> None:
-        """More records, behind those that are here."""
+        """Append records behind the buffered ones."""
         for partition, more in records.items():
             known = self._records.get(partition)
             if known is None:
@@ -42,9 +42,9 @@ class Buffered:
                 known.extend(more)
 
     def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Records of partitions that are not paused, at most ``limit``.
+        """Return records of partitions that are not paused, at most ``limit``.
 
-        Raises what a deserializer raised on the first record; when there are records before it, they are returned.
+        Raises a deserializer's error if the first record causes it; otherwise returns the records before that one.
         """
         self.put_back()
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
@@ -64,7 +64,7 @@ class Buffered:
         return taken
 
     def _take_of(self, partition: TopicPartition, limit: int) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
-        """The next records as they were read, and as they are handed out."""
+        """Return the next records raw, and as the consumer returns them."""
         records, begin = self._records[partition], self._begin[partition]
         raw = records if begin == 0 and len(records) <= limit else records[begin : begin + limit]
         converted = raw
@@ -81,12 +81,12 @@ class Buffered:
             del self._records[partition], self._begin[partition]
         else:
             self._begin[partition] = begin
-            # The next partition has its turn first.
+            # Rotate: the next call begins with the next partition.
             self._records[partition] = self._records.pop(partition)
         return raw, converted
 
     def next_run(self, limit: int) -> bool:
-        """Let ``iterator`` go on with records of the next partition, at most ``limit``; False when there are none."""
+        """Fill ``iterator`` with records of the next partition, at most ``limit``. Return False if there are none."""
         self._run, self.iterator = None, _NOTHING
         partition = next((one for one in self._records if one not in self.paused), None)
         if partition is None:
@@ -97,7 +97,7 @@ class Buffered:
         return True
 
     def put_back(self) -> None:
-        """Take back what ``iterator`` has not given out."""
+        """Return the records that ``iterator`` has not returned to the buffer."""
         if self._run is None:
             return
         partition, raw, _ = self._run
@@ -111,7 +111,7 @@ class Buffered:
             self._begin[partition] = 0
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The offset of the next record here; None when there is none of this partition."""
+        """Return the offset of a partition's first buffered record; None without one."""
         if self._run is not None and self._run[0] == partition:
             left = operator.length_hint(self.iterator)
             if left:
@@ -121,13 +121,13 @@ class Buffered:
         return self._records[partition][self._begin[partition]].offset
 
     def drop(self, partition: TopicPartition) -> None:
-        """Forget a partition's records."""
+        """Drop a partition's records."""
         self.put_back()
         self._records.pop(partition, None)
         self._begin.pop(partition, None)
 
     def keep(self, partitions: frozenset[TopicPartition] | set[TopicPartition]) -> None:
-        """Forget the records of all partitions but these."""
+        """Drop the records of all other partitions."""
         self.put_back()
         for partition in [one for one in self._records if one not in partitions]:
             self.drop(partition)

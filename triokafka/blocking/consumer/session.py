@@ -1,7 +1,7 @@
 """The loop's side of a blocking consumer: the SDK's `Consumer` in a task of its own, and commits.
 
-The SDK's auto-commit is off: what has been handed out is known here, on the thread's side, so that records can be taken
-over in large numbers and handed out in small ones.
+The SDK's auto-commit is off: only the thread's side knows which records were returned, because it takes records over in
+large numbers and returns them in small ones.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _LEAVE_SECONDS: Final = 5.0
 
 
 class ConsumerSession:
-    """From making the SDK's consumer to its end. Coroutines are for `Conversation.ask`.
+    """The SDK's consumer from its construction to its end. Coroutines are for `Conversation.ask`.
 
     ``commit_seconds`` is the time between automatic commits, None without them. ``committed`` are callbacks of commits
-    with their arguments, which wait for the thread.
+    with their arguments; the thread calls them.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class ConsumerSession:
         assert self._consumer is not None
         return self._consumer
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifetime
 
     async def open(self) -> None:
-        """Make the consumer. Raises what is wrong with its options."""
+        """Construct the SDK's consumer. Raises `ConfigurationError` for invalid options."""
         consumer = triokafka.Consumer(**self._options)
         opened = trio.Event()
         self.loop.start(self._run, consumer, opened, name=f"kafka {self._options['client_id']}")
@@ -101,9 +101,9 @@ class ConsumerSession:
             self._ended.set()
 
     async def close(self, commit: bool, seconds: float) -> Any:
-        """Commit if wanted, leave the group and end; the thread waits at most ``seconds`` for all of it.
+        """Commit if ``commit`` is set, leave the group, and end; the thread waits at most ``seconds`` in total.
 
-        A commit that gets no answer leaves a quarter of the time, at most five seconds, for leaving the group.
+        A commit without an answer leaves a quarter of the time, at most five seconds, for leaving the group.
         """
         ends_at = trio.current_time() + seconds
         if commit and self._commit_seconds is not None and self._options["group_id"] is not None:
@@ -126,7 +126,7 @@ class ConsumerSession:
         answer(None)
 
     def abandon(self) -> None:
-        """Nobody has the consumer any more. From any thread; waits for nothing."""
+        """End, because the `KafkaConsumer` was garbage-collected. From any thread; does not wait."""
         self.loop.soon(self._abandon)
 
     def _abandon(self) -> None:
@@ -139,9 +139,9 @@ class ConsumerSession:
     # ---------------------------------------------------------------- records
 
     async def fetch(self, seconds: float, limit: int, subscribed: bool = True) -> None:
-        """Take over at most ``limit`` records, waiting for them at most ``seconds``.
+        """Take over at most ``limit`` records; wait at most ``seconds`` for them.
 
-        A consumer that is not ``subscribed`` waits until the time is over and gets none, as in kafka-python.
+        If the consumer is not ``subscribed``, wait until the time limit and return none, as in kafka-python.
         """
         until = trio.current_time() + seconds
         while True:
@@ -173,7 +173,7 @@ class ConsumerSession:
         await trio.sleep_until(until)
 
     async def touch(self) -> None:
-        """Do what a poll does beside fetching: take part in the group, and commit what is due."""
+        """Do the part of a poll beside fetching: take part in the group, and commit when the interval has passed."""
         consumer = self.consumer
         resting = consumer.assignment() - consumer.paused()
         consumer.pause(*resting)
@@ -192,7 +192,7 @@ class ConsumerSession:
     # ---------------------------------------------------------------- positions and commits
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The offset of the record that is handed out next; None while unknown."""
+        """Return the offset of the next record to return; None while unknown."""
         waiting = self._buffered.position(partition)
         if waiting is not None:
             return waiting
@@ -200,7 +200,7 @@ class ConsumerSession:
         return None if health is None else health.position
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The position of every assigned partition that has one."""
+        """Return the position of every assigned partition that has one."""
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, health in self.consumer.health().partitions.items():
             waiting = self._buffered.position(partition)
@@ -228,7 +228,7 @@ class ConsumerSession:
             logger.warning("the automatic commit failed: %s", error)
 
     async def commit_async(self, offsets: Offsets | None, callback: OnCommit | None, future: Future) -> None:
-        """Commit in the background; the callback waits in ``committed`` then."""
+        """Commit in the background; afterwards the callback is appended to ``committed``."""
         wanted = self.positions() if offsets is None else dict(offsets)
         if not wanted:
             future.success(None)
@@ -252,7 +252,7 @@ class ConsumerSession:
             future.failure(error)
 
     async def unsubscribe(self) -> None:
-        """Commit if that is automatic, and leave the group."""
+        """Commit if auto-commit is on, and leave the group."""
         if self._commit_seconds is not None:
             await self._commit_now(self.positions())
         self.consumer.unsubscribe()

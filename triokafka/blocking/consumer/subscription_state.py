@@ -13,27 +13,27 @@ Partitions = list[TopicPartition]
 
 
 class ConsumerRebalanceListener(ABC):
-    """Told when partitions come and go, in the thread that polls, inside of `KafkaConsumer.poll` or `close`.
+    """Called when partitions are assigned or revoked, in the polling thread, within `KafkaConsumer.poll` or `close`.
 
-    It may use the consumer. What it raises, `poll` raises as the cause of a `KafkaError`.
+    It may use the consumer. `poll` raises a `KafkaError` whose cause is the listener's exception.
     """
 
     @abstractmethod
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """These partitions are about to go: the last moment to commit them."""
+        """Called before these partitions are revoked: the last moment to commit them."""
 
     @abstractmethod
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """These partitions have come: the moment to seek."""
+        """Called after these partitions were assigned: the moment to seek."""
 
     def on_partitions_lost(self, lost: Any) -> None:
-        """These partitions may have other owners already. Calls `on_partitions_revoked`."""
+        """Called when other members may own these partitions already. Calls `on_partitions_revoked`."""
         self.on_partitions_revoked(lost)
 
 
 class AsyncConsumerRebalanceListener(ABC):
-    """As `ConsumerRebalanceListener`, with coroutines. They run in the thread that polls too, and so must not wait for
-    anything but other coroutines that do not."""
+    """As `ConsumerRebalanceListener`, with coroutines. They run in the polling thread too, so they must not wait for
+    I/O, sleeps or other tasks."""
 
     @abstractmethod
     async def on_partitions_revoked(self, revoked: Any) -> None:

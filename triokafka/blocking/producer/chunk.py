@@ -1,4 +1,4 @@
-"""Records that pass from the threads that send them to the loop together, and what becomes of each of them."""
+"""A chunk: records of one topic that the sending threads pass to the loop together, and their outcomes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 
 Headers = list[tuple[str, bytes]]
 _AT_ONCE: Final = 64
-_metadata: Final = partial(tuple.__new__, RecordMetadata)  # its own constructor is a function in Python
+# RecordMetadata's own constructor is a Python function, which is slower
+_metadata: Final = partial(tuple.__new__, RecordMetadata)
 
 
 class Chunk:
-    """Records of one topic that are handed over together, in columns, and afterwards their deliveries.
+    """Records of one topic that are handed to the loop together, stored in columns, and later their deliveries.
 
-    Columns but ``values`` may be missing, or shorter than it is: then the rest is None. Who is to be told what became
-    of a record is a column as well, so that a future that the sender does not keep is gone at once, and the garbage
-    collector has nothing to look at. Listeners that are there when the records are handed over, as those of programs
-    that listen to each record as soon as it is sent, are called batch by batch; later ones by themselves.
+    Every column except ``values`` may be missing or shorter than ``values``; missing elements count as None. The
+    listeners of each record are a column as well. A future that the sender drops is therefore freed at once, and the
+    garbage collector has no objects to traverse. Listeners that exist when the records are handed over are called
+    once per batch; listeners that are added later are called one by one.
     """
 
     __slots__ = (
@@ -66,10 +67,10 @@ class Chunk:
         self.size = 0
         self.era = stage.staging.era
         self.listeners: list[Any] = []
-        """`Listeners` by the number of the record, a `Telling` instead of those that are called; may be shorter."""
+        """`Listeners` by record number; a `Telling` where they were called already. May be shorter than ``values``."""
         self._count = 0
         self.told = 0
-        """Records of which it is known whether they were accepted: the first ones."""
+        """The number of leading records that the SDK has accepted or refused."""
         self._late: list[int] = []
         self._listened_late = False
         self._wakers: list[tuple[int, threading.Event]] = []
@@ -78,7 +79,7 @@ class Chunk:
         self._failures: dict[int, Outcome] = {}
 
     def put_key(self, index: int, key: bytes) -> None:
-        """The key of the record at ``index``. The caller holds the lock."""
+        """Set the key of the record at ``index``. The caller holds the lock."""
         keys = self.keys
         if keys is None:
             keys = self.keys = []
@@ -87,7 +88,7 @@ class Chunk:
         keys.append(key)
 
     def extras(self, index: int, partition: int | None, timestamp_ms: int | None, headers: Headers | None) -> None:
-        """What the record at ``index`` has beside key and value. The caller holds the lock."""
+        """Set the optional fields of the record at ``index``. The caller holds the lock."""
         if partition is not None:
             self.partitions = _put(self.partitions, index, partition, None)
         if timestamp_ms is not None:
@@ -98,7 +99,7 @@ class Chunk:
             self.header_sizes = _put(self.header_sizes, index, size, -1)
 
     def take(self) -> tuple[int, dict[str, Any]]:
-        """The number of records, and the columns as `Producer.send_many` takes them; nothing is kept of them."""
+        """Return the number of records and the columns that `Producer.send_many` takes; the chunk drops the columns."""
         values, count = self.values, len(self.values)
         self._count = count
         columns: dict[str, Any] = {"values": values}
@@ -116,10 +117,10 @@ class Chunk:
         self.keys = self.partitions = self.timestamps = self.headers = None
         return count, columns
 
-    # ---------------------------------------------------------------- what became of them
+    # ---------------------------------------------------------------- deliveries
 
     def handed(self, piece: Deliveries | Exception) -> None:
-        """The next records were accepted, or the next one was refused. In the loop."""
+        """Note that the SDK accepted the next records, or refused the next record. In the loop."""
         count = 1 if isinstance(piece, Exception) else len(piece)
         with self.lock:
             first = self.told
@@ -137,7 +138,7 @@ class Chunk:
                 self._wake(index, event)
 
     def _have_called(self, count: int, tell: Callable[..., None], *arguments: Any) -> None:
-        """Have the callbacks of so many records called. In the loop."""
+        """Schedule the callbacks of ``count`` records. In the loop."""
         size = self.size * count // max(1, self._count)
         self.stage.staging.have_called(size, tell, *arguments)
 
@@ -152,18 +153,18 @@ class Chunk:
                 part.add_callback(partial(self._have_called, len(positions), self._tell_part, part, first))
 
     def delivery(self, index: int) -> Delivery | Exception | None:
-        """Of one record: its delivery, why it was refused, or None as long as it was not handed over."""
+        """Return a record's delivery, or the error that refused it; None until the SDK takes the record."""
         each = self._each
         if index >= len(each) and self._pieces:
             with self.lock:
                 while self._pieces:
                     piece = self._pieces[0]
                     each += [piece] if isinstance(piece, Exception) else list(piece)
-                    del self._pieces[0]  # only now: others look without the lock whether there are any
+                    del self._pieces[0]  # only now: other threads check without the lock whether pieces are left
         return each[index] if index < len(each) else None
 
     def outcome(self, index: int) -> Outcome | None:
-        """Of one record, None as long as it is not settled. In any thread."""
+        """Return a record's outcome; None until it is settled. In any thread."""
         delivery = self.delivery(index)
         if delivery is None:
             return None
@@ -174,7 +175,7 @@ class Chunk:
         except IllegalStateError:
             return None
         except Exception as error:
-            # Everybody is told of the same object: each look at a delivery gives another one.
+            # All callers get the same error object: the delivery would create another one for each.
             return self._failures.setdefault(index, (None, error.with_traceback(None)))
         offset, timestamp, key_size, value_size = rest
         place = self.stage.places.get(number)
@@ -184,11 +185,11 @@ class Chunk:
         header_size = sizes[index] if sizes is not None and index < len(sizes) else -1
         return RecordMetadata(topic, number, place, offset, timestamp, None, key_size, value_size, header_size), None
 
-    # ---------------------------------------------------------------- who wants to know
+    # ---------------------------------------------------------------- waiters and listeners
 
     @property
     def is_flushed(self) -> bool:
-        """Whether the producer was flushed when no record came to this any more."""
+        """Whether a flush has ended that began after this chunk was complete."""
         return self.era <= self.stage.staging.flushed
 
     @property
@@ -197,11 +198,11 @@ class Chunk:
         return self.stage.staging.callbacks.is_current_thread
 
     def wake(self, index: int, event: threading.Event) -> None:
-        """Somebody waits for this record: set the event when it is settled. From any thread."""
+        """Set the event when the record is settled, and hand the chunk over at once. From any thread."""
         self.stage.staging.loop.soon(self._hurry, index, event)
 
     def hurry(self) -> None:
-        """Somebody waits for a record. From any thread."""
+        """Hand the chunk over at once, because a caller waits for one of its records. From any thread."""
         self.stage.staging.loop.soon(self.stage.hurry)
 
     def _hurry(self, index: int, event: threading.Event) -> None:
@@ -218,8 +219,11 @@ class Chunk:
             delivery.add_callback(lambda metadata, error: event.set())
 
     def listen(self, index: int, callback: Callback | None, errback: Callback | None, *, known: bool) -> bool:
-        """Have them called when the record is settled. False when its listeners are called already, or, with ``known``,
-        when there are none: then it is the caller's business."""
+        """Call these when the record is settled.
+
+        Return False if its listeners were called already, or, with ``known``, if it has none; the caller then calls
+        these.
+        """
         with self.lock:
             listeners = self.listeners
             if index >= len(listeners):
@@ -239,8 +243,10 @@ class Chunk:
             return True
 
     def _hear_late(self) -> None:
-        """Have these told when their records are settled: one call for several of a partition, which mostly went out
-        and come back together. In the loop."""
+        """Register the late listeners with their records' deliveries. In the loop.
+
+        One registration covers several records of a partition, because most of them share a batch.
+        """
         with self.lock:
             late, self._late = self._late, []
         groups: dict[int, list[int]] = {}
@@ -263,10 +269,10 @@ class Chunk:
         assert not isinstance(delivery, Exception)
         delivery.add_callback(lambda metadata, error: self._have_called(len(group), self._tell_each, group))
 
-    # ---------------------------------------------------------------- telling, in the thread for callbacks
+    # ---------------------------------------------------------------- calling listeners, in the callback thread
 
     def _tell_part(self, part: DeliveredPart, first: int) -> None:
-        """Call the listeners of a part of what was handed over when ``first`` records were told of."""
+        """Call the listeners of a part of the deliveries; the part's positions count from record ``first``."""
         topic, number = place = part.topic_partition
         positions = part.positions
         for begin in range(0, len(positions), _AT_ONCE):
@@ -290,7 +296,7 @@ class Chunk:
                 listeners = [listener for listener in listeners if listener is not None]
             offsets, timestamps, key_sizes, value_sizes, header_sizes = columns
             rows = zip(
-                repeat(topic, len(listeners)),  # the first one ends them all: others go on for ever
+                repeat(topic, len(listeners)),  # this iterator ends the zip; the other ones are infinite
                 repeat(number),
                 repeat(place),
                 offsets,
@@ -312,8 +318,8 @@ class Chunk:
             telling.end(self.lock)
 
     def _take(self, indices: Sequence[int], telling: Telling) -> list[Any]:
-        """The listeners of these records, or None; from now on the records are being told of."""
-        # One lock for many: the threads that send want it for every record.
+        """Return the listeners of these records, or None for each without, and mark the records as called."""
+        # One lock acquisition for many records: sending threads take the same lock for each record.
         with self.lock:
             column = self.listeners
             last = max(indices)
@@ -341,7 +347,7 @@ class Chunk:
         return repeat(-1) if sizes is None else [sizes[index] for index in indices]
 
     def _tell_each(self, group: Sequence[int]) -> None:
-        """Call the listeners of these records; those that went out later than the last are left for their time."""
+        """Call the listeners of the settled records of ``group``; defer those of the others until they are settled."""
         outcomes = {index: outcome for index in group if (outcome := self.outcome(index)) is not None}
         if outcomes:
             telling = Telling()
@@ -363,7 +369,7 @@ def _put(column: list[Any] | None, index: int, value: Any, fill: Any) -> list[An
 
 
 def _padded(column: list[Any], count: int, fill: Any) -> list[Any]:
-    """As long as that; what is behind its end goes."""
+    """Cut or fill the column to ``count`` elements."""
     del column[count:]
     if len(column) < count:
         column.extend([fill] * (count - len(column)))

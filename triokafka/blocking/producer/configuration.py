@@ -100,7 +100,8 @@ def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, A
         "max_in_flight_requests_per_connection": config["max_in_flight_requests_per_connection"],
         "allow_auto_create_topics": config["allow_auto_create_topics"],
         "delivery_timeout_ms": delivery,
-        "max_block_ms": delivery,  # for records that the loop has taken; send waits at most the user's max_block_ms
+        # for records that the loop has taken; send itself waits at most the user's max_block_ms
+        "max_block_ms": delivery,
         "buffer_memory": max(memory - staged_bytes(config), min(memory, largest)),
         "close_timeout_ms": 0,  # the flush before it has its own timeout
     }

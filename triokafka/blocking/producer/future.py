@@ -1,4 +1,4 @@
-"""What `KafkaProducer.send` returns: little more than the number of a record."""
+"""The future that `KafkaProducer.send` returns: a chunk and the number of a record."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class FutureRecordMetadata(Future):
-    """The fate of one record: a `RecordMetadata`, or the error with which it failed.
+    """The outcome of one record: a `RecordMetadata`, or the error with which it failed.
 
-    Callbacks run in a thread of the producer that does nothing else: they may block, and may use any client. Those of
-    one partition run in the order of its records, but those that are added when the caller can know that the record is
-    settled, because something here has said so or the producer was flushed: they run at once, where they are added.
-    `get` and `KafkaProducer.flush` return after the callbacks.
+    Callbacks run in a thread of the producer that runs nothing else. They may block, and may use any client. The
+    callbacks of one partition run in the order of its records. A callback runs at once in the calling thread if it is
+    added when
+    the caller can know that the record is settled: after `get`, `is_done` or a flush reported it. `get` and
+    `KafkaProducer.flush` return after the callbacks.
     """
 
     __slots__ = ("_chunk", "index")
@@ -37,11 +38,12 @@ class FutureRecordMetadata(Future):
         return outcome
 
     def add_callback(self, f: Callback, *args: Any, **kwargs: Any) -> Self:
-        """Call ``f`` with the arguments, then the `RecordMetadata`, if the record is delivered."""
+        """Call ``f`` with the arguments and then the `RecordMetadata`, if the record is delivered."""
         if args or kwargs:
             f = partial(f, *args, **kwargs)
         chunk = self._chunk
-        # As `_listen` does for the record that was sent last: programs do this for every record.
+        # A short form of `_listen` for the record that was sent last: most programs add the callback right after
+        # `send`.
         with chunk.lock:
             listeners = chunk.listeners
             if len(listeners) == self.index >= chunk.told:
@@ -59,18 +61,18 @@ class FutureRecordMetadata(Future):
         return self
 
     def rebind(self, new_produce_future: Any, new_batch_index: int) -> None:
-        """Does nothing: a record knows its place also after its batch was split."""
+        """Does nothing: a record keeps its position when its batch is split."""
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for the broker's answer, at most ``timeout`` seconds.
 
         Raises:
             KafkaTimeoutError: not settled in time; it may still be.
-            KafkaError: why the record failed.
+            KafkaError: the record failed.
         """
         value, error = self._wait(timeout)
         if error is not None:
-            # Without the traceback of earlier calls, also of others with this error: it would grow with each of them.
+            # Without the traceback of earlier calls: it would grow with each call that raises this error object.
             raise error.with_traceback(None)
         return cast(RecordMetadata, value)
 
@@ -78,7 +80,7 @@ class FutureRecordMetadata(Future):
         chunk, index = self._chunk, self.index
         listeners = chunk.listeners[index] if index < len(chunk.listeners) else None
         if chunk.in_callback:
-            listeners = None  # they may run after the callback that waits here: it waits for the record only
+            listeners = None  # they may run after the callback that waits here, so wait for the record only
         outcome = self._look()
         if outcome is None or listeners is not None:
             done = threading.Event()
@@ -88,7 +90,7 @@ class FutureRecordMetadata(Future):
             elif chunk.listen(index, lambda _: done.set(), lambda _: done.set(), known=False):
                 chunk.hurry()
                 done.wait(timeout)
-            else:  # they are being called, perhaps only since they were looked at
+            else:  # they are being called; that may have begun after the first look
                 cast(Telling, chunk.listeners[index]).wait(chunk.lock, timeout)
             outcome = self._look()
         if outcome is None:

@@ -1,7 +1,7 @@
 """`KafkaProducer`: kafka-python's producer over the SDK's.
 
-`KafkaProducer.send` puts a record into a chunk (`staging`) and makes a future; all else is done for whole chunks, in
-the loop.
+`KafkaProducer.send` appends a record to a chunk (`staging`) and makes a future; everything else works on whole chunks,
+in the loop.
 """
 
 from __future__ import annotations
@@ -46,19 +46,17 @@ _numbers: Final = itertools.count(1)
 
 
 class KafkaProducer:
-    """Sends records to a Kafka cluster; kafka-python's interface.
+    """Sends records to a Kafka cluster, with kafka-python's interface.
 
-    `send` puts a record into a buffer and returns a future; batches go out in the background. A producer may be used by
-    any number of threads. Leaving a ``with`` block, or `close`, delivers what was sent.
+    `send` puts a record into a buffer and returns a future; batches are sent in the background. Any number of threads
+    may use one producer. Leaving a ``with`` block, or `close`, delivers all records sent before.
 
     Keyword arguments are kafka-python's configuration with its defaults (``DEFAULT_CONFIG``), and ``buffer_memory``, in
-    bytes: when so much is not acknowledged yet, or so much is and its callbacks were not called yet, `send` waits, at
-    most ``max_block_ms``. The constructor waits until a broker of ``bootstrap_servers`` answers, at most
-    ``bootstrap_timeout_ms``.
+    bytes: `send` waits, at most ``max_block_ms``, while this many bytes of records are unacknowledged or wait for their
+    callbacks. The constructor waits until a broker of ``bootstrap_servers`` answers, at most ``bootstrap_timeout_ms``.
 
-    In a process that is forked while a producer is open, the child's copy raises `IllegalStateError`; what was sent is
-    the parent's business. The child makes a producer of its own. At interpreter exit an open producer is closed with
-    one second's patience.
+    In a forked child the parent's producer raises `IllegalStateError`; the parent delivers the records sent before the
+    fork. Construct a new producer in the child. At interpreter exit an open producer is closed within one second.
 
     Raises:
         ValueError: a configuration name or codec that does not exist.
@@ -106,7 +104,7 @@ class KafkaProducer:
         _open.add(self)
         self._unregister = _close_at_exit(self)
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifetime
 
     def __enter__(self) -> Self:
         return self
@@ -121,19 +119,20 @@ class KafkaProducer:
 
     def __del__(self) -> None:
         if not self._closed and self._forks == fork_count():
-            # Only told, never waited for: the garbage collector may get here in the loop's own thread.
+            # Never wait here: the garbage collector may call this in the loop's own thread.
             self._closed = True
             self._unregister()
             self._session.abandon()
 
     def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
-        """Deliver what was sent, run its callbacks, and end; does nothing when it has ended already.
+        """Deliver all buffered records, run their callbacks, and end. Does nothing if closed already.
 
-        Called in a callback it cannot wait: what is left is delivered in the background, for one second.
+        In a callback it returns at once; the rest is delivered in the background within one second.
 
         Arguments:
-            timeout: longest wait in seconds, for brokers and callbacks together. What is not acknowledged by then
-                fails with `KafkaTimeoutError`.
+            timeout: time limit in seconds for brokers and callbacks together. Records not acknowledged by then fail
+                with
+                `KafkaTimeoutError`.
             null_logger: has no effect here.
         """
         if self._closed:
@@ -144,7 +143,7 @@ class KafkaProducer:
         self._closed = True
         self._unregister()
         if self._forks != fork_count():
-            return  # a thread that is not here may have held the lock
+            return  # the lock may have been held by a thread that does not exist in this process
         self._staging.close()
         if self._session.callbacks.is_current_thread or self._session.loop.is_current_thread:
             self._session.abandon()
@@ -171,7 +170,7 @@ class KafkaProducer:
             raise IllegalStateError("KafkaProducer already closed!")
 
     def bootstrap_connected(self) -> bool:
-        """Whether a broker was found."""
+        """Return whether a broker was found."""
         return not self._closed
 
     # ---------------------------------------------------------------- sending
@@ -187,22 +186,22 @@ class KafkaProducer:
     ) -> FutureRecordMetadata:
         """Put a record into the buffer.
 
-        Waits, at most ``max_block_ms``, for the partitions of a topic that is new to the producer, and while the buffer
+        Waits, at most ``max_block_ms``, for the metadata of a topic that is new to the producer, and while the buffer
         is full. In a callback it does not wait for the buffer.
 
         Arguments:
-            topic: its name.
-            value: bytes, or what ``value_serializer`` takes; None deletes, in a compacted topic.
-            key: the same, with ``key_serializer``. Records of one key go to one partition.
+            topic: the topic's name.
+            value: bytes, or an object for ``value_serializer``; None is a tombstone in a compacted topic.
+            key: the same, for ``key_serializer``. Records with equal keys go to one partition.
             headers: a list of (name, bytes).
-            partition: where to, instead of by key.
-            timestamp_ms: milliseconds since the epoch; now, without it.
+            partition: the partition; by default the partitioner chooses one.
+            timestamp_ms: milliseconds since the epoch; the present time by default.
 
         Raises:
-            KafkaTimeoutError: the topic or room in the buffer was not there in time.
+            KafkaTimeoutError: the metadata or buffer space was not available in time.
             MessageSizeTooLargeError: more than ``max_request_size`` bytes.
-            TypeError: something is not bytes, or headers are no list of (str, bytes).
-            ValueError: neither key nor value, no such partition, or no name of a topic.
+            TypeError: a value, key or partition has the wrong type, or headers are not a list of (str, bytes).
+            ValueError: no key and no value, an unknown partition, or an invalid topic name.
             IllegalStateError: the producer is closed.
         """
         stage = self._stages.get(topic)
@@ -247,7 +246,7 @@ class KafkaProducer:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> FutureRecordMetadata:
-        """As `send`, for every case."""
+        """The slow path of `send`, for every case."""
         self._check_open()
         if value is None and key is None:
             raise ValueError("Need at least one: key or value")
@@ -323,7 +322,7 @@ class KafkaProducer:
         if partition < 0:
             raise ValueError("partition must be >= 0")
         if partition >= stage.partitions:
-            stage = self._learn(stage.topic, until)  # there may be more by now
+            stage = self._learn(stage.topic, until)  # the topic may have more partitions by now
             if partition >= stage.partitions:
                 raise ValueError(f"Unrecognized partition {partition} for topic {stage.topic}")
 
@@ -341,16 +340,16 @@ class KafkaProducer:
         return chosen
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send all that is in the buffer at once, and wait until it is settled and its callbacks have run.
+        """Send all buffered records at once; wait until they are settled and their callbacks have run.
 
-        Does nothing when the producer is closed: then all is settled.
+        Does nothing if the producer is closed.
 
         Arguments:
-            timeout: longest wait in seconds; with 0 it only finds out whether all is settled.
+            timeout: time limit in seconds; with 0 it only checks whether all records are settled.
 
         Raises:
-            KafkaTimeoutError: it took longer.
-            IllegalStateError: called in a callback, or in a process that was forked from the producer's.
+            KafkaTimeoutError: the time limit passed.
+            IllegalStateError: called in a callback, or in a forked child.
         """
         if self._closed and self._forks == fork_count():
             return
@@ -366,10 +365,10 @@ class KafkaProducer:
         self._staging.end_flush(era)
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The numbers of a topic's partitions; waits for them at most ``max_block_ms``.
+        """Return the partition numbers of a topic; waits for its metadata at most ``max_block_ms``.
 
         Raises:
-            KafkaTimeoutError: they did not become known.
+            KafkaTimeoutError: no metadata within that time.
         """
         self._check_open()
         ensure_valid_topic_name(topic)
@@ -379,11 +378,11 @@ class KafkaProducer:
 
     @classmethod
     def max_usable_produce_magic(cls, api_version: tuple[int, ...]) -> int:
-        """The record format that a release takes."""
+        """Return the newest record format of a release."""
         return 2 if api_version >= (0, 11) else 1 if api_version >= (0, 10, 0) else 0
 
     def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """What the SDK counts, as ``{"producer-metrics": {name: value}}``; by name alone when ``raw``.
+        """Return the SDK's metrics as ``{"producer-metrics": {name: value}}``; with ``raw`` as ``{name: value}``.
 
         None with ``metrics_enabled=False``.
         """
@@ -429,7 +428,7 @@ _open: Final[weakref.WeakSet[KafkaProducer]] = weakref.WeakSet()
 
 
 def _refuse_in_child() -> None:
-    """Leave the short way of `KafkaProducer.send` to the parent process; the other way asks whose the producer is."""
+    """Disable the fast path of `KafkaProducer.send` in a forked child; the slow path checks the process."""
     for producer in list(_open):
         producer._stages.clear()
 

@@ -1,4 +1,4 @@
-"""What one record is made of, and where it may go."""
+"""Checks and conversions of one record's fields, and the cluster as a partitioner sees it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BYTES: Final = (bytes, bytearray, memoryview, type(None))
 
 
 def checked_headers(headers: Headers | tuple[tuple[str, bytes], ...] | None) -> Headers:
-    """The headers as a list; a tuple, as records that were read have it, will do. Raises `TypeError`."""
+    """Return the headers as a list; a tuple, as consumed records have, is allowed too. Raises `TypeError`."""
     if headers is None:
         return []
     if isinstance(headers, tuple):
@@ -25,7 +25,7 @@ def checked_headers(headers: Headers | tuple[tuple[str, bytes], ...] | None) -> 
 
 
 def check_timestamp(timestamp_ms: int | None) -> None:
-    """Refuse what is no time in milliseconds. Raises `TypeError` or `ValueError`."""
+    """Check a timestamp in milliseconds. Raises `TypeError` or `ValueError`."""
     if timestamp_ms is None:
         return
     if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
@@ -35,16 +35,16 @@ def check_timestamp(timestamp_ms: int | None) -> None:
 
 
 def serialized(serializer: Any, topic: str, headers: Headers, given: Any, what: str) -> Any:
-    """A key or value as bytes, or None. Raises `TypeError`, or what the serializer does."""
+    """Return a key or value as bytes, or None. Raises `TypeError`, and errors of the serializer."""
     data = given if serializer is None else serializer.serialize(topic, headers, given)
     if not isinstance(data, _BYTES):
         raise TypeError(f"Unsupported type for serialized {what}: {type(data)}")
-    # What the sender may still change is copied: the record leaves later.
+    # Copy mutable data: the sender may change it before the record is sent.
     return bytes(data) if isinstance(data, (bytearray, memoryview)) else data
 
 
 class TopicView:
-    """What a partitioner is shown of the cluster: the topic that it is asked about."""
+    """The cluster as a partitioner sees it: one topic."""
 
     def __init__(self, topic: str, partitions: Sequence[Any]) -> None:
         self._topic = topic
@@ -59,7 +59,7 @@ class TopicView:
         return {partition.partition for partition in self._partitions} if topic == self._topic else None
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Those with a leader."""
+        """Return the partitions that have a leader."""
         if topic != self._topic:
             return None
         return {partition.partition for partition in self._partitions if partition.leader >= 0}

@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 
 class ProducerSession:
-    """From making the SDK's producer to its end. Methods are for the loop, but those that say otherwise.
+    """The SDK's producer from its construction to its end. Methods run in the loop unless they say otherwise.
 
-    Nothing here refers to the `KafkaProducer`, so that one that nobody has any more is collected, and ends this.
+    Nothing here refers to the `KafkaProducer`, so that an abandoned one is garbage-collected, which ends this session.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ProducerSession:
         self._closed = trio.Event()
 
     async def open(self) -> None:
-        """Make the producer. Raises what is wrong with its options."""
+        """Construct the SDK's producer. Raises `ConfigurationError` for invalid options."""
         producer = triokafka.Producer(**self._options)
         opened = trio.Event()
         self.loop.start(self._run, producer, opened, name=self._name)
@@ -63,7 +63,7 @@ class ProducerSession:
                 await self._closing.wait()
                 nursery.cancel_scope.cancel()
         except* KafkaError:
-            pass  # failures of records, which their futures tell
+            pass  # failed records; their futures report them
         finally:
             self._producer = self._nursery = None
             opened.set()
@@ -78,10 +78,10 @@ class ProducerSession:
         return self._producer
 
     async def learn(self, topic: str, seconds: float) -> Stage:
-        """The stage of a topic, with the partitions that there are now; waits for them at most so long.
+        """Return the stage of a topic with its present partitions; wait for them at most ``seconds``.
 
         Raises:
-            KafkaTimeoutError: they did not become known.
+            KafkaTimeoutError: no metadata within that time.
             ClosedError: the producer was closed meanwhile.
             KafkaError: the cluster refuses the topic.
         """
@@ -96,7 +96,7 @@ class ProducerSession:
         return stage
 
     async def partitions(self, topic: str, seconds: float) -> Sequence[Any]:
-        """What is known of a topic's partitions; raises as `learn`."""
+        """Return the metadata of a topic's partitions. Raises as `learn`."""
         late = f"Failed to update metadata after {seconds:.1f} secs."
         with trio.move_on_after(seconds):
             try:
@@ -108,7 +108,7 @@ class ProducerSession:
         raise KafkaTimeoutError(late)
 
     async def flush(self, seconds: float | None) -> bool:
-        """Send all that was staged, and wait until it is settled; False when the time was over."""
+        """Send all staged records and wait until they are settled. Return False if the time limit passed."""
         producer = self._usable()
         # Without a time to wait, waiting ends at the first thing that is not there yet.
         with trio.move_on_after(float("inf") if seconds is None else seconds):
@@ -120,7 +120,7 @@ class ProducerSession:
         return False
 
     async def close(self, seconds: float | None) -> None:
-        """Flush, and end, also when it took too long: then what is left fails."""
+        """Flush and end. If the time limit passes, the remaining records fail."""
         if self._producer is not None:
             try:
                 if not await self.flush(seconds):
@@ -133,11 +133,11 @@ class ProducerSession:
         await self._closed.wait()
 
     async def with_producer(self, work: Callable[[Producer], Awaitable[T]]) -> T:
-        """Do something with the SDK's producer."""
+        """Run ``work`` with the SDK's producer."""
         return await work(self._usable())
 
     def abandon(self) -> None:
-        """Nobody has the producer any more: end after a flush. From any thread; waits for nothing."""
+        """End after a flush, because the `KafkaProducer` was garbage-collected. From any thread; does not wait."""
         self.loop.soon(self._abandon)
 
     def _abandon(self) -> None:

@@ -1,8 +1,8 @@
-"""Records on their way from the threads that send them to the loop that delivers them.
+"""Staging: records on their way from the sending threads to the loop that delivers them.
 
-A thread puts a record into the open chunk of its topic and goes on. The loop takes whole chunks, so that what passing
-from thread to thread costs is paid per chunk. While the loop is behind, threads wait; they are let go when half of what
-waits is gone, because two threads that take turns for every record would do little else.
+A thread appends a record to the open chunk of its topic and returns. The loop takes whole chunks, so that the cost of
+passing data between threads is paid per chunk. Threads wait while the loop is behind. They continue when half of the
+staged bytes are taken: two threads that alternate for every record would spend most of their time switching.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECORD_OVERHEAD: Final = 82
-"""Bytes that a record alone in a batch takes beside key, value and headers."""
+"""Size in bytes of a batch with one record, without the record's key, value and headers."""
 _GATHERING_SECONDS: Final = 0.001
 _OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, UnknownTopicOrPartitionError)
 
 
 class Stage:
-    """One topic: the chunk that is being filled, and the task that hands chunks over, in order.
+    """One topic: the chunk that senders fill, and the task that hands chunks to the SDK in order.
 
-    ``partitions`` is the number of the topic's partitions, and ``known`` what is known of them, since ``learned_at``
-    (monotonic seconds).
+    ``partitions`` is the number of the topic's partitions. ``known`` is their metadata, as of ``learned_at`` (monotonic
+    seconds).
     """
 
     def __init__(self, staging: Staging, topic: str) -> None:
@@ -57,18 +57,18 @@ class Stage:
         self._begun = trio.Event()
         self._hurried = trio.Event()
         self._made = self._gone = 0
-        """Chunks that were begun, and those of them that were handed over."""
+        """The number of chunks begun, and how many of them were handed over or failed."""
         self._progress = trio.Event()
 
     def learned(self, partitions: Sequence[Any]) -> None:
-        """This is what the topic's metadata says of its partitions."""
+        """Store the partitions from the topic's metadata."""
         self.partitions, self.known, self.learned_at = len(partitions), partitions, time.monotonic()
 
     def begin(self) -> Chunk:
-        """A new open chunk. The caller holds the lock.
+        """Open a new chunk. The caller holds the lock.
 
         Raises:
-            IllegalStateError: the producer is closed, and nobody would take the chunk.
+            IllegalStateError: the producer is closed.
         """
         if self.staging.closed:
             raise IllegalStateError("KafkaProducer already closed!")
@@ -77,22 +77,22 @@ class Stage:
         return chunk
 
     def wake(self) -> None:
-        """There is a chunk. In the loop."""
+        """Wake the task: a chunk is open. In the loop."""
         self._begun.set()
 
     def hurry(self) -> None:
-        """Do not wait for more records. In the loop."""
+        """Hand the open chunk over without waiting for more records. In the loop."""
         self._hurried.set()
 
     async def wait_handed_over(self) -> None:
-        """Wait until all that was staged before is handed over, or has failed. In the loop."""
+        """Wait until all chunks begun so far are handed over or have failed. In the loop."""
         self.hurry()
-        made = self._made  # others may go on sending: who waited for a moment without chunks might do so for ever
+        made = self._made  # fixed now: with steady senders there may never be a moment without chunks
         while self._gone < made:
             await self._progress.wait()
 
     def gone(self) -> None:
-        """The oldest chunk was handed over, or has failed. In the loop."""
+        """Note that the oldest chunk was handed over or has failed. In the loop."""
         self._gone += 1
         self._progress.set()
         self._progress = trio.Event()
@@ -104,7 +104,7 @@ class Stage:
         while True:
             await self._begun.wait()
             if trio.current_time() < busy_until:
-                # The sender is at it: what it sends in the next moment goes along.
+                # The sender is active: include the records that it sends within the next moment.
                 with trio.move_on_after(_GATHERING_SECONDS):
                     await self._hurried.wait()
             self._begun, self._hurried = trio.Event(), trio.Event()
@@ -124,14 +124,15 @@ class Stage:
             while (begin := chunk.told) < count:
                 await self._send(producer, chunk, {name: column[begin:] for name, column in columns.items()})
         finally:
-            # When cancelled: nobody may wait for these for ever.
+            # After cancellation, no caller may wait for these records for ever.
             while chunk.told < count:
                 chunk.handed(
-                    ClosedError("the producer was closed while it took the record over; it may have been sent")
+                    ClosedError("the producer was closed while it accepted the record; the record may have been sent")
                 )
 
     async def _send(self, producer: Producer, chunk: Chunk, columns: dict[str, Any]) -> None:
-        """Have the SDK accept all of these records, or those before the first that it refuses, and note that one."""
+        """Send these records through the SDK. If it refuses one, note those before it as accepted, and that one as
+        failed."""
         try:
             chunk.handed(await producer.send_many(self.topic, **columns))
         except Exception as error:
@@ -148,19 +149,19 @@ class Stage:
 
 
 def _forget_frames(error: Exception) -> None:
-    """Their variables are all records that were handed over together: the future of one must not keep the others."""
+    """Remove the traceback: its frames refer to all records of the chunk, and one future would keep them alive."""
     error.__traceback__ = None
     if error.__suppress_context__:
         error.__context__ = None
 
 
 class Staging:
-    """All stages of one producer, and the bound on what waits in them.
+    """All stages of one producer, and the bound on the bytes that wait in them.
 
-    ``stages`` are those that senders know. Every flush begins an ``era`` of chunks, and those until ``flushed`` are
-    settled. ``limit`` is bytes of records that were sent and not handed over; then
-    `wait_for_room` waits. It also does when ``untold_limit`` bytes of records are settled and their callbacks were not
-    called yet: ``staged`` counts them, too, in proportion.
+    ``stages`` are the open ones by topic. Every flush begins a new ``era`` of chunks; all records of eras up to
+    ``flushed`` are settled. ``staged`` counts bytes of records that were sent and not handed over yet; above ``limit``,
+    `wait_for_room` waits. ``staged`` also counts, in proportion, records that are settled but whose callbacks have not
+    run yet: ``untold_limit`` bytes of them count as ``limit``.
     """
 
     def __init__(
@@ -180,14 +181,14 @@ class Staging:
         self._room = threading.Condition(self.lock)
 
     def release(self, size: int) -> None:
-        """So many bytes were handed over."""
+        """Return ``size`` bytes of the bound."""
         with self._room:
             before, self.staged = self.staged, self.staged - size
             if self.staged <= self.limit // 2 or before > self.limit >= self.staged:
                 self._room.notify_all()
 
     def have_called(self, size: int, do: Callable[..., object], *arguments: Any) -> None:
-        """Have the thread for callbacks call ``do``, which calls those of so many bytes of records. In the loop."""
+        """Have the callback thread call ``do``, which runs the callbacks for ``size`` bytes of records. In the loop."""
         charge = size * self.limit // self._untold_limit
         with self.lock:
             self.staged += charge
@@ -206,46 +207,46 @@ class Staging:
         """Wait until half of ``limit`` is free, at most ``timeout`` seconds. Called before a record is staged.
 
         Raises:
-            KafkaTimeoutError: it was not.
+            KafkaTimeoutError: the time limit passed.
             IllegalStateError: the producer was closed.
         """
         if self.loop.is_current_thread or self.callbacks.is_current_thread:
-            return  # what it would wait for may be waiting for it
+            return  # in these threads the wait would block what frees the room
         with self._room:
             in_time = self._room.wait_for(lambda: self.closed or self.staged <= self.limit // 2, timeout)
             if self.closed:
                 raise IllegalStateError("KafkaProducer already closed!")
             if not in_time and self._untold > self.staged // 2:
                 raise KafkaTimeoutError(
-                    f"callbacks of {self._untold_limit} bytes of records (buffer_memory) wait to be called, and too few"
-                    f" were within {timeout:g} s (max_block_ms): they take longer than the records"
+                    f"callbacks of {self._untold_limit} bytes of records (buffer_memory) have not run yet, and too few"
+                    f" ran within {timeout:g} s (max_block_ms): they take longer than the records"
                 )
             if not in_time:
                 raise KafkaTimeoutError(
-                    f"{self.staged} bytes of records wait to be taken over, and none was within {timeout:g} s"
+                    f"{self.staged} bytes of records wait for the loop, and it took none within {timeout:g} s"
                     " (max_block_ms): the brokers are too slow, or do not answer"
                 )
 
     def begin_flush(self) -> float:
-        """A new era; returns the one before."""
+        """Begin a new era; return the one before."""
         with self.lock:
             before, self.era = self.era, self.era + 1
             return before
 
     def end_flush(self, era: float) -> None:
-        """All records of that era and those before are settled."""
+        """Note that all records up to this era are settled."""
         with self.lock:
             self.flushed = max(self.flushed, era)
 
     def close(self) -> None:
-        """Take no more records than the open chunks. From any thread."""
+        """Accept no new chunks. From any thread."""
         with self._room:
             self.closed = True
             self.stages.clear()
             self._room.notify_all()
 
     def fail(self, stages: Collection[Stage], error: KafkaError) -> None:
-        """The producer has ended: all that was not handed over has failed. In the loop."""
+        """Fail all records that were not handed over, because the producer has ended. In the loop."""
         self.close()
         with self.lock:
             chunks = [stage.open for stage in stages if stage.open is not None]

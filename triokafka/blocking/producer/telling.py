@@ -1,4 +1,4 @@
-"""What became of a record, and whether those who want to know were told."""
+"""The outcome of a record, and the marker for listeners that were called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from triokafka.structs import TopicPartition
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record landed. ``offset`` is -1 with ``acks=0``; sizes are bytes, -1 for null; ``checksum`` is None."""
+    """Where a record was written. ``offset`` is -1 with ``acks=0``; sizes are bytes, -1 for null; ``checksum`` is
+    None."""
 
     topic: str
     partition: int
@@ -23,7 +24,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Telling:
-    """Takes the place of the listeners of records that are settled: these are called, or, when ``over``, were."""
+    """Replaces the listeners of settled records: they are being called now, or, when ``over``, were called."""
 
     __slots__ = ("_ended", "over")
 
@@ -32,7 +33,7 @@ class Telling:
         self._ended: threading.Event | None = None
 
     def wait(self, lock: threading.Lock, timeout: float | None) -> None:
-        """Wait until they were called, at most ``timeout`` seconds."""
+        """Wait until the listeners were called, at most ``timeout`` seconds."""
         with lock:
             if self.over:
                 return

@@ -1,4 +1,4 @@
-"""The consumer: `Consumer` is the public class, the rest of the package are its parts."""
+"""The consumer: `Consumer` is the public class; the other modules are its parts."""
 
 from __future__ import annotations
 

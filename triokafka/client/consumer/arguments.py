@@ -1,4 +1,4 @@
-"""Checks of partitions and offsets that a caller of `Consumer` gives."""
+"""Checks of partitions and offsets in calls of `Consumer`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _MOST_OFFSET: Final = 2**63 - 1
 
 
 def checked_partitions(given: Iterable[object]) -> list[TopicPartition]:
-    """Partitions that a caller named, as `TopicPartition` or as pairs of topic and number.
+    """Return partitions given as `TopicPartition` or as pairs of topic and number.
 
     Raises:
-        TypeError: something is neither.
-        InvalidTopicError: no topic can have the name.
-        ValueError: the number is negative, or larger than any.
+        TypeError: an element is neither.
+        InvalidTopicError: the topic name is invalid.
+        ValueError: the number is negative, or larger than the maximum.
     """
     if isinstance(given, (str, bytes, TopicPartition)) or not isinstance(given, Iterable):
         raise TypeError(f"partitions must be an iterable of TopicPartition, not {given!r}")
@@ -38,10 +38,10 @@ def checked_partitions(given: Iterable[object]) -> list[TopicPartition]:
 
 
 def checked_offset(partition: TopicPartition, given: object) -> OffsetAndMetadata:
-    """An offset that a caller gave for a partition. Raises `TypeError` and `ValueError`."""
+    """Return an offset of a call, checked. Raises `TypeError` and `ValueError`."""
     target = OffsetAndMetadata(given) if isinstance(given, int) and not isinstance(given, bool) else given
     if not isinstance(target, OffsetAndMetadata) or not isinstance(target.offset, int):
         raise TypeError(f"{partition}: an offset must be an int or OffsetAndMetadata, not {given!r}")
     if target.offset > _MOST_OFFSET:
-        raise ValueError(f"{partition}: offset {target.offset} is larger than any offset can be")
+        raise ValueError(f"{partition}: offset {target.offset} is larger than the largest offset")
     return target

@@ -1,4 +1,4 @@
-"""Batches of `Consumer.batches`: the bytes of one partition from one fetch, decoded when and how the user wants."""
+"""Batches of `Consumer.batches`: the bytes of one partition from one fetch, decoded at the user's request."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 class FetchedBatch:
     """Records of one partition, in order, from ``start_offset`` up to but not including ``next_offset``.
 
-    Nothing is decoded before one of the methods is called, and each call decodes anew. Checksums were verified before
-    the batch was handed out. There may be no record in it: after compaction, or when all of it was aborted. Keys and
-    values are bytes; deserializers are not applied.
+    The batch is not decoded before a method is called; each call decodes again. Checksums are verified. The batch may
+    hold
+    no record: after compaction, or if all its transactions were aborted. Keys and values are bytes; deserializers are
+        not applied.
     """
 
     __slots__ = (
@@ -63,20 +64,20 @@ class FetchedBatch:
         return self.topic_partition.partition
 
     def records(self) -> list[ConsumerRecord]:
-        """All records. Raises `CorruptRecordError` when a record cannot be read in spite of a right checksum."""
+        """Return all records. Raises `CorruptRecordError` if a record is invalid despite a valid checksum."""
         decoder = self._decoder()
         records = decoder.take()
         decoder.take(1)
         return records
 
     def values(self) -> list[Any]:
-        """The values of all records."""
+        """Return the values of all records."""
         return [record.value for record in self.records()]
 
     def to_arrow(
         self, *, columns: Sequence[str] | None = None, values: Literal["binary", "view"] = "binary"
     ) -> pa.RecordBatch:
-        """All records as one Arrow record batch; see `Consumer.poll_arrow` for the columns."""
+        """Return all records as one Arrow record batch; see `Consumer.poll_arrow` for the columns."""
         from triokafka.records.arrow import ArrowBuilder
 
         builder = ArrowBuilder(columns, values=values)
@@ -99,5 +100,5 @@ class Batches:
         return self
 
     async def __anext__(self) -> FetchedBatch:
-        """The next batch; waits without limit. The one before counts as finished. If cancelled, nothing is lost."""
+        """Return the next batch; wait without limit. The previous one counts as finished. Cancelling loses nothing."""
         return await self._next_batch()

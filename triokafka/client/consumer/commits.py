@@ -1,6 +1,6 @@
 """Commits in order, one at a time, and automatic commits.
 
-Auto-commit sends only what the user has finished: a record or batch counts as finished when the next is asked for.
+Auto-commit sends only finished offsets: a record or batch is finished when the user asks for the next one.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Committer:
     async def commit_existing(self, offsets: Offsets, *, limit: float) -> None:
         """As `commit`, within ``limit`` seconds, without partitions that do not exist.
 
-        Their topics were deleted: the commit does not wait for them to come back.
+        Partitions of deleted topics are left out, so that the commit does not wait for them.
         """
         deadline = self._world.now() + limit
         missing: set[TopicPartition] = set()
@@ -115,7 +115,8 @@ class Committer:
             self._one_at_a_time.release()
 
     def commit_later(self, offsets: Offsets, on_done: OnCommit | None) -> None:
-        """Commit in the background, in order; offsets given while a commit is under way go together with the next."""
+        """Commit in the background, in order. Offsets given while a commit is under way are sent together with the
+        next."""
         asked_as = None if self.membership is None else self.membership.identity
         self._later.update((partition, (offset, asked_as)) for partition, offset in offsets.items())
         if on_done is not None:
@@ -157,7 +158,7 @@ class Committer:
         return later, listeners
 
     async def _send_later(self, later: _Later) -> None:
-        """Send the offsets, without partitions that went meanwhile: that would set their new owners back."""
+        """Send the offsets, without partitions that were revoked meanwhile: that would set their new owners back."""
         now = None if self.membership is None else self.membership.identity
         gone: set[TopicPartition] = set()
         if now is not None and now.generation >= 0:
@@ -170,7 +171,7 @@ class Committer:
         if gone:
             raise CommitFailedError(
                 f"not committed: {', '.join(map(str, sorted(gone)))} went to another member before their turn came;"
-                " what was read of them since the last commit will be read again"
+                " their records since the last commit will be read again"
             )
 
     async def _send(
@@ -213,7 +214,7 @@ class Committer:
         while True:
             identity = membership.identity
             if identity.generation < 0 and asked_as is not None:
-                identity = asked_as  # it leaves, but the leave request goes out after this commit
+                identity = asked_as  # it is about to leave, but the leave request follows this commit
             if identity.generation < 0:
                 raise CommitFailedError(
                     f"the offsets were not committed: this consumer is not a member of group {group_id!r} now"
@@ -223,12 +224,12 @@ class Committer:
                 await self._offsets.commit(offsets, identity, deadline=deadline, missing=missing)
                 return
             except CommitFailedError as error:
-                # The member may be in a later generation by now, about which the answer says nothing.
+                # The member may be in a later generation by now; the response does not tell.
                 if membership.identity == identity:
                     membership.commit_failed(error)
                 raise
             except StaleMemberEpochError as error:
-                # The member has entered another epoch meanwhile; the answer to the next heartbeat names it.
+                # The member has entered another epoch meanwhile; the response to the next heartbeat names it.
                 renewed = False
                 with trio.move_on_after(max(0.0, deadline - self._world.now())):
                     renewed = await membership.renew(identity, offsets)
@@ -237,7 +238,7 @@ class Committer:
                 if not renewed:
                     raise CommitFailedError(
                         f"the offsets were not committed: some of the partitions do not belong to this member of group"
-                        f" {group_id!r} any more; what was read of them since the last commit will be read again"
+                        f" {group_id!r} any more; their records since the last commit will be read again"
                     ) from error
                 await trio.sleep(self._options.retry_backoff_ms / 1000 if identity == membership.identity else 0)
 
@@ -289,7 +290,7 @@ class Committer:
             await trio.lowlevel.checkpoint()
 
     async def commit_finished(self, limit: float) -> None:
-        """Commit the finished offsets now; failures are logged, because the next commit makes up for them."""
+        """Commit the finished offsets now. Failures are logged; the next commit covers the same offsets."""
         what = "auto-commit"
         await self.all_sent()
         async with self._one_at_a_time:
@@ -297,7 +298,7 @@ class Committer:
             if not offsets:
                 self._failures.succeeded(what)
                 return
-            # A deleted topic has no offsets worth keeping, and the commit must not wait for it.
+            # A deleted topic needs no offsets, and the commit must not wait for it.
             missing: set[TopicPartition] = set()
             try:
                 await self._send(offsets, self._world.now() + limit, missing)

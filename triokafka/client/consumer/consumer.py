@@ -1,8 +1,8 @@
-"""The consumer as its user sees it: subscribe, ask for records in one of four shapes, seek, commit, leave.
+"""The public consumer: subscribe, read records in one of four forms, seek, commit, leave.
 
-Here are the public calls and the wait for records. What they rest on: `SubscriptionState` (what is read, how far),
-`Fetcher` (bytes from brokers), `FetchCollector` (records to the user), `Rebalancer` and
-`GroupMembership` (the group), `Committer` (commits), `PositionFinder` (where to start).
+This module has the public calls and the wait for records. Its parts: `SubscriptionState` (assignment and positions),
+`Fetcher` (bytes from brokers), `FetchCollector` (records for the user), `Rebalancer` and `GroupMembership` (the
+group), `Committer` (commits), `PositionFinder` (start positions).
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class Consumer:
     """Reads records from Kafka topics. Use it as ``async with Consumer("orders", group_id="billing") as consumer``.
 
     Positional arguments are topics to subscribe to; options are those of `ConsumerOptions`, by keyword; ``world`` is
-    for simulations. A wrong option raises `ConfigurationError` here; nothing is connected before the block is entered.
+    for simulations. A wrong option raises `ConfigurationError` here. The consumer connects when the block is entered.
 
     One task at a time may use a consumer; a second one gets `IllegalStateError`. Membership, heartbeats, fetching and
-    auto-commit go on in the background while the block is open. A record or batch counts as finished when the next is
-    asked for; auto-commit commits nothing beyond that.
+    auto-commit run in the background while the block is open. A record or batch is finished when the user asks for the
+    next one; auto-commit commits only finished records.
 
-    Leaving the block commits what was handed out (with ``enable_auto_commit``), calls the rebalance listener's
-    ``on_partitions_revoked`` and leaves the group, within ``close_timeout_ms``. If it is left by an exception or a
-    cancellation, the record or batch handed out last is not committed.
+    Leaving the block commits the returned records (with ``enable_auto_commit``), calls the rebalance listener's
+    ``on_partitions_revoked`` and leaves the group, within ``close_timeout_ms``. If an exception or a cancellation
+    leaves the block, the last returned record or batch is not committed.
 
-    A background task that fails does not cancel the body; its error is raised by this call and every later one.
+    A failed background task does not cancel the body; this call and every later one raise its error.
     """
 
     def __init__(self, *topics: str, world: World | None = None, **options: Unpack[ConsumerKeywords]) -> None:
@@ -78,7 +78,7 @@ class Consumer:
 
     @property
     def engine(self) -> Engine:
-        """The parts inside, for other modules of this package; not part of the public API."""
+        """The parts of this consumer, for other modules of this package; not part of the public API."""
         return self._engine
 
     # ---------------------------------------------------------------- entering and leaving
@@ -104,20 +104,21 @@ class Consumer:
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: object = None,
     ) -> None:
-        """Subscribe to topics by name, or to all whose whole name matches a pattern. Replaces the former subscription.
+        """Subscribe to topics by name, or to all topics whose name matches a pattern. Replaces the former subscription.
 
-        With a ``group_id`` the group deals the partitions, from the next call for records on; without one this consumer
-        reads them all. No topics and no pattern is the same as `unsubscribe`.
+        With a ``group_id`` the group assigns the partitions, from the next call for records on; without one this
+        consumer reads all of them. A call without topics and pattern is the same as `unsubscribe`.
 
         Args:
             topics: names of topics.
-            pattern: a regular expression instead. A `str` or `re.Pattern` is applied by this consumer to the names of
-                all topics; a `SubscriptionPattern` by the coordinator, with ``group_protocol="consumer"``.
+            pattern: a regular expression for whole names, instead of topics. The consumer applies a `str` or
+                `re.Pattern` to
+                all topics; the coordinator applies a `SubscriptionPattern`, with ``group_protocol="consumer"``.
             listener: called when partitions are assigned, revoked or lost; see `ConsumerRebalanceListener`.
 
         Raises:
             IllegalStateError: partitions are assigned by hand, or the other kind of subscription is in use.
-            InvalidTopicError, TypeError: no topic can have one of the names.
+            InvalidTopicError, TypeError: a name is invalid.
         """
         if not isinstance(topics, Iterable):
             raise TypeError(f"topics must be an iterable of str, not {topics!r}")
@@ -138,11 +139,11 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group, in place of the former assignment.
 
-        Partitions in both keep their position. A ``group_id`` is then used for committed offsets only. No partitions is
+        Partitions in both keep their position. A ``group_id`` is then used for committed offsets only. An empty list is
         the same as `unsubscribe`.
 
         Raises:
-            IllegalStateError: topics are subscribed to.
+            IllegalStateError: the consumer has a subscription.
         """
         wanted = checked_partitions(partitions)
         if wanted:
@@ -159,8 +160,10 @@ class Consumer:
         self._engine.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; with a pattern those that match so far, with one that the coordinator applies those
-        of which this consumer was assigned partitions."""
+        """The subscribed topics.
+
+        With a pattern: those that match so far. With a pattern of the coordinator: those with assigned partitions.
+        """
         return frozenset(self._engine.subscription.topics)
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -173,9 +176,9 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record; wait for it without limit. Otherwise as `poll`, `IllegalStateError` included.
+        """Return the next record; wait without limit. Raises as `poll`, including `IllegalStateError`.
 
-        It yields to other tasks once for every ``max_poll_records`` records. If cancelled, no record is lost.
+        It yields to other tasks once per ``max_poll_records`` records. Cancelling loses no record.
         """
         for record in self._collector.iterator:
             return record
@@ -191,14 +194,14 @@ class Consumer:
                 return record
 
     async def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Records by partition, in order; an empty dict when there are none within ``timeout_ms``.
+        """Return records by partition, in order; an empty dict if there are none within ``timeout_ms``.
 
-        Records in the buffer are returned at once. Joining the group and finding positions go on in the background when
-        the time is over. If cancelled, no record is lost.
+        Buffered records are returned at once. After the time limit, joining the group and finding positions continue in
+        the background. Cancelling loses no record.
 
         Args:
-            timeout_ms: longest wait.
-            max_records: most records in all; the option ``max_poll_records`` (500) when None.
+            timeout_ms: time limit.
+            max_records: maximum number of records; the option ``max_poll_records`` (500) if None.
 
         Raises:
             DecompressedSizeError: a batch decompresses to more than ``max_decompressed_batch_bytes``.
@@ -209,7 +212,7 @@ class Consumer:
                 call `subscribe` or `assign` first.
             MaxPollIntervalExceededError: the previous call was too long ago; the next call joins the group again.
             KafkaTimeoutError: a broker, the coordinator or a lookup has failed for ``default_api_timeout_ms``.
-            AuthorizationError: not allowed to read a topic or to use the group.
+            AuthorizationError: reading a topic or using the group is not allowed.
         """
         limit = self._limit(max_records)
         with self._engine.user("poll"):
@@ -224,7 +227,7 @@ class Consumer:
         columns: Sequence[str] | None = None,
         values: Literal["binary", "view"] = "binary",
     ) -> pa.RecordBatch:
-        """Records of all partitions as one Arrow record batch; one with zero rows when there are none in time.
+        """Return records of all partitions as one Arrow record batch; it has zero rows if there are none in time.
 
         Columns: key, value, topic, partition, offset, timestamp (µs, UTC), timestampType, headers. ``values="view"``
         makes key and value views into the fetched bytes instead of copies. Deserializers and interceptors do not
@@ -240,7 +243,7 @@ class Consumer:
         return builder.finish()
 
     def batches(self) -> Batches:
-        """Iterate with ``async for`` over batches that are decoded when you ask: see `FetchedBatch`. Never ends.
+        """Iterate with ``async for`` over batches that are decoded on demand: see `FetchedBatch`. Never ends.
 
         Raises as `poll`.
         """
@@ -258,25 +261,25 @@ class Consumer:
         if isinstance(limit, bool) or not hasattr(limit, "__index__"):
             raise TypeError(f"max_records must be an int, not {limit!r}")
         if limit < 1:
-            raise ValueError(f"max_records={max_records}: ask for at least one record")
+            raise ValueError(f"max_records={max_records}: it must be at least 1")
         return limit
 
     def wakeup(self) -> None:
         """End a wait for records, or for a position, from another task: it raises `WakeupError`, and loses no record.
 
-        When there is none, the next one ends so. Listeners, commits and closing are not disturbed. From another thread
-        call it through ``trio.from_thread.run_sync``. A cancel scope around the call does as well.
+        Without a wait, the next one raises. Listeners, commits and closing are not disturbed. From another thread call
+        it through ``trio.from_thread.run_sync``. Cancelling the waiting call has the same effect.
         """
         self._engine.interrupt()
 
     # ---------------------------------------------------------------- positions
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at ``offset`` with the next call for records; data that was fetched ahead is dropped.
+        """Continue at ``offset`` with the next call for records; buffered data is dropped.
 
         Raises:
             IllegalStateError: the partition is not assigned.
-            ValueError: a negative offset.
+            ValueError: the offset is negative.
         """
         self._collector.put_back()
         (wanted,) = checked_partitions([partition])
@@ -285,7 +288,7 @@ class Consumer:
         self._engine.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset that is there, looked up in the background; in all partitions if none is named.
+        """Continue at the log start offset, looked up in the background; by default in all partitions.
 
         Raises:
             IllegalStateError: a partition is not assigned.
@@ -293,7 +296,8 @@ class Consumer:
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record; under ``read_committed`` at the last stable offset. As `seek_to_beginning`."""
+        """Continue after the last record; under ``read_committed`` at the last stable offset. As
+        `seek_to_beginning`."""
         self._reset(partitions, LATEST)
 
     def _reset(self, partitions: Sequence[TopicPartition], to: int) -> None:
@@ -303,11 +307,11 @@ class Consumer:
         self._engine.wake()
 
     async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
-        """The offset of the next record of a partition; waits until it is known.
+        """Return the offset of the next record of a partition; wait until it is known.
 
         Raises:
             IllegalStateError: the partition is not assigned.
-            KafkaTimeoutError: not known within ``timeout_ms`` (default ``default_api_timeout_ms``).
+            KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
         (asked,) = checked_partitions([partition])
         with self._engine.user("position"):
@@ -320,7 +324,7 @@ class Consumer:
         return found
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; they stay assigned, and fetched data is kept.
+        """Return no records of these partitions until `resume`; they stay assigned, and fetched data is kept.
 
         Raises:
             IllegalStateError: one of them is not assigned; none is paused then.
@@ -329,7 +333,7 @@ class Consumer:
         self._engine.subscription.pause(checked_partitions(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Undo `pause`. Raises as it does."""
+        """Undo `pause`. Raises as `pause`."""
         self._engine.subscription.resume(checked_partitions(partitions))
         self._engine.wake()
 
@@ -345,18 +349,18 @@ class Consumer:
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit offsets, by default those behind everything handed out so far, the record in hand included.
+        """Commit offsets, by default those after all returned records, the last one included.
 
-        Waits for the coordinator's answer and tries again where that may help, at most ``timeout_ms`` (default
+        Waits for the coordinator's answer and retries retriable errors, at most ``timeout_ms`` (default
         ``default_api_timeout_ms``). If cancelled, the commit may or may not have happened.
 
         Args:
-            offsets: partition to the next offset to read, that is the last processed one plus one.
+            offsets: partition to the next offset to read: that of the last processed record plus one.
 
         Raises:
             CommitFailedError: the group has removed this member; others will read the records again.
             KafkaTimeoutError: no answer in time.
-            IllegalStateError: there is no ``group_id``.
+            IllegalStateError: ``group_id`` is not set.
         """
         wanted = self._to_commit(offsets, "commit()")
         with self._engine.user("commit"):
@@ -370,17 +374,17 @@ class Consumer:
     ) -> None:
         """Commit as `commit` does, in the background; returns at once.
 
-        Commits happen in the order of the calls. Offsets that are given while a commit is under way go together
-        with the next, so that calling this for every record costs one request at a time. Partitions that have gone
-        before their turn comes are left out. Leaving the block waits for the commits.
+        Commits happen in the order of the calls. Offsets given while a commit is under way are sent together with the
+        next, so a call per record costs one request at a time. Partitions revoked before their turn are left out.
+        Leaving the block waits for the commits.
 
         Args:
-            offsets: partition to the next offset to read; by default those behind everything handed out so far.
-            on_done: called in a background task with what was committed and None, or the error; it must not block.
-                Without it failures are logged. A function given several times meanwhile is called once.
+            offsets: partition to the next offset to read; by default those after all returned records.
+            on_done: called in a background task with the committed offsets and None, or the error; it must not block.
+                Without it failures are logged. A function passed several times meanwhile is called once.
 
         Raises:
-            IllegalStateError: there is no ``group_id``.
+            IllegalStateError: ``group_id`` is not set.
         """
         if on_done is not None and not callable(on_done):
             raise TypeError(f"on_done must be callable, not {on_done!r}")
@@ -414,7 +418,7 @@ class Consumer:
     async def committed(
         self, partitions: TopicPartition | Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> OffsetAndMetadata | dict[TopicPartition, OffsetAndMetadata | None] | None:
-        """Return the group's committed offset of one partition, or of several as a dict; None where there is none.
+        """Return the group's committed offset of one partition, or of several as a dict; None without a commit.
 
         Raises:
             KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
@@ -429,7 +433,7 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition that is still there. Partitions need not be assigned.
+        """Return the log start offset of each partition. Partitions need not be assigned.
 
         Raises as `offsets_for_times`.
         """
@@ -438,7 +442,7 @@ class Consumer:
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset that the next record will get; under ``read_committed`` the last stable offset.
+        """Return the end offset of each partition; under ``read_committed`` the last stable offset.
 
         Raises as `offsets_for_times`.
         """
@@ -454,10 +458,10 @@ class Consumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition with at least the given timestamp (milliseconds); None if there is none.
+        """Return the first record of each partition with at least the given timestamp (milliseconds); None without one.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: the topic does not exist.
             KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
         self._engine.check_usable()
@@ -471,11 +475,11 @@ class Consumer:
             return await self._engine.log_offsets.list_offsets(wanted, deadline=self._deadline(timeout_ms))
 
     async def partitions_for_topic(self, topic: str, *, timeout_ms: float | None = None) -> list[int] | None:
-        """The numbers of a topic's partitions, None if there is no such topic. Never creates it.
+        """Return the partition numbers of a topic; None if it does not exist. Never creates it.
 
         Raises:
-            TopicAuthorizationFailedError: not allowed to see the topic.
-            InvalidTopicError: no topic can be called so.
+            TopicAuthorizationFailedError: describing the topic is not allowed.
+            InvalidTopicError: the name is invalid.
             KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
         self._engine.check_usable()
@@ -483,7 +487,7 @@ class Consumer:
         return (await self._engine.topic_lists.look_up([topic], deadline=self._deadline(timeout_ms))).get(topic)
 
     async def topics(self, *, timeout_ms: float | None = None) -> dict[str, list[int]]:
-        """All topics that this client may see, with the numbers of their partitions.
+        """Return all topics that this client may describe, with their partition numbers.
 
         Raises:
             KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
@@ -501,7 +505,7 @@ class Consumer:
     def _deadline(self, timeout_ms: float | None) -> float:
         return self._world.now() + self._seconds(timeout_ms)
 
-    # ---------------------------------------------------------------- how it is doing
+    # ---------------------------------------------------------------- health
 
     def health(self) -> ConsumerHealth:
         """Return the state of this consumer and its ongoing failures, without any request."""

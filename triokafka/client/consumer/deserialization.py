@@ -10,9 +10,9 @@ from triokafka.records import ConsumerRecord
 
 
 class UndeserializedBytes(bytes):
-    """A key or value as it was fetched, because the deserializer failed with ``error``.
+    """A key or value as fetched, because the deserializer failed with ``error``.
 
-    Handed out under ``deserialization_error_policy="raw"``.
+    Returned under ``deserialization_error_policy="raw"``.
     """
 
     error: Exception
@@ -21,7 +21,7 @@ class UndeserializedBytes(bytes):
 def record_converter(
     key_deserializer: Any, value_deserializer: Any, *, raw: bool
 ) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
-    """A function that makes the deserialized record, None when there is nothing to do. Null is left as it is."""
+    """Return a function that makes the deserialized record; None without deserializers. Null stays null."""
     if key_deserializer is None and value_deserializer is None:
         return None
     key_of, value_of = _deserialize_with(key_deserializer), _deserialize_with(value_deserializer)

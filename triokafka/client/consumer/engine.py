@@ -1,4 +1,4 @@
-"""The parts of a consumer, put together, and their background tasks."""
+"""The parts of a consumer, constructed and connected, and their background tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Engine:
-    """The parts of one consumer and their life.
+    """The parts of one consumer and their lifetime.
 
     `Consumer` checks the arguments of the public calls; the engine serves one task at a time.
     """
@@ -108,10 +108,10 @@ class Engine:
         self.user, self.interrupt = wait.user, wait.interrupt
         self.wait_for, self.wait_for_state = wait.wait_for, wait.wait_for_state
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifetime
 
     async def open(self) -> None:
-        """Start the background tasks; connects nothing by itself."""
+        """Start the background tasks. Does not connect."""
         require_trio("Consumer")
         if self._state != "new":
             raise ClosedError("a consumer can be used for one async with block only")
@@ -145,7 +145,7 @@ class Engine:
     async def _leave(self, in_hand_is_finished: bool) -> None:
         """Commit, call the listener and leave.
 
-        Each step has a limit, so that there is time left for the leave request.
+        Each step has its own limit, so that time is left for the leave request.
         """
         self.collector.put_back()
         if in_hand_is_finished:
@@ -161,7 +161,7 @@ class Engine:
         self._rebalancer.abandon()
         with self._until(ends_at - share, "the rebalance listener was not done, or commits were still under way"):
             await self._rebalancer.drain()
-            await self.committer.all_sent()  # of the listener, too
+            await self.committer.all_sent()  # those of the listener, too
         if membership is not None:
             await membership.leave("the consumer was closed")
 
@@ -174,7 +174,7 @@ class Engine:
 
     @property
     def membership(self) -> GroupMembership | None:
-        """The membership of the group that decides the assignment, if one does."""
+        """The membership of the group that decides the assignment; None without one."""
         return self._membership if self.subscription.uses_group else None
 
     @property
@@ -187,7 +187,7 @@ class Engine:
         self._rebalancer.listener = listener
 
     def _member(self) -> GroupIdentity | None:
-        """The member as which offsets are fetched; only the consumer protocol has them name one."""
+        """The member that offset fetches name; None except under the consumer protocol."""
         membership = self.membership
         return membership.identity if membership is not None and self.options.group_protocol == "consumer" else None
 
@@ -261,7 +261,7 @@ class Engine:
         self.wake()
 
     def unsubscribe(self) -> None:
-        """Forget subscription and assignment; a membership is ended in the background."""
+        """Drop subscription and assignment; end a membership in the background."""
         self._check_can_change()
         self.collector.put_back()
         membership = self.membership
@@ -289,7 +289,7 @@ class Engine:
         self.notify()
 
     def _assignment_changed(self) -> None:
-        # ``async for`` must not give out records that it has taken of a partition that is gone.
+        # ``async for`` must not return records of revoked partitions that it has taken from the buffer.
         self.collector.put_back()
         self._start_over(self.network.cluster)
         self.wake()
@@ -302,7 +302,8 @@ class Engine:
             self.committer.assignment_changed()
 
     def _fetch_again(self, cluster: Cluster) -> None:
-        """Drop buffered data of former leaders: the new ones have everything up to the position, but maybe not that."""
+        """Drop buffered data of former leaders: new ones have every record below the position, but maybe not this
+        data."""
         led_anew = self.subscription.led_anew(cluster.leader_epoch_for)
         if led_anew:
             self.collector.put_back()
@@ -326,7 +327,7 @@ class Engine:
         failing = self.failure_tracker.current
         return f": {failing[0].what} fails: {failing[0].error}" if failing else ""
 
-    # ---------------------------------------------------------------- questions
+    # ---------------------------------------------------------------- state
 
     @property
     def state(self) -> str:

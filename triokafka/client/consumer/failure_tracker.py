@@ -1,6 +1,6 @@
-"""Ongoing failures of background activities, so that a hopeless wait for records ends with a reason.
+"""Ongoing failures of background activities, so that a wait for records that cannot succeed ends with a reason.
 
-Background tasks retry after errors that may go away. Each notes its failures here under a name, and clears the name on
+Background tasks retry after retriable errors. Each notes its failures here under a name, and clears the name on
 success. The caller that waits for records raises the error of an activity that has failed without a break for too long.
 """
 
@@ -26,7 +26,7 @@ class OngoingFailure(NamedTuple):
 
 
 class FailureTracker:
-    """The activities that fail now, by name; false when none does."""
+    """The failing activities by name; false if there are none."""
 
     def __init__(self) -> None:
         self._failing: dict[str, OngoingFailure] = {}
@@ -50,7 +50,7 @@ class FailureTracker:
         self._failing[what] = OngoingFailure(what, began, error, raised_at)
 
     def succeeded(self, what: str) -> None:
-        """Note that activity ``what`` works."""
+        """Note that activity ``what`` has succeeded."""
         self._failing.pop(what, None)
 
     @property
@@ -74,5 +74,5 @@ class FailureTracker:
                 ) from failing.error
 
     def next_deadline(self, limit: float) -> float:
-        """Return when `raise_after` will raise next; infinity when nothing fails."""
+        """Return when `raise_after` will raise next; infinity if nothing fails."""
         return min((failing.raised_at + limit for failing in self._failing.values()), default=_NEVER)

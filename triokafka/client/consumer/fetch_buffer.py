@@ -1,6 +1,6 @@
-"""Fetched data that is not handed out yet: bytes of partitions in order of arrival, decoded piece by piece on demand.
+"""Fetched data that was not returned yet: bytes of partitions in order of arrival, decoded on demand.
 
-A plain object. Data is stale, and dropped, when its partition's position was moved in the meantime.
+A plain object. Data is stale, and dropped, if the position of its partition has jumped since the fetch.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _LAST_DELTA_AT: Final = 23
 _SMALLEST_LENGTH: Final = 14
 _ALL: Final = sys.maxsize
 INLINE_BYTES: Final = 4 << 20
-"""Batches of up to so many bytes are decompressed in the event loop, in a few milliseconds; larger ones in a thread."""
+"""Batches up to this size are decompressed in the event loop, in a few milliseconds; larger ones in a thread."""
 
 
 def _last_batch(view: memoryview, most: int) -> int:
-    """Where the last whole batch of the first ``most`` begins, by hopping from header to header; -1 without one."""
+    """Return where the last whole batch of the first ``most`` begins, from the headers alone; -1 without one."""
     size = len(view)
     position, last = 0, -1
     while position + _MAGIC_AT < size and most:
@@ -60,10 +60,10 @@ def _end_of_batch(view: memoryview, at: int) -> int | None:
 
 
 def end_of(records: Buffer, most: int = -1) -> int | None:
-    """The offset after the last whole batch; None when there is no whole batch.
+    """Return the offset after the last whole batch; None without one.
 
-    Looks at ``most`` batches at most, if that is not negative.
-    Stops at anything that cannot be a batch: the decoder reports the damage.
+    Reads at most ``most`` batches, if that is not negative.
+    Stops at invalid data: the decoder reports the damage.
     """
     view = memoryview(records)
     return _end_of_batch(view, _last_batch(view, most))
@@ -73,8 +73,8 @@ class FetchedData:
     """The records of one partition in one fetch response, or the error in their place.
 
     ``version`` is that of the partition's state when the fetch was sent, ``position`` the offset of the next record to
-    hand out, ``end`` the offset to fetch from next (None when that is not known before the data is decoded),
-    ``leader_epoch`` that of the batch that was handed out last, ``last_epoch`` that of the last one, -1 unknown.
+    return, ``end`` the next offset to fetch (None if only decoding can find it), ``leader_epoch`` that of the last
+    returned batch, ``last_epoch`` that of the last batch, -1 if unknown.
     """
 
     __slots__ = (
@@ -129,7 +129,7 @@ class FetchedData:
         self._decoder = self.decoder(INLINE_BYTES)
 
     def decoder(self, inline_bytes: int = _ALL) -> RecordDecoder:
-        """Return a new decoder for the data that is not handed out yet; see `RecordDecoder` for ``inline_bytes``."""
+        """Return a new decoder for the remaining data; see `RecordDecoder` for ``inline_bytes``."""
         return RecordDecoder(
             self.records,
             topic=self.partition.topic,
@@ -144,17 +144,17 @@ class FetchedData:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the next batch is too large to be decompressed by the call that needs it; see `unpack`."""
+        """Whether the next batch is too large for the calling task to decompress; see `unpack`."""
         return self._decoder.is_waiting
 
     @property
     def unpacked_bytes(self) -> int:
-        """Bytes that the batches decompressed so far have."""
+        """Total size in bytes of the batches decompressed so far."""
         return self._decoder.unpacked_bytes
 
     @property
     def max_decompressed(self) -> int:
-        """Most bytes that one batch may decompress to."""
+        """Limit on the decompressed size of one batch in bytes."""
         return self._max_decompressed
 
     async def unpack(self, world: World) -> None:
@@ -162,7 +162,7 @@ class FetchedData:
 
         If cancelled, the batch still waits.
         """
-        decoder = self._decoder  # the position may be moved meanwhile, which makes a new one
+        decoder = self._decoder  # the position may jump meanwhile, which makes a new decoder
         try:
             payload = await world.run_in_thread(decoder.unpacking())
         except (CorruptRecordError, UnsupportedCodecError) as error:
@@ -171,13 +171,14 @@ class FetchedData:
             decoder.supply(payload)
 
     def release(self) -> None:
-        """Let go of a decompressed batch; the next call for records decompresses it again."""
+        """Free a decompressed batch; the next call for records decompresses it again."""
         if self._decoder.holds_unpacked:
             self._decoder = self.decoder(INLINE_BYTES)
 
     def take(self, limit: int, most_bytes: int = _ALL) -> list[ConsumerRecord]:
-        """Return the next records, at most ``limit``; an empty list at the end, and when `is_waiting`. Moves
-        ``position``. For ``most_bytes`` see `RecordDecoder.take`.
+        """Return the next records, at most ``limit``; an empty list at the end, and if `is_waiting`.
+
+        Moves ``position``. For ``most_bytes`` see `RecordDecoder.take`.
 
         Raises:
             CorruptRecordError: with topic, partition and offset; ``position`` stays, and so does the error.
@@ -188,20 +189,20 @@ class FetchedData:
         return records
 
     def take_columns(self, builder: ArrowBuilder, limit: int) -> int:
-        """Add the next records, at most ``limit``, to an Arrow batch; returns how many. Otherwise as `take`."""
+        """Add the next records, at most ``limit``, to an Arrow batch; return how many. Otherwise as `take`."""
         rows = builder.add(self._decoder, limit)
         self.position = self._decoder.next_offset
         self.leader_epoch = self._decoder.leader_epoch
-        # To look behind the last record may be to decompress a batch, for which a full builder has no use.
+        # Reading beyond the last record might decompress a batch that a full builder cannot take.
         if self._decoder.at_end or (not builder.is_full and self._decoder.exhausted):
             self.end = self.position
         return rows
 
     def check(self) -> int:
-        """Verify checksums now, for those who decode later; returns how many bytes there are up to the first wrong one.
+        """Verify checksums now, for a later decoder; return the number of bytes before the first invalid batch.
 
         Raises:
-            CorruptRecordError: already the first batch that is wanted is damaged.
+            CorruptRecordError: the first wanted batch is damaged.
         """
         if not self._check_crcs:
             return self.size
@@ -219,8 +220,8 @@ class FetchedData:
         return self.size
 
     def behind_damage(self) -> int | None:
-        """The offset behind the first batch that is not read or passed over, by its header; None where that cannot be
-        told."""
+        """Return the offset behind the first batch that is not read or passed over, from its header; None if the header
+        is damaged."""
         view = memoryview(self.records)
         # Aborted and control batches before the damaged one have not moved the position.
         read_to = max(self.position, self._decoder.next_offset)
@@ -233,17 +234,17 @@ class FetchedData:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left, as far as that is known without decoding."""
+        """Whether nothing is left, as far as can be known without decoding."""
         return self.end is not None and self.position >= self.end
 
     def rewind(self, position: int) -> None:
-        """Hand out again from ``position``, which earlier calls have passed."""
+        """Move back to ``position``, which earlier calls have passed."""
         self.position = position
         self._decoder = self.decoder(INLINE_BYTES)
 
 
 class FetchBuffer:
-    """Fetched data of all partitions, first come, first served.
+    """Fetched data of all partitions, in order of arrival.
 
     ``on_space`` is called when bytes were freed, so that more can be fetched.
     """
@@ -257,7 +258,7 @@ class FetchBuffer:
         self.total_bytes = 0
 
     def add(self, data: FetchedData) -> None:
-        """Append data; the caller has checked that it is wanted."""
+        """Append data that the caller has found to be wanted."""
         self._queue.append(data)
         self._last[data.partition] = data
         self._bytes[data.partition] = self._bytes.get(data.partition, 0) + data.size
@@ -268,7 +269,7 @@ class FetchBuffer:
         return self._bytes.get(partition, 0)
 
     def fetch_offset(self, partition: TopicPartition, state: PartitionState) -> int | None:
-        """Return the next offset to fetch: behind the buffered data. None when that has to be handed out first."""
+        """Return the next offset to fetch, behind the buffered data; None if only decoding can find it."""
         last = self._last.get(partition)
         if last is None or last.version != state.version:
             return state.position
@@ -286,7 +287,7 @@ class FetchBuffer:
         self._on_space()
 
     def current(self) -> Iterator[tuple[FetchedData, PartitionState]]:
-        """Data that may be handed out now, in order; stale data is dropped on the way, paused data passed over."""
+        """Yield data that may be returned now, in order; drop stale data, skip paused data."""
         held: set[TopicPartition] = set()
         for data in list(self._queue):
             state = self._subscription.get(data.partition)
@@ -303,15 +304,15 @@ class FetchBuffer:
 
     @property
     def has_current(self) -> bool:
-        """Whether there is anything to hand out, an error included."""
+        """Whether there is anything to return, an error included."""
         return any(True for _ in self.current())
 
     def finished(self, data: FetchedData) -> None:
-        """All of it was handed out."""
+        """Remove data that was returned completely."""
         self._remove(data)
 
     def restore(self, data: FetchedData, position: int) -> None:
-        """Hand out ``data`` again, before everything else, from ``position``."""
+        """Return ``data`` to the front, from ``position`` on."""
         if not data.done:
             self._queue.remove(data)
             self._queue.appendleft(data)
@@ -324,7 +325,7 @@ class FetchBuffer:
         data.rewind(position)
 
     def drop_paused(self) -> bool:
-        """Drop the data of paused partitions, to be fetched again after they are resumed. False if there is none."""
+        """Drop the data of paused partitions; it is fetched again after `resume`. Return False if there is none."""
         paused = [
             data
             for data in self._queue

@@ -1,6 +1,6 @@
-"""Handing out: records leave the buffer, are deserialized, and positions advance. No step of it waits.
+"""Returning records: they leave the buffer, are deserialized, and positions advance. No step waits.
 
-A plain object. In ``async for`` it knows the single record that is in the user's hands, which is not finished.
+A plain object. In ``async for`` it knows the record that the user is processing, which is not finished.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _RecordRun(NamedTuple):
 
 
 class FetchCollector:
-    """Hands records out, and knows which of them the user has finished.
+    """Returns records to the user, and knows which of them are finished.
 
     ``iterator`` is the rest of the run that ``async for`` is in; pulling from it needs no call here.
     """
@@ -57,17 +57,17 @@ class FetchCollector:
     def __init__(self, options: ConsumerOptions, subscription: SubscriptionState, fetcher: Fetcher) -> None:
         self.iterator: Iterator[ConsumerRecord] = _NOTHING
         self.asked = 0
-        """Calls for records so far."""
+        """Number of calls for records."""
         self.delivered = 0
-        """Records handed out so far; those of the present call to ``async for`` included."""
+        """Number of returned records; those that the present ``async for`` has taken included."""
         self._interceptors = options.interceptors
         self._subscription = subscription
         self._fetcher = fetcher
         self._buffer = fetcher.buffer
         self.skipped = 0
-        """Records passed over because no deserializer could read them."""
+        """Number of records skipped because a deserializer failed."""
         self.batches_skipped = 0
-        """Damaged batches passed over."""
+        """Number of skipped damaged batches."""
         self._skips = options.deserialization_error_policy == "skip"
         self._skips_damage = options.corrupt_batch_policy == "skip"
         self._convert = record_converter(
@@ -77,22 +77,22 @@ class FetchCollector:
         self._bytes_left = 0
         self._opened: FetchedData | None = None
         self.waiting: FetchedData | None = None
-        """Data whose next batch the last call could not decompress itself."""
+        """Data whose next batch is too large for the last call to decompress."""
         self._runs: deque[_RecordRun] = deque()  # the first one is being iterated over
 
     @property
     def progress(self) -> int:
-        """A number that changes with every record and call that the user asks for."""
+        """A number that changes with every returned record and every call."""
         return (self.asked << 32) - operator.length_hint(self.iterator)
 
     # ---------------------------------------------------------------- taking
 
     def take(self, limit: int) -> Records:
-        """Records of as many partitions as it takes, at most ``limit`` in all; positions are behind them now.
+        """Return records of one or more partitions, at most ``limit`` in all, and move their positions.
 
         Raises:
-            KafkaError: an error is next in the buffer. When records come before it, they are returned, and
-                the error is raised by the next call.
+            KafkaError: an error is next in the buffer. If records precede it, this call returns them, and the next one
+                raises.
         """
         records: Records = {}
         for run in self._take(limit):
@@ -129,16 +129,16 @@ class FetchCollector:
         return taken
 
     def _open(self, data: FetchedData) -> None:
-        """Keep at most one decompressed batch: others may have been left in the middle, by a pause or a seek."""
+        """Keep at most one decompressed batch: a pause or a seek may have left others half read."""
         if self._opened is not data:
             if self._opened is not None:
                 self._opened.release()
             self._opened = data
 
     def take_columns(self, builder: ArrowBuilder, limit: int) -> int:
-        """Add records of as many partitions as it takes to an Arrow batch, at most ``limit``; returns how many.
+        """Add records of one or more partitions to an Arrow batch, at most ``limit``; return how many.
 
-        Errors as in `take`. Deserializers and interceptors see nothing of it.
+        Errors as in `take`. Deserializers and interceptors do not apply.
         """
         total = 0
         self.waiting = None
@@ -168,7 +168,7 @@ class FetchCollector:
         return total
 
     def take_batch(self) -> FetchedBatch | None:
-        """The next piece of fetched data as it is. Errors as in `take`, with checksums verified first."""
+        """Return the next piece of fetched data undecoded, with checksums verified. Errors as in `take`."""
         self.waiting = None
         for data, _ in self._buffer.current():
             if data.error is not None:
@@ -176,7 +176,7 @@ class FetchCollector:
                 continue
             size = self._undamaged(data, data.check)
             if data.end is None:
-                # Nothing in it can be decoded; the decoder says why.
+                # It contains no valid batch; the decoder raises the reason.
                 data.take(1)
                 data.end = data.position
             end = data.end if size == data.size else end_of(memoryview(data.records)[:size])
@@ -200,21 +200,19 @@ class FetchCollector:
                     what = (
                         str(error)
                         if behind is None
-                        else f"{error}; the position stays there, seek to {behind} to pass over it"
+                        else f"{error}; the position stays there, seek to {behind} to skip it"
                     )
                     located = type(error)(what)
                     located.next_offset = behind
                     raise located from None
                 self.batches_skipped += 1
-                logger.warning(
-                    "passed over offsets %d to %d of %s: %s", data.position, behind - 1, data.partition, error
-                )
+                logger.warning("skipped offsets %d to %d of %s: %s", data.position, behind - 1, data.partition, error)
                 data.rewind(behind)
 
     def _advance(self, data: FetchedData, *, nothing_in_hand: bool) -> None:
         self._subscription.hand_out(data.partition, data.position, data.leader_epoch)
         if nothing_in_hand:
-            # Only gaps and control batches were passed over: there is nothing for the user to finish.
+            # Only gaps and control batches were skipped: the user has nothing to finish.
             self._subscription.finish(data.partition, data.position)
         if data.exhausted:
             self._buffer.finished(data)
@@ -232,7 +230,7 @@ class FetchCollector:
                 break
             self._bytes_left -= max(0, data.unpacked_bytes - unpacked)
             if not records:
-                # At the end, also where that could not be seen from outside.
+                # At the end, which may only be known after decoding.
                 data.end = data.position
                 break
             if self._convert is not None:
@@ -255,7 +253,7 @@ class FetchCollector:
                 if self._skips:
                     self.skipped += 1
                     logger.warning(
-                        "passed over the record at offset %d of %s, which the deserializer cannot read: %r",
+                        "skipped the record at offset %d of %s, which the deserializer cannot read: %r",
                         record.offset,
                         data.partition,
                         error,
@@ -266,21 +264,21 @@ class FetchCollector:
                     return converted
                 raise RecordDeserializationError(
                     f"the deserializer failed on the record at offset {record.offset} of {data.partition}: {error!r};"
-                    f" the position stays there, seek to {record.offset + 1} to pass over it"
+                    f" the position stays there, seek to {record.offset + 1} to skip it"
                 ) from error
         return converted
 
     # ---------------------------------------------------------------- async for
 
     def next_run(self) -> bool:
-        """The run that was iterated over is finished; go on to the next that was taken. False when there is none."""
+        """Finish the present run and go to the next one taken. Return False if there is none."""
         if self._runs:
             done = self._runs.popleft()
             self._subscription.finish(done.partition, done.end)
         return self._start_run()
 
     def take_runs(self, limit: int) -> bool:
-        """Take runs of at most ``limit`` records together, and begin with the first. Errors as in `take`."""
+        """Take runs of at most ``limit`` records in all, and begin with the first. Errors as in `take`."""
         self._runs.extend(self._take(limit))
         if self._interceptors:
             self._runs = deque(self._intercepted(run) for run in self._runs)
@@ -295,12 +293,12 @@ class FetchCollector:
         return run._replace(records=changed.get(run.partition, []))
 
     def _in_hand(self, run: _RecordRun) -> ConsumerRecord | None:
-        """The record of the present run that was given out last, None before the first."""
+        """The last returned record of the present run, None before the first."""
         given = len(run.records) - operator.length_hint(self.iterator)
         return run.records[given - 1] if given else None
 
     def put_back(self) -> None:
-        """Return records that ``async for`` has taken and not given out to the buffer, for other calls."""
+        """Put records that ``async for`` has taken but not returned back into the buffer, for other calls."""
         if not self._runs:
             return
         runs = list(self._runs)
@@ -327,7 +325,7 @@ class FetchCollector:
     # ---------------------------------------------------------------- offsets to commit
 
     def _adjusted(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Position and finished offset of partitions that ``async for`` is in the middle of."""
+        """Update position and finished offset of the partitions in the present ``async for``."""
         found: dict[TopicPartition, tuple[int, int]] = {}
         for index, run in enumerate(self._runs):
             if run.partition in found:
@@ -342,13 +340,13 @@ class FetchCollector:
         return found
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The offset of the record that the user gets next, None while unknown."""
+        """Return the offset of the next record for the user, None while unknown."""
         state = self._subscription.state(partition)
         adjusted = self._adjusted().get(partition)
         return state.position if adjusted is None else adjusted[0]
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets behind everything handed out, the record in hand included: for the user's own commits."""
+        """Return the offsets after all returned records, the last one included: for the user's own commits."""
         offsets = self._subscription.consumed()
         for partition, (position, _) in self._adjusted().items():
             if partition in offsets and position != offsets[partition].offset:

@@ -21,16 +21,16 @@ class FetchRound(NamedTuple):
     targets: dict[TopicPartition, FetchTarget]
     versions: dict[TopicPartition, int]
     crowded: bool
-    """Whether partitions of this broker were left out because enough of their data waits already."""
+    """Whether partitions of this broker were left out because enough of their data is buffered."""
     retry_at: float
-    """When a partition that is backing off may be asked for again."""
+    """When a partition that is backing off may be fetched again."""
 
 
 class FetchPlanner:
     """Chooses the partitions to fetch from each broker, in fair order. Times are seconds on the world's clock.
 
     Args:
-        enough: bytes of one partition in the buffer from which on no more are fetched (``max_partition_fetch_bytes``).
+        enough: buffered bytes of one partition from which on it is not fetched (``max_partition_fetch_bytes``).
         subscription: the assigned partitions and their positions.
         preferred: the followers to read from instead of leaders.
         cluster: returns the present metadata.
@@ -90,7 +90,7 @@ class FetchPlanner:
         return order
 
     def round(self, node_id: int, now: float) -> FetchRound:
-        """The partitions to fetch from this broker."""
+        """Return the partitions to fetch from this broker."""
         cluster = self._cluster()
         targets: dict[TopicPartition, FetchTarget] = {}
         versions: dict[TopicPartition, int] = {}

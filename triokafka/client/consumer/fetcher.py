@@ -1,8 +1,8 @@
-"""Fetching ahead: one task per broker keeps one fetch on the wire while the buffer has room for the answer.
+"""Fetching ahead: one task per broker keeps one fetch in flight while the buffer has room for the response.
 
 The next fetch is sent before the data of the last one is decoded. Data waits, as bytes, in the `FetchBuffer`. Errors of
-single partitions go there too, in place of data, so that everything reaches the user in order. A broker that fails is
-asked again after a back-off; `FailureTracker` decides when that becomes an error for the user.
+single partitions are buffered there too, in place of data, so that the user gets everything in order. A failing broker
+is retried after a back-off; `FailureTracker` decides when the failure becomes an error for the user.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
 
 
 class _Stuck(NamedTuple):
-    """A partition that brings nothing."""
+    """A partition without progress."""
 
     version: int
-    """The version of its state; with another version it has moved on."""
+    """The version of its state; another version means that it has moved on."""
     leaderless: bool
 
 
 class Fetcher:
     """Keeps the buffer filled for every partition that has a position.
 
-    ``on_data`` is called when the buffer gained something to hand out, ``on_reset`` when a position must be looked up.
+    ``on_data`` is called when the buffer gained something to return, ``on_reset`` when a position must be looked up.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Fetcher:
     # ---------------------------------------------------------------- planning
 
     def wake(self) -> None:
-        """Look again, because positions, pauses, leaders or room have changed. Starts tasks for new brokers."""
+        """Plan again, because positions, pauses, leaders or room have changed. Starts tasks for new brokers."""
         self._wake.set()
         self._wake = trio.Event()
         if not self._tasks.is_open:
@@ -126,7 +126,7 @@ class Fetcher:
     def _stands_still(
         self, partition: TopicPartition, state: PartitionState, why: KafkaError, *, leaderless: bool = False
     ) -> None:
-        """Note that a partition brings nothing, although no request fails: the user gets an error if that goes on."""
+        """Note that a partition brings nothing, although no request fails: the user gets an error if that continues."""
         self._stuck[partition] = _Stuck(state.version, leaderless)
         self._failures.failed(f"fetching {partition}", why, self._world.now())
 
@@ -140,12 +140,12 @@ class Fetcher:
         stuck = self._stuck[partition]
         if state is None or not state.fetchable or state.version != stuck.version:
             return True
-        # When its leader is back, a running fetch session need not mention an idle partition in any answer.
+        # When its leader is back, a running fetch session need not mention an idle partition in any response.
         return stuck.leaderless and self._network.cluster.leader_for(partition) >= 0
 
     def _plan(self, node_id: int, now: float) -> FetchRound:
         if self._preferred.remove_expired(now, self._network.cluster.nodes):
-            self.wake()  # the leaders' tasks have to know that it is their turn
+            self.wake()  # the leaders' tasks have to plan their turn
         for partition in self._planner.take_gone():
             self._failures.succeeded(f"fetching {partition}")
         return self._planner.round(node_id, now)
@@ -172,10 +172,10 @@ class Fetcher:
             wait_until = plan.retry_at
             ready = bool(plan.targets) and room > 0
             if not plan.targets and wait_until == _NEVER:
-                self._failures.succeeded(what)  # its partitions are led by others now, or not ours any more
+                self._failures.succeeded(what)  # its partitions have other leaders now, or are not assigned any more
             if ready and plan.crowded:
-                # A long poll for the idle partitions would hold up the busy ones as soon as there is room for them
-                # again; so the idle ones are asked without waiting, and not all the time.
+                # A long poll for the idle partitions would delay the busy ones once there is room for them again.
+                # So the idle ones are fetched without a wait, and not each time.
                 wait_until = min(wait_until, polled_at + self._options.fetch_max_wait_ms / 1000)
                 ready = wait_until <= now
             if not ready:
@@ -206,7 +206,7 @@ class Fetcher:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
 
     async def _fetch(self, node_id: int, session: FetchSessionHandler, plan: FetchRound, max_bytes: int) -> bool:
-        """Send one request and take its answer. False if the broker refused it as a whole."""
+        """Send one request and process its response. Return False if the broker refused the whole request."""
         sent = session.plan(plan.targets)
         # An id for every topic, or names for all (KIP-516).
         by_name = any(target.topic_id == NO_TOPIC_ID for target in sent.targets.values())
@@ -250,7 +250,7 @@ class Fetcher:
         self.by_name = self.by_name or version < _FIRST_VERSION_WITH_IDS
         names = {target.topic_id: partition.topic for partition, target in sent.targets.items()}
         gained = False
-        # A partition that got nothing because others had taken the room is not stuck.
+        # A partition without data because others took the room is not stuck.
         taken = sum(len(p.records or b"") for topic in response.responses for p in topic.partitions)
         room = max_bytes - taken if taken else _NEVER
         for topic in response.responses:
@@ -272,7 +272,7 @@ class Fetcher:
             sizes = [len(answer.records or b"") for topic in response.responses for answer in topic.partitions]
             self._network.hooks.on_fetch(node, sum(map(bool, sizes)), sum(sizes), seconds)
 
-    # ---------------------------------------------------------------- answers
+    # ---------------------------------------------------------------- responses
 
     def _take_in(
         self,
@@ -283,14 +283,14 @@ class Fetcher:
         room: float,
         now: float,
     ) -> bool:
-        """Put the answer for one partition into the buffer. False if it brought nothing."""
+        """Put the response for one partition into the buffer. Return False if it brought nothing."""
         state = self._subscription.get(partition)
         if state is None or versions.get(partition, state.version) != state.version:
             return False  # revoked or moved in the meantime
         if self.buffer.fetch_offset(partition, state) != target.fetch_offset:
             return False
         if 0 <= target.current_leader_epoch < self._network.cluster.leader_epoch_for(partition):
-            return False  # of a former leader: the one that took over may not have it (KIP-320)
+            return False  # from a former leader: the new leader may lack it (KIP-320)
         if answer.error_code:
             return self._take_error(partition, state, target, answer.error_code, now)
         state.high_watermark = answer.high_watermark
@@ -347,7 +347,7 @@ class Fetcher:
         if error is OffsetOutOfRangeError:
             if self._preferred.remove(partition):
                 self.wake()
-                return False  # the follower may lag behind; the leader knows
+                return False  # the follower may lag behind; ask the leader
             self._put_error(
                 partition,
                 state,
@@ -358,7 +358,7 @@ class Fetcher:
                 ),
             )
             return True
-        # The same bytes would come again: as in Kafka's client, the application gets the error.
+        # A new fetch would return the same bytes: as in Kafka's client, the application gets the error.
         if (error.retriable and error is not CorruptRecordError) or error is UnknownError:
             if self._preferred.remove(partition):
                 self.wake()
@@ -377,7 +377,7 @@ class Fetcher:
         self.buffer.add(FetchedData(partition, state.version, target.fetch_offset, b"", error=error))
 
     def meet_error(self, data: FetchedData) -> None:
-        """Handle an error that is next in the buffer: reset the position if that is the policy, raise otherwise.
+        """Handle an error that is next in the buffer: reset the position if that is the policy, else raise.
 
         The error is removed, so that the partition is fetched again.
         """

@@ -1,4 +1,4 @@
-"""Which records of one partition are finished, and up to which offset without a gap. A plain object."""
+"""The finished records of one partition, and the offset up to which they have no gap. A plain object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from triokafka.structs import OffsetAndMetadata
 
 
 class FinishedPrefix:
-    """Which records of one partition are finished, and how far without a gap. A plain object."""
+    """The finished records of one partition, and the offset up to which they have no gap. A plain object."""
 
     def __init__(self) -> None:
         self._begun: deque[tuple[int, int]] = deque()
@@ -24,11 +24,11 @@ class FinishedPrefix:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was handed out is finished."""
+        """Whether every returned record is finished."""
         return not self._begun
 
     def begin(self, offset: int, leader_epoch: int = -1) -> None:
-        """Note a record that was handed out. Offsets must rise."""
+        """Note a returned record. Offsets must rise."""
         self._begun.append((offset, leader_epoch))
         if self.next_offset is None:
             self.next_offset = offset

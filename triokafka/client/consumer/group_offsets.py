@@ -1,6 +1,6 @@
-"""Committed offsets of a group: fetching and committing them at the group's coordinator, wherever it moves.
+"""Committed offsets of a group: fetching and committing them at the group's present coordinator.
 
-Each call retries after errors that may go away, and ends at its deadline (seconds on the world's clock) at the latest.
+Each call retries retriable errors, and ends at its deadline (seconds on the world's clock) at the latest.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class GroupIdentity(NamedTuple):
 class GroupOffsets:
     """Committed offsets of one group.
 
-    ``on_retry`` is called with every failure after which a call tries again. ``member`` returns the member of the
-    consumer protocol as which offsets are fetched, None for no member.
+    ``on_retry`` is called with each failure that is retried. ``member`` returns the member of the consumer protocol
+    that offset fetches name, None for no member.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class GroupOffsets:
         *,
         again: tuple[type[KafkaError], ...] = (),
     ) -> T:
-        """Run a call against the coordinator, again after a back-off while its error is retriable, or in ``again``.
+        """Run a call against the coordinator; retry after a back-off while its error is retriable, or in ``again``.
 
         Raises:
             KafkaTimeoutError: no coordinator was found, or the call did not succeed, before ``deadline``.
-            GroupAuthorizationFailedError: not allowed to find the coordinator.
+            GroupAuthorizationFailedError: finding the coordinator is not allowed.
         """
         group_id = self._group_id()
         failures = 0
@@ -144,18 +144,18 @@ class GroupOffsets:
     async def committed(
         self, partitions: Iterable[TopicPartition], *, deadline: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offsets; None where there is none.
+        """Return the group's committed offsets; None for partitions without one.
 
         Raises:
             KafkaTimeoutError: no answer in time.
-            GroupAuthorizationFailedError, TopicAuthorizationFailedError: as it says.
+            GroupAuthorizationFailedError, TopicAuthorizationFailedError: access is not allowed.
         """
         wanted = list(partitions)
         group_id = self._group_id()
         topics = by_topic(wanted)
 
         def build(version: int) -> OffsetFetchRequest:
-            stable = version >= _FIRST_WITH_STABLE  # open transactions hold the answer back (KIP-447)
+            stable = version >= _FIRST_WITH_STABLE  # open transactions delay the response (KIP-447)
             if version >= _FIRST_OF_MANY_GROUPS:
                 asked = [OffsetFetchRequestTopics(name=t, partition_indexes=numbers) for t, numbers in topics.items()]
                 group = OffsetFetchRequestGroup(group_id=group_id, topics=asked)
@@ -174,7 +174,7 @@ class GroupOffsets:
 
         if not wanted:
             return {}
-        # A member may have asked with the epoch before the present one, or be about to hear that it is out.
+        # The request may have carried the epoch before the present one, or the group may have removed the member.
         found = await self._at_coordinator(
             call, deadline, f"looking up committed offsets of group {group_id!r}", again=_MEMBER_HAS_CHANGED
         )
@@ -188,7 +188,7 @@ class GroupOffsets:
         deadline: float,
         missing: set[TopicPartition] | None = None,
     ) -> None:
-        """Commit, with retries. Partitions that do not exist are tried again too, or put into ``missing`` if given.
+        """Commit, with retries. Partitions that do not exist are retried too, or put into ``missing`` if given.
 
         Raises:
             CommitFailedError: the group has removed this member; the cause is the coordinator's error.
@@ -247,7 +247,7 @@ def check_commit(codes: Mapping[TopicPartition, int], group_id: str) -> None:
         elif error in (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
             raise CommitFailedError(
                 f"the offsets were not committed: group {group_id!r} has rebalanced and may have given the partitions"
-                " to another member. What was read since the last commit will be read again. If the handling of one"
+                " to another member. Records since the last commit will be read again. If the handling of one"
                 " batch takes long, raise max_poll_interval_ms or lower max_poll_records"
             ) from error(f"commit of {partition}")
         elif error is FencedInstanceIdError:

@@ -18,8 +18,8 @@ _NEVER: Final = -float("inf")
 class PartitionHealth:
     """One assigned partition; None stands for an unknown value.
 
-    ``lag`` is how many offsets lie between position and end, under ``read_committed`` the last stable offset; ``lead``
-    how many between the first offset of the log and the position: at 0, retention is about to overtake the reader.
+    ``lag`` is the number of offsets between position and end, under ``read_committed`` the last stable offset; ``lead``
+    is the number between the log start offset and the position: at 0, retention is about to delete unread records.
     """
 
     position: int | None
@@ -36,9 +36,9 @@ class ConsumerHealth:
     """A consumer at one moment. Ages are seconds; None means never.
 
     ``state`` is the state of the group member in words, or the kind of subscription without a group. ``generation`` is
-    the member epoch under the consumer protocol. ``metadata_age`` counts from the last answer to a Metadata request.
-    ``troubles`` are sentences about what fails at the moment, the longest first, and then, where no broker at all can
-    be reached, why; ``failure`` is what made the consumer unusable.
+    the member epoch under the consumer protocol. ``metadata_age`` counts from the last Metadata response. ``troubles``
+    are sentences about ongoing failures, the longest first, and then, if no broker can be reached, the reason;
+    ``failure`` is the error that made the consumer unusable.
     """
 
     state: str

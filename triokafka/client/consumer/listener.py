@@ -15,30 +15,31 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
 class ConsumerRebalanceListener:
-    """Called when partitions are assigned, revoked or lost. Subclass it, or give any object with some of these methods.
+    """Called when partitions are assigned, revoked or lost. Subclass it, or pass any object with some of these methods.
 
-    Methods may be plain or async; they run in the task that asked for records, inside that call, and may use the
-    consumer. Their exceptions are logged. A method that was cancelled is called again by the next call for
-    records. Keep them short: the whole group may be waiting, and a member whose listener takes longer than
-    ``max_poll_interval_ms`` leaves, so that the others can go on.
+    Methods may be plain or async. They run in the task that asked for records, inside that call, and may use the
+    consumer. Their exceptions are logged. A cancelled method is called again by the next call for records. Keep them
+    short: the whole group may be waiting, and a member whose listener takes longer than ``max_poll_interval_ms``
+    leaves, so that the others can continue.
     """
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> Any:
-        """The consumer is about to give these partitions up: the last moment to commit. Also called with none."""
+        """Called before these partitions are revoked: the last moment to commit. Also called without partitions."""
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> Any:
-        """The consumer has these partitions, and has fetched nothing of them yet: the moment to seek."""
+        """Called after these partitions were assigned and before they are fetched: the moment to seek."""
 
     def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> Any:
-        """These partitions may have other owners already; committing them will fail. Calls `on_partitions_revoked`."""
+        """Called when other members may own these partitions already; a commit would fail. Calls
+        `on_partitions_revoked`."""
         return self.on_partitions_revoked(lost)
 
 
 class ConsumerInterceptor:
-    """Sees records just before they are handed out, and offsets after they were committed (KIP-42)."""
+    """Processes records just before they are returned, and offsets after they were committed (KIP-42)."""
 
     def on_consume(self, records: Records) -> Records:
-        """Return the records to hand out, the same or others."""
+        """Return the records for the user, the same or others."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -1,7 +1,7 @@
 """Lookups in the logs of partition leaders: offsets by time, ends of leader epochs.
 
-Each call asks all leaders in parallel, and ends at its deadline (seconds on the world's clock) at the latest. It
-retries until everything is known, or reports each answer when it comes and leaves retrying to the caller.
+Each call queries all leaders in parallel, and ends at its deadline (seconds on the world's clock) at the latest. It
+retries until everything is known, or reports each response on arrival and leaves retrying to the caller.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from triokafka.structs import OffsetAndTimestamp, TopicPartition
 T = TypeVar("T")
 
 _Question: TypeAlias = Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]]
-"""Asks a leader, given by its node id, about partitions that it leads."""
+"""Queries a leader, given by its node id, about partitions that it leads."""
 
 _CONSUMER: Final = -1
 
 
 class LogEpochEnd(NamedTuple):
-    """Where a leader epoch ends in the leader's log; both -1 when the leader knows nothing of it."""
+    """The end of a leader epoch in the leader's log; both fields are -1 if the leader does not know the epoch."""
 
     epoch: int
     end_offset: int
 
 
 class LogOffsets:
-    """Log offset lookups of one client. ``on_retry`` is called with every failure after which a call tries again."""
+    """Log offset lookups of one client. ``on_retry`` is called with each failure that is retried."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class LogOffsets:
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, deadline: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offset at or after each timestamp; -2 asks for the beginning of the log, -1 for its end.
+        """Return the first offset at or after each timestamp; -2 stands for the beginning of the log, -1 for its end.
 
         None for partitions that have no such record. Under ``read_committed`` the end is the last stable offset.
 
         Raises:
-            KafkaTimeoutError: some leader did not answer in time; says which partitions and the last error.
-            TopicAuthorizationFailedError, UnknownTopicOrPartitionError: as it says.
+            KafkaTimeoutError: some leader did not answer in time; names the partitions and the last error.
+            TopicAuthorizationFailedError, UnknownTopicOrPartitionError: the leader refused.
         """
         return await self._ask_leaders(list(timestamps), self._question_of_offsets(timestamps), deadline)
 
@@ -81,9 +81,9 @@ class LogOffsets:
         *,
         deadline: float,
     ) -> KafkaError | None:
-        """As `list_offsets`, but each leader is asked once, and ``take`` receives its answer when it comes.
+        """As `list_offsets`, but query each leader once, and pass each response to ``take`` on arrival.
 
-        Returns why some partition has no answer, None when all have: the others need not wait for it.
+        Returns why some partition has no answer, None if all have one. The others need not wait for it.
         """
         return await self._ask_once(list(timestamps), self._question_of_offsets(timestamps), take, deadline)
 
@@ -112,7 +112,7 @@ class LogOffsets:
             )
 
             def build(version: int) -> ListOffsetsRequest:
-                # Not in version 1, which knows no transactions and cannot carry the level.
+                # Version 1 knows no transactions and has no isolation level.
                 request.isolation_level = ISOLATION_LEVELS[self._options.isolation_level] if version >= 2 else 0
                 return request
 
@@ -135,7 +135,7 @@ class LogOffsets:
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], *, deadline: float
     ) -> dict[TopicPartition, LogEpochEnd]:
-        """Where each leader epoch ends in the log of the present leader (KIP-320)."""
+        """Return where each leader epoch ends in the log of the present leader (KIP-320)."""
         return await self._ask_leaders(list(epochs), self._question_of_epochs(epochs), deadline)
 
     async def epoch_ends_as_they_come(
@@ -184,7 +184,7 @@ class LogOffsets:
     async def _ask_leaders(
         self, partitions: Sequence[TopicPartition], ask: _Question[T], deadline: float
     ) -> dict[TopicPartition, T]:
-        """Ask the leader of every partition, all at once, until all have answered."""
+        """Query the leaders of all partitions in parallel, until all have answered."""
         found: dict[TopicPartition, T] = {}
         failures = 0
         while True:
@@ -210,7 +210,7 @@ class LogOffsets:
         take: Callable[[Mapping[TopicPartition, T]], None],
         deadline: float,
     ) -> KafkaError | None:
-        """Make one attempt; partitions of unknown topics do not keep the others waiting."""
+        """Make one attempt; partitions of unknown topics do not delay the others."""
         cluster = self._network.cluster
         known = [partition for partition in partitions if cluster.partition(partition) is not None]
         others = [partition for partition in partitions if cluster.partition(partition) is None]
@@ -234,7 +234,7 @@ class LogOffsets:
         take: Callable[[Mapping[TopicPartition, T]], None],
         deadline: float,
     ) -> dict[TopicPartition, KafkaError]:
-        """Ask the leaders that are known now, in parallel. Returns the errors of the other partitions."""
+        """Query the known leaders in parallel. Return the errors of the other partitions."""
         cluster = self._network.cluster
         by_leader: dict[int, list[TopicPartition]] = {}
         errors: dict[TopicPartition, KafkaError] = {}

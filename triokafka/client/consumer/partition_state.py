@@ -9,13 +9,13 @@ from dataclasses import dataclass
 class PartitionState:
     """One assigned partition.
 
-    ``position`` is the next offset to hand out. The user has finished all records below ``finished``, so auto-commit
-    may commit it. Both are None until resolved. ``version`` changes with every jump of the position, so that data asked
-    for before the jump is known to be stale. ``reset_to`` is set while the position must be looked up by timestamp.
-    ``going`` says that it is about to be given up. ``fetched_epoch`` is the leader epoch of the data in the buffer that
-    came last, -1 without any. ``position_epoch`` is the leader epoch of the record before the position, or came with
-    the position. In the first case, no record before the position ``epoch_from`` has that epoch, and ``epoch_before``
-    was the epoch there. ``stop_at`` ends a bounded read: nothing is fetched from there on.
+    ``position`` is the next offset to return. The user has finished all records below ``finished``, so auto-commit may
+    commit it. Both are None until resolved. ``version`` changes with every jump of the position, to recognise stale
+    data fetched before the jump. ``reset_to`` is set while the position must be looked up by timestamp. ``going`` marks
+    a partition that is about to be revoked. ``fetched_epoch`` is the leader epoch of the newest buffered data, -1
+    without any. ``position_epoch`` is the leader epoch of the record before the position, or came with the position. In
+    the first case, no record before the position ``epoch_from`` has that epoch, and ``epoch_before`` was the epoch
+    there. ``stop_at`` ends a bounded read: nothing is fetched from there on.
     """
 
     version: int
@@ -37,5 +37,5 @@ class PartitionState:
 
     @property
     def fetchable(self) -> bool:
-        """Whether records may be asked for."""
+        """Whether records may be fetched."""
         return self.position is not None and not self.paused and not self.validating and not self.going

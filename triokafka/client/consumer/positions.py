@@ -1,6 +1,6 @@
-"""The task that finds a position for every assigned partition that has none: committed, or reset, and validated.
+"""The task that finds the position of every assigned partition without one: committed or reset, then validated.
 
-It works in the background, so that a `poll` with a short timeout, or a cancelled one, does not start over each time.
+It runs in the background, so that a `poll` with a short timeout, or a cancelled one, does not start over each time.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ RESET_POLICIES: Final[dict[str, int | None]] = {"earliest": EARLIEST, "latest": 
 class PositionFinder:
     """Finds positions whenever a partition lacks one.
 
-    ``on_progress`` is called after each round. ``error`` is what the user must know; the finder rests until it was
-    taken with `take_error`.
+    ``on_progress`` is called after each round. ``error`` is an error for the user; the finder pauses until `take_error`
+    has returned it.
     """
 
     def __init__(
@@ -58,7 +58,8 @@ class PositionFinder:
         self._on_progress = on_progress
         self._error: KafkaError | None = None
         self._about: dict[TopicPartition, int] = {}
-        """The partitions, with version, to which the error belongs; empty if it belongs to no single partitions."""
+        """The partitions, with version, to which the error belongs; empty if it does not belong to single
+        partitions."""
         self._wake = trio.Event()
 
     def wake(self) -> None:
@@ -66,14 +67,14 @@ class PositionFinder:
         self._wake.set()
 
     def take_error(self) -> KafkaError | None:
-        """Return the error that keeps a partition from having a position, once; afterwards the lookup goes on."""
+        """Return the error that keeps a partition from having a position, once; afterwards the lookup continues."""
         error, self._error = self._error, None
         if error is None:
             return None
         self._wake.set()
         about, self._about = self._about, {}
         if about and not any(self._stands(partition, version) for partition, version in about.items()):
-            return None  # the user has moved their positions meanwhile, or they are gone
+            return None  # the user has moved their positions meanwhile, or they were revoked
         return error
 
     def _stands(self, partition: TopicPartition, version: int) -> bool:
@@ -116,7 +117,8 @@ class PositionFinder:
     async def _round(self) -> None:
         """Look up committed offsets first, then resets, then validate; each in one request per broker.
 
-        A position counts as soon as it is found: a partition without a leader, or a silent broker, stops no other one.
+        A position is used as soon as it is found: a partition without a leader, or a silent broker, delays no other
+        one.
         """
         deadline = self._world.now() + self._options.request_timeout_ms / 1000
         errors: list[KafkaError] = []
@@ -171,7 +173,7 @@ class PositionFinder:
                     self._subscription.resolve(partition, version, offset.offset, offset.leader_epoch)
                     logger.info("position of %s reset to %d", partition, offset.offset)
                 elif to >= 0:
-                    late[partition] = version  # no record is that young: start behind the last one
+                    late[partition] = version  # no record has such a late timestamp: start behind the last one
                 else:
                     errors.append(NoOffsetForPartitionError(f"the leader of {partition} knows no such offset"))
             self._on_progress()
@@ -189,7 +191,7 @@ class PositionFinder:
         return [error for error in errors if error is not None]
 
     async def _validate(self, suspects: list[tuple[TopicPartition, int, int]], deadline: float) -> list[KafkaError]:
-        """Ask the new leaders whether their logs contain the records that were read from the old ones (KIP-320)."""
+        """Ask the new leaders whether their logs contain the records read from the old leaders (KIP-320)."""
         cluster = self._network.cluster
         current = {partition: cluster.leader_epoch_for(partition) for partition, _, _ in suspects}
         versions = {partition: version for partition, version, _ in suspects}
@@ -207,11 +209,11 @@ class PositionFinder:
                     continue
                 reset = self._subscription.default_reset
                 if reset is None:
-                    # It stays unvalidated and unread: there may be other records at its position now.
+                    # It stays unvalidated and is not read: its position may have other records now.
                     truncated[partition] = same.offset if same is not None else None
                     known = "an unknown offset" if same is None else f"offset {same.offset}"
                     places.append(
-                        f"{partition} at position {state.position}, where the log is what was read up to {known}"
+                        f"{partition} at position {state.position}, and the log equals the records read up to {known}"
                     )
                 elif same is not None:
                     logger.warning("%s was truncated below the position %d", partition, state.position)

@@ -25,11 +25,11 @@ class PreferredReplicas:
         return None if named is None else named[0]
 
     def remove(self, partition: TopicPartition) -> bool:
-        """Read a partition from its leader again. Returns whether that is a change."""
+        """Read a partition from its leader again. Return whether that is a change."""
         return self._replicas.pop(partition, None) is not None
 
     def remove_node(self, node_id: int, partitions: Iterable[TopicPartition]) -> bool:
-        """Read those of the partitions that prefer this broker from their leaders again.
+        """Read the partitions that prefer this broker from their leaders again.
 
         Returns whether there were any.
         """

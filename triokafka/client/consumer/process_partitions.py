@@ -1,4 +1,4 @@
-"""Handling partitions side by side, each in order; commits follow the records finished without a gap."""
+"""Parallel processing of partitions, each in order; commits follow the records finished without a gap."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _PartitionQueue:
         return scope
 
     def drop_waiting(self) -> int:
-        """Drop the waiting records, and return how many there were. They count as not finished."""
+        """Drop the waiting records and return their number. They count as not finished."""
         dropped = len(self.waiting)
         self.waiting.clear()
         self.in_hand -= dropped
@@ -72,13 +72,13 @@ async def process_partitions(
     max_records_in_hand: int = 1_000,
     commit_interval_ms: float = 1_000,
 ) -> None:
-    """Call ``handle(record)`` for everything the consumer reads, partitions side by side, until cancelled.
+    """Call ``handle(record)`` for every consumed record, partitions in parallel, until cancelled.
 
-    Records of one partition are handled in order, one after the other, or with ``tasks_per_partition`` so many at a
-    time. Only offsets are committed below which every record is finished, so that no record is lost when the program
-    ends. When partitions go to another member, records whose handling has begun are finished and committed first, and
-    the others are left to that member; when partitions are lost, their handlers are cancelled. A listener given to
-    ``subscribe`` is called afterwards.
+    Records of one partition are handled in order, one at a time, or ``tasks_per_partition`` at a time. An offset is
+    committed only when every record below it is finished, so that no record is lost if the program ends. When
+    partitions move to another member, started records are finished and committed first, and the rest is left to that
+    member. When partitions are lost, their handlers are cancelled. A listener given to ``subscribe`` is called
+    afterwards.
 
     Cancelling ends all handlers. Finished records are committed, and the next call begins at the first record of each
     partition that is not finished.
@@ -86,21 +86,20 @@ async def process_partitions(
     Args:
         consumer: has ``enable_auto_commit=False``, is subscribed or assigned, and is not used otherwise meanwhile.
         handle: async; called in tasks of its own.
-        tasks_per_partition: how many records of one partition are handled at a time.
-        max_records_in_hand: most records that are handled or wait for it, of all partitions; then fetching waits.
+        tasks_per_partition: number of records of one partition that are handled at a time.
+        max_records_in_hand: maximum number of records of all partitions that are handled or wait; above it fetching
+            waits.
         commit_interval_ms: time between commits.
 
     Raises:
-        IllegalStateError: the consumer commits by itself, too.
-        ValueError: one of the numbers is below 1.
-        Exception: what ``handle`` raises, after the others were cancelled and what was finished is committed.
-        KafkaError: as `Consumer.poll`; or commits are refused in a way that waiting does not mend.
+        IllegalStateError: the consumer has auto-commit enabled.
+        ValueError: a number is below 1.
+        Exception: an error of ``handle``, after the other handlers were cancelled and finished records were committed.
+        KafkaError: as `Consumer.poll`; or a commit failed with an error that is not retriable.
     """
     require_trio("process_partitions()")
     if consumer.options.enable_auto_commit and consumer.options.group_id is not None:
-        raise IllegalStateError(
-            "process_partitions() commits what is finished: make the consumer with enable_auto_commit=False"
-        )
+        raise IllegalStateError("process_partitions() commits finished records itself: set enable_auto_commit=False")
     for name, number in (
         ("tasks_per_partition", tasks_per_partition),
         ("max_records_in_hand", max_records_in_hand),
@@ -135,7 +134,7 @@ class _Processing:
         self._listener: object = None
 
     async def run(self) -> None:
-        """Go on until cancelled or something fails."""
+        """Run until cancelled or until something fails."""
         engine = self._consumer.engine
         self._listener = engine.listener
         engine.listener = self
@@ -155,7 +154,7 @@ class _Processing:
             with trio.CancelScope(shield=True):
                 await self._commit(self._queues)
             self._put_back()
-            # Listener calls that remain, because this run was cancelled, find nothing in hand.
+            # Listener calls that remain after a cancelled run find no records in hand.
             self._drop(list(self._queues))
             if cancelled and self._failure is not None:
                 logger.error("process_partitions was cancelled, and failed meanwhile", exc_info=self._failure)
@@ -165,7 +164,7 @@ class _Processing:
     # ---------------------------------------------------------------- records
 
     async def _take(self, nursery: trio.Nursery) -> None:
-        """One call for records. With too many in hand it asks for none, so that the group still sees a live member."""
+        """Call for records. With too many in hand, request none, so that the group still sees a live member."""
         consumer = self._consumer
         room = self._limit - self._in_hand
         self._full = room <= 0
@@ -214,7 +213,7 @@ class _Processing:
                 self._poll_again()
 
     def _poll_again(self) -> None:
-        """End a call for records that asked for none, if there is room again; a cancelled poll loses no record."""
+        """End a call that requested no records, if there is room again; a cancelled poll loses no record."""
         if self._full and self._in_hand < self._limit and self._poll_scope is not None:
             self._poll_scope.cancel()
 
@@ -233,7 +232,8 @@ class _Processing:
             await self._commit(self._queues)
 
     async def _commit(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit finished offsets that are not committed yet; if that fails, the next commit makes up for it."""
+        """Commit finished offsets that are not committed yet. If that fails, the next commit covers the same
+        offsets."""
         if self._consumer.options.group_id is None:
             return
         queues = {partition: queue for partition in partitions if (queue := self._queues.get(partition)) is not None}
@@ -251,7 +251,7 @@ class _Processing:
         except KafkaError as error:
             logger.warning("the commit of %s failed: %s", [str(partition) for partition in offsets], error)
             if not (error.retriable or isinstance(error, CommitFailedError)):
-                self._fail(error)  # going on would mean to handle everything again some day
+                self._fail(error)  # to continue would mean to handle everything again later
             return
         for partition, offset in offsets.items():
             queues[partition].committed = offset.offset
@@ -259,10 +259,10 @@ class _Processing:
     # ---------------------------------------------------------------- as a rebalance listener
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Finish what was begun, commit it, and let the partitions go."""
+        """Finish started records, commit them, and drop the partitions."""
         going = [queue for partition in partitions if (queue := self._queues.get(partition)) is not None]
         for queue in going:
-            # The group waits: the next owner handles the records that have not been started.
+            # The group waits: leave records that were not started to the next owner.
             self._in_hand -= queue.drop_waiting()
         with self._undisturbed():
             for queue in going:
@@ -273,7 +273,7 @@ class _Processing:
             await call_listener(self._listener, "on_partitions_revoked", partitions)
 
     async def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Others may handle the same records already."""
+        """Cancel the handlers: other members may handle the same records already."""
         self._drop(partitions)
         with self._undisturbed():
             await call_listener(self._listener, "on_partitions_lost", partitions)
@@ -285,7 +285,7 @@ class _Processing:
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """Keep room for more records, or a failure, from cancelling a listener, which would be called again."""
+        """Prevent free room, or a failure, from cancelling a listener, which would then be called again."""
         scope, self._poll_scope = self._poll_scope, None
         try:
             yield

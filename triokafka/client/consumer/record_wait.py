@@ -1,4 +1,4 @@
-"""The wait for records: the loop in the user's task that keeps a consumer going until there is something to return."""
+"""The wait for records: the loop in the user's task that drives a consumer until there is something to return."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Wakeup:
-    """Wakes the caller who waits for records."""
+    """Wakes the caller that waits for records."""
 
     __slots__ = ("_changed",)
 
@@ -31,7 +31,7 @@ class Wakeup:
         self._changed = trio.Event()
 
     def notify(self) -> None:
-        """There is something to look at."""
+        """Wake the caller, because something has changed."""
         self._changed.set()
 
     def rearm(self) -> trio.Event:
@@ -43,8 +43,8 @@ class Wakeup:
 class RecordWait:
     """Waits for one user at a time.
 
-    ``membership`` returns the membership that decides the assignment, if one does; ``is_open`` says whether the
-    consumer is neither closing nor closed; ``check_usable`` raises if the consumer has failed or is closed.
+    ``membership`` returns the membership that decides the assignment, None without one. ``is_open`` returns whether the
+    consumer is neither closing nor closed. ``check_usable`` raises if the consumer has failed or is closed.
     """
 
     def __init__(
@@ -80,19 +80,19 @@ class RecordWait:
         self._interrupted = False
 
     def interrupt(self) -> None:
-        """Have the wait for records or a position raise `WakeupError`: the one under way, or else the next."""
+        """Have the wait for records or a position raise `WakeupError`: the present one, or else the next."""
         self._interrupted = True
         self._wakeup.notify()
 
     def user(self, doing: str) -> GuardedCall:
-        """Let one task in; the same task may come in again (from a listener). Raises `IllegalStateError`."""
+        """Admit one task; the same task may enter again (from a listener). Raises `IllegalStateError`."""
         return GuardedCall(self._guard, doing)
 
     async def wait_for(self, take: Callable[[], T], timeout: float) -> T | None:
-        """Take records, waiting for them at most ``timeout`` seconds; None when the time is over.
+        """Take records, waiting at most ``timeout`` seconds for them; None after the time limit.
 
-        Everything handed out before counts as finished now. All that can be cancelled comes before ``take``; after it
-        nothing waits and nothing fails, so that no record is lost.
+        All records returned before count as finished now. Everything that can be cancelled happens before ``take``;
+        after it nothing waits and nothing fails, so that no record is lost.
         """
         self._check_usable()
         self._collector.asked += 1
@@ -116,7 +116,7 @@ class RecordWait:
                 if (self._subscription.uses_group or self._rebalancer.has_calls) and not self._stepping:
                     await self._step(membership)
                 if self._failures:
-                    # Also when there are records: the failing partition or broker may never bring any.
+                    # Also if there are records: the failing partition or broker may never bring any.
                     self._failures.raise_after(patience, self._world.now())
                 if truthy and not self._rebalancer.has_calls:
                     self._check_reads_something()
@@ -125,7 +125,7 @@ class RecordWait:
                     if found if truthy else found is not None:
                         return found
                     if truthy and self._collector.waiting is not None:
-                        # A batch too large for the event loop; also when time is over, or it would never be read.
+                        # A batch too large for the event loop; also after the time limit, or it would never be read.
                         waiting, self._collector.waiting = self._collector.waiting, None
                         await waiting.unpack(self._world)
                         continue
@@ -141,7 +141,7 @@ class RecordWait:
                 membership.leave_call()
 
     def _check_reads_something(self) -> None:
-        """Raise when records are asked for and none can ever come: there is neither subscription nor assignment."""
+        """Raise if no record can ever come, because there is neither subscription nor assignment."""
         if not self._subscription.uses_group and not self._subscription.assignment:
             raise IllegalStateError(
                 "the consumer has no topics and no partitions to read: call subscribe() or assign() before asking for"
@@ -149,11 +149,11 @@ class RecordWait:
             )
 
     async def _step(self, membership: GroupMembership | None) -> None:
-        """Let the rebalancer do everything that can be done now, or make the listener's remaining calls.
+        """Let the rebalancer do all possible steps, or make the listener's remaining calls.
 
-        A listener is the user's code: its time is the user's time.
+        A listener is the user's code: its time counts as the user's.
         """
-        self._stepping = True  # a listener that asks for something must not start over from the beginning
+        self._stepping = True  # a call within a listener must not start over
         if membership is not None:
             membership.leave_call()
         try:
@@ -173,7 +173,7 @@ class RecordWait:
         membership = self._membership()
         error = membership.take_error() if membership is not None else None
         if error is None and (self._stepping or not self._rebalancer.has_calls):
-            error = self._positions.take_error()  # not while the listener may still say where to begin
+            error = self._positions.take_error()  # not while the listener may still seek
         error = error or self._topics.take_error()
         if error is not None:
             raise error

@@ -1,4 +1,4 @@
-"""The subscribed topics as the metadata has them: missing, refused or recreated ones."""
+"""The subscribed topics in the metadata: missing, refused or recreated ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST_WITHOUT_CREATION: Final = 4
 
 
 class SubscribedTopics:
-    """Notices subscribed topics that the cluster refuses or does not have, and assigned ones that were recreated."""
+    """Finds subscribed topics that the cluster refuses or does not have, and assigned topics that were recreated."""
 
     def __init__(self, network: NetworkClient, subscription: SubscriptionState, failures: FailureTracker) -> None:
         self._network = network
@@ -32,7 +32,7 @@ class SubscribedTopics:
         """The ids of the assigned topics, former ids first."""
 
     def take_error(self) -> KafkaError | None:
-        """Return the error for a topic that may not be read, once for each time that the metadata reports it."""
+        """Return the error for a refused topic, once for each time that the metadata reports it."""
         error, self._error = self._error, None
         return error
 
@@ -54,14 +54,14 @@ class SubscribedTopics:
                 self._error = type(error)(f"{error}. {error.advice}".rstrip())
                 continue
             self._missing += (topic,)
-            # With other topics to read, a missing one may well be created later.
+            # If there are other topics to read, a missing one may be created later.
             why = type(error)(f"the cluster does not have it. {error.advice}".rstrip())
             self._failures.failed(f"finding topic {topic!r}", why, self._network.world.now(), quietly=others)
 
     def made_anew(self, cluster: Cluster) -> list[str]:
         """Return topics that were deleted and created again since their partitions were assigned.
 
-        Positions in the old topic mean nothing in the new one. Call this whenever the metadata or the assignment has
+        Positions of the old topic are meaningless in the new one. Call this whenever the metadata or the assignment has
         changed.
         """
         before, self._ids = self._ids, {}

@@ -1,7 +1,7 @@
-"""The subscription, the assigned partitions, and how far each of them is read.
+"""The subscription, the assigned partitions and their positions.
 
-A plain object: no I/O, no clock, no `await`. Callers report subscriptions, assignments and records that were handed
-out. The object answers which partitions may be fetched, and which need a position first.
+A plain object: no I/O, no clock, no `await`. Callers report subscriptions, assignments and returned records. The object
+returns which partitions may be fetched, and which need a position first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ LATEST: Final = -1
 class SubscriptionPattern:
     """A regular expression that the group's coordinator applies, in RE2 syntax, to whole names of topics (KIP-848).
 
-    Only for ``group_protocol="consumer"``. The consumer need not know all topics of the cluster, and new ones are taken
-    in without its doing. A `str` or `re.Pattern` is applied by the consumer itself, under both protocols.
+    Only for ``group_protocol="consumer"``. The consumer does not need the list of all topics, and new topics are added
+    without its work. The consumer applies a `str` or `re.Pattern` itself, under both protocols.
     """
 
     pattern: str
 
 
 class Mode(enum.Enum):
-    """How the assignment comes about; one excludes the others until `SubscriptionState.unsubscribe`."""
+    """How the assignment is made; the modes exclude each other until `SubscriptionState.unsubscribe`."""
 
     NONE = "nothing subscribed"
     TOPICS = "subscribed by name"
@@ -51,14 +51,14 @@ class SubscriptionState:
 
     Args:
         default_reset: where to start without a usable position: `EARLIEST`, `LATEST`, or None to raise instead.
-        exclude_internal_topics: whether patterns pass over Kafka's own topics.
+        exclude_internal_topics: whether patterns skip Kafka's own topics.
     """
 
     def __init__(self, default_reset: int | None = LATEST, *, exclude_internal_topics: bool = True) -> None:
         self.default_reset = default_reset
         self.mode = Mode.NONE
         self.generation = 0
-        """Counts changes of the assignment."""
+        """Number of changes of the assignment."""
         self._exclude_internal = exclude_internal_topics
         self._topics: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
@@ -89,7 +89,7 @@ class SubscriptionState:
         return changed
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str]) -> bool:
-        """Subscribe to every topic whose whole name matches; `match` fills in the names. Returns whether it changed."""
+        """Subscribe to every topic whose whole name matches; `match` fills in the names. Return whether it changed."""
         self._enter(Mode.PATTERN)
         compiled = re.compile(pattern)
         changed = compiled != self._pattern
@@ -103,11 +103,11 @@ class SubscriptionState:
         self._remote_pattern = pattern
 
     def matched(self, topics: Iterable[str]) -> None:
-        """The coordinator assigned partitions of these topics, so they match."""
+        """Add topics of assigned partitions: they match the coordinator's pattern."""
         self._topics = tuple(sorted(topics))
 
     def match(self, all_topics: Iterable[str]) -> bool:
-        """Apply the pattern to the names of all topics; returns whether the subscription changed."""
+        """Apply the pattern to the names of all topics; return whether the subscription changed."""
         pattern = self._pattern
         if pattern is None:
             return False
@@ -154,7 +154,7 @@ class SubscriptionState:
         """Take over the assignment of the group. Without ``keep`` (eager protocol) every partition starts blank.
 
         Raises:
-            IllegalStateError: a partition of a topic that is not subscribed; nothing was changed.
+            IllegalStateError: a partition belongs to a topic without subscription; nothing was changed.
         """
         if self.mode is Mode.TOPICS:
             foreign = sorted({partition.topic for partition in partitions}.difference(self._topics))
@@ -163,12 +163,12 @@ class SubscriptionState:
         self._replace(partitions, keep=keep)
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take partitions away and keep the others."""
+        """Remove partitions and keep the others."""
         gone = set(partitions)
         self._replace([partition for partition in self._partitions if partition not in gone], keep=True)
 
     def mark_going(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching and handing out exactly these partitions, which are about to be given up."""
+        """Stop fetching and returning exactly these partitions, which are about to be revoked."""
         for partition, state in self._partitions.items():
             state.going = partition in partitions
 
@@ -196,11 +196,11 @@ class SubscriptionState:
         return iter(self._partitions.items())
 
     def get(self, partition: TopicPartition) -> PartitionState | None:
-        """The state of a partition, None when it is not assigned."""
+        """Return the state of a partition, None if it is not assigned."""
         return self._partitions.get(partition)
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """The state of an assigned partition; `IllegalStateError` otherwise."""
+        """Return the state of an assigned partition; raise `IllegalStateError` for any other."""
         found = self._partitions.get(partition)
         if found is None:
             raise IllegalStateError(f"partition {partition} is not assigned to this consumer")
@@ -209,19 +209,19 @@ class SubscriptionState:
     # Positions
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        """Put the position at ``offset``; data and requests from before are stale from now on."""
+        """Set the position to ``offset``; earlier data and requests are stale from now on."""
         if offset < 0:
-            raise ValueError(f"offset {offset} of {partition} is negative; seek_to_beginning() and seek_to_end() exist")
+            raise ValueError(f"offset {offset} of {partition} is negative; use seek_to_beginning() or seek_to_end()")
         self._jump(self.state(partition), offset, leader_epoch)
 
     def request_reset(self, partition: TopicPartition, to: int) -> None:
-        """Drop the position; it is to be looked up by timestamp ``to`` (or `EARLIEST`, `LATEST`)."""
+        """Drop the position, to be looked up by timestamp ``to`` (or `EARLIEST`, `LATEST`)."""
         state = self.state(partition)
         self._jump(state, None, -1)
         state.reset_to = to
 
     def start_over(self, topic: str) -> None:
-        """Drop the positions in this topic; they are to be found as if it had just been assigned."""
+        """Drop the positions in this topic, to be found as if it had just been assigned."""
         for partition, state in self._partitions.items():
             if partition.topic == topic and state.reset_to is None:
                 self._jump(state, None, -1)
@@ -238,7 +238,7 @@ class SubscriptionState:
         state.version = self._next_version()
 
     def resolve(self, partition: TopicPartition, version: int, offset: int, leader_epoch: int = -1) -> bool:
-        """A lookup that began at ``version`` found the position. False when it came too late to be used."""
+        """Set a position whose lookup began at ``version``. Return False if it is too late to be used."""
         state = self._partitions.get(partition)
         if state is None or state.version != version:
             return False
@@ -246,7 +246,7 @@ class SubscriptionState:
         return True
 
     def hand_out(self, partition: TopicPartition, position: int, leader_epoch: int = -1) -> None:
-        """Move the position: records below it are in the user's hands now, and the ones before them are finished."""
+        """Move the position: records below it are with the user now, and the ones before them are finished."""
         state = self._partitions[partition]
         if leader_epoch >= 0 and (leader_epoch != state.position_epoch or state.epoch_from is None):
             state.epoch_from, state.epoch_before = state.position, state.position_epoch
@@ -254,7 +254,7 @@ class SubscriptionState:
         state.position = position
 
     def take_back(self, partition: TopicPartition, position: int, leader_epoch: int = -1) -> None:
-        """Move the position back: records from there on were not handed out after all.
+        """Move the position back: records from there on were not returned after all.
 
         ``leader_epoch`` is the epoch of the record before the position, -1 if it is unknown.
         """
@@ -272,12 +272,12 @@ class SubscriptionState:
             state.finished = offset
 
     def finish_all(self) -> None:
-        """Note that everything handed out is finished, because the user asked for more."""
+        """Note that all returned records are finished, because the user asked for more."""
         for state in self._partitions.values():
             state.finished = state.position
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume`. All must be assigned, or none is paused."""
+        """Return none of these until `resume`. All must be assigned, or none is paused."""
         for state in [self.state(partition) for partition in partitions]:
             state.paused = True
 
@@ -292,7 +292,8 @@ class SubscriptionState:
         return tuple(partition for partition, state in self._partitions.items() if state.paused)
 
     def without_position(self) -> list[tuple[TopicPartition, int]]:
-        """Partitions (with version) that have neither a position nor a pending reset: the committed offset decides."""
+        """Return partitions (with version) without a position and without a pending reset: the committed offset
+        decides."""
         return [
             (partition, state.version)
             for partition, state in self._partitions.items()
@@ -300,7 +301,7 @@ class SubscriptionState:
         ]
 
     def awaiting_reset(self) -> list[tuple[TopicPartition, int, int]]:
-        """Partitions (with version and timestamp) whose position is to be looked up."""
+        """Return partitions (with version and timestamp) whose position is to be looked up."""
         return [
             (partition, state.version, state.reset_to)
             for partition, state in self._partitions.items()
@@ -312,13 +313,13 @@ class SubscriptionState:
         return [p for p, state in self._partitions.items() if 0 <= state.fetched_epoch < leader_epoch(p)]
 
     def fetch_again(self, partition: TopicPartition) -> None:
-        """Keep the position; data that was fetched from there on is stale from now on."""
+        """Keep the position; data fetched from there on is stale from now on."""
         state = self.state(partition)
         state.fetched_epoch = -1
         state.version = self._next_version()
 
     def check_epochs(self, leader_epoch: Callable[[TopicPartition], int]) -> None:
-        """Ask for validation where a leader with a newer epoch took over since the position was last compared."""
+        """Request validation where a leader with a newer epoch took over since the position was last compared."""
         for partition, state in self._partitions.items():
             if state.position is None or state.position_epoch < 0 or state.validating:
                 continue
@@ -327,7 +328,7 @@ class SubscriptionState:
                 state.validating = True
 
     def awaiting_validation(self) -> list[tuple[TopicPartition, int, int]]:
-        """Partitions (with version and the epoch of the position) to compare with the leader's log (KIP-320)."""
+        """Return partitions (with version and the epoch of the position) to compare with the leader's log (KIP-320)."""
         return [
             (partition, state.version, state.position_epoch)
             for partition, state in self._partitions.items()
@@ -335,19 +336,19 @@ class SubscriptionState:
         ]
 
     def same_until(self, partition: TopicPartition, epoch: int, end_offset: int) -> OffsetAndMetadata | None:
-        """Return the offset up to which the leader's log surely equals the records that were read; None if unknown.
+        """Return the offset up to which the leader's log surely equals the records read; None if unknown.
 
         Args:
             partition: one that awaits validation.
-            epoch: the newest in the leader's log that is not newer than the position's, -1 when there is none.
-            end_offset: where that ends.
+            epoch: the newest in the leader's log that is not newer than the position's, -1 without one.
+            end_offset: the end of that epoch.
         """
         state = self.state(partition)
         if epoch < 0 or end_offset < 0:
             return None
         if epoch < state.position_epoch and state.epoch_from is not None and state.epoch_from < end_offset:
-            # The whole epoch of the last record was cut off. The records that the leader has in its place may well
-            # reach the position. (An epoch that came with the position need not have had a record.)
+            # The whole epoch of the last record was truncated. The leader's records in its place may well reach the
+            # position. (An epoch that came with the position need not have had a record.)
             return OffsetAndMetadata(state.epoch_from, "", min(epoch, state.epoch_before))
         return OffsetAndMetadata(end_offset, "", epoch)
 
@@ -378,7 +379,7 @@ class SubscriptionState:
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, state in self._partitions.items():
             if state.finished is not None and committed.get(partition) != state.finished:
-                # The epoch belongs to the position; it says nothing about an offset before that.
+                # The epoch belongs to the position; it is unknown for an offset before that.
                 epoch = state.position_epoch if state.finished == state.position else -1
                 found[partition] = OffsetAndMetadata(state.finished, "", epoch)
         return found

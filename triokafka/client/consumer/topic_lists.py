@@ -1,4 +1,4 @@
-"""Topic names and partition numbers for the user, straight from a broker."""
+"""Topic names and partition numbers for the user, directly from a broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIRST_WITHOUT_CREATION: Final = 4
 class TopicLists:
     """Looks up topics for the user.
 
-    If a broker does not answer, or cannot yet, the lookup asks again, or asks another.
+    If a broker does not answer, or cannot yet, the lookup retries, or asks another broker.
     """
 
     def __init__(self, options: ConsumerOptions, network: NetworkClient) -> None:
@@ -38,18 +38,18 @@ class TopicLists:
         self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
 
     async def look_up(self, topics: Sequence[str] | None, *, deadline: float) -> dict[str, list[int]]:
-        """Return the partition numbers of topics, of all if None, straight from a broker. Creates no topic.
+        """Return the partition numbers of topics, of all if None, directly from a broker. Creates no topic.
 
         Raises:
-            KafkaTimeoutError: no answer in time; says the last error.
-            TopicAuthorizationFailedError, InvalidTopicError: as a broker says.
+            KafkaTimeoutError: no response in time; names the last error.
+            TopicAuthorizationFailedError, InvalidTopicError: the broker refused.
         """
         what = "the list of topics" if topics is None else f"the partitions of topic {', '.join(map(repr, topics))}"
         failures = 0
         last: KafkaError | None = None
         with trio.move_on_after(max(0.0, deadline - self._world.now())):
             while True:
-                # The error of a request's own timeout says more than the deadline's.
+                # The error of the request's own timeout is more specific than the deadline's.
                 limit = min(self._request_timeout, max(0.0, deadline - self._world.now()))
                 try:
                     return await self._ask(topics, limit * 1000)

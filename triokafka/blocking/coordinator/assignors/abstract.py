@@ -1,4 +1,4 @@
-"""What ``kafka.coordinator.assignors`` has in common: classes that stand for the SDK's assignors."""
+"""Base of ``kafka.coordinator.assignors``: classes that stand for the SDK's assignors."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ _BUILT_IN: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-stic
 
 
 class RebalanceProtocol(IntEnum):
-    """Whether members give everything back before a rebalance, or only what goes to others (KIP-429)."""
+    """Whether members revoke all partitions before a rebalance, or only those that move (KIP-429)."""
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class AbstractPartitionAssignor:
-    """Names one of the SDK's assignors, by its name on the wire. Classes and objects are both taken."""
+    """Stands for one of the SDK's assignors by its protocol name. Both the class and its instances are accepted."""
 
     name: ClassVar[str] = ""
     version: ClassVar[int] = 0
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
-        """How members give back."""
+        """Return the rebalance protocol of this assignor."""
         return [RebalanceProtocol.EAGER]
 
 
 def sdk_assignor(given: Any) -> Any:
-    """What the SDK takes for an element of ``partition_assignment_strategy``.
+    """Return the SDK's assignor for an element of ``partition_assignment_strategy``.
 
     Raises:
-        ConfigurationError: an assignor of kafka-python's interface that is not one of its own.
+        ConfigurationError: a custom assignor with kafka-python's interface.
     """
     made = given() if isinstance(given, type) else given
     if isinstance(made, (str, PartitionAssignor)):
@@ -42,6 +42,6 @@ def sdk_assignor(given: Any) -> Any:
     if name in _BUILT_IN:
         return name
     raise ConfigurationError(
-        f"{given!r} is not one of {', '.join(sorted(_BUILT_IN))}: assignors of one's own are subclasses of"
-        " triokafka.PartitionAssignor here"
+        f"{given!r} is not one of {', '.join(sorted(_BUILT_IN))}: derive a custom assignor from"
+        " triokafka.PartitionAssignor"
     )

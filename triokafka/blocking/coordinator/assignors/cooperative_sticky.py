@@ -8,10 +8,10 @@ from triokafka.blocking.coordinator.assignors.abstract import AbstractPartitionA
 
 
 class CooperativeStickyAssignor(AbstractPartitionAssignor):
-    """As the sticky one, and members keep what stays with them during a rebalance (KIP-429)."""
+    """As the sticky assignor, but members keep the partitions that do not move during a rebalance (KIP-429)."""
 
     name: ClassVar[str] = "cooperative-sticky"
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
-        """How members give back: only what goes to others, if all can."""
+        """Return COOPERATIVE if all members support it."""
         return [RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER]

@@ -8,6 +8,6 @@ from triokafka.blocking.coordinator.assignors.abstract import AbstractPartitionA
 
 
 class RangePartitionAssignor(AbstractPartitionAssignor):
-    """Partitions of each topic in ranges."""
+    """Assigns contiguous ranges of each topic's partitions."""
 
     name: ClassVar[str] = "range"

@@ -8,6 +8,6 @@ from triokafka.blocking.coordinator.assignors.abstract import AbstractPartitionA
 
 
 class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
-    """Partitions of all topics in turn."""
+    """Assigns the partitions of all topics in turn."""
 
     name: ClassVar[str] = "roundrobin"

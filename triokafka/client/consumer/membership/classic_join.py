@@ -38,18 +38,19 @@ R = TypeVar("R", bound=Response)
 
 _NEVER: Final = float("inf")
 _JOIN_GRACE_MS: Final = 5_000
-"""The coordinator may hold a join for the whole rebalance timeout; its answer needs a little more. Kafka's own consumer
-adds as much (``JOIN_GROUP_TIMEOUT_LAPSE``)."""
+"""Added to the rebalance timeout, for which the coordinator may hold a join. Kafka's own consumer adds the same
+(``JOIN_GROUP_TIMEOUT_LAPSE``)."""
 _LAST_INFLEXIBLE_JOIN: Final = 5
 _LAST_INFLEXIBLE_SYNC: Final = 3
 _MOST_BROKEN: Final = 2
 _REBALANCE: Final = "rebalance"
-"""The purpose of the connection for requests that the coordinator holds: brokers read nothing behind a join that they
-hold. Commits of kept partitions, heartbeats and a goodbye would wait for the slowest member of the group."""
+"""The purpose of the connection for requests that the coordinator holds. A broker reads nothing behind a join that it
+holds. On the same connection, commits of kept partitions, heartbeats and a leave request would wait for the slowest
+member of the group."""
 
 
 class ClassicJoin:
-    """Joins in the background. The assignment that a join brought waits until the user's task takes it."""
+    """Joins in the background. The assignment of a join waits until the user's task takes it."""
 
     def __init__(
         self,
@@ -83,9 +84,9 @@ class ClassicJoin:
 
     @property
     def needs_old_versions(self) -> bool:
-        """Whether the coordinator gets the versions from before flexible encoding, which every broker understands.
+        """Whether to send the versions from before flexible encoding, which every broker understands.
 
-        librdkafka's mock cluster offers newer versions of group requests, but cannot read them, and hangs up: this
+        librdkafka's mock cluster offers newer versions of group requests, but cannot read them, and disconnects: this
         becomes true after two broken connections.
         """
         return self._broken >= _MOST_BROKEN
@@ -97,24 +98,24 @@ class ClassicJoin:
 
     @property
     def has_assignment(self) -> bool:
-        """Whether `take_assignment` has something to give."""
+        """Whether `take_assignment` would return an assignment."""
         return self._assignment is not None
 
     def take_assignment(self) -> Assignment | None:
-        """Return the assignment that the last join brought, once."""
+        """Return the assignment of the last join, once."""
         assignment, self._assignment = self._assignment, None
-        # Between the join and now the group may have gone on without this member.
+        # Since the join the group may have removed this member.
         return assignment if self._member.state is ClassicState.STABLE else None
 
     def start(self) -> None:
-        """Begin to join, unless that is under way."""
+        """Begin to join, unless a join is under way."""
         if self._scope is None:
             self._scope = trio.CancelScope()
             self._assignment = None
             self._tasks.start(self._join, self._scope, name=f"kafka join of group {self._status.group_id}")
 
     def cancel(self) -> None:
-        """The membership ends."""
+        """End the join, because the membership ends."""
         if self._scope is not None:
             self._scope.cancel()
             self._scope = None
@@ -126,7 +127,7 @@ class ClassicJoin:
         try:
             with scope:
                 async with self._one_join:
-                    # A cancelled join may have left a thread, which nothing stops, running this assignor.
+                    # A cancelled join may have left a thread running this assignor; nothing can stop it.
                     await self._leader.wait_for_thread()
                     await self._join_until_done()
         except KafkaError as error:
@@ -158,8 +159,8 @@ class ClassicJoin:
                 step = JoinStep.FIND_COORDINATOR
                 continue
             if member.lost and self._subscription.assignment:
-                # Put out while it rejoined with partitions in hand: they are to be given up as lost before it becomes
-                # a member anew, or it would commit positions that others have passed meanwhile.
+                # The group removed this member while it rejoined with partitions. Give them up as lost before it
+                # becomes a member again; otherwise it would commit positions that the new owners have passed.
                 return
             if step is JoinStep.DONE:
                 now = self._world.now()
@@ -191,10 +192,11 @@ class ClassicJoin:
         return member.synced(synced)
 
     async def _send_held(self, node_id: int, request: Request[R], timeout_ms: float, inflexible: int) -> R:
-        """Send a request that waits for all members of the group, again while its answer seems to be lost."""
+        """Send a request that waits for all members of the group; repeat it while its response seems to be lost."""
         now = self._world.now()
         is_join = isinstance(request, JoinGroupRequest)
-        asks = is_join and self._member.generation != NO_GENERATION  # the coordinator refuses all other heartbeats
+        # the coordinator refuses heartbeats without a generation
+        asks = is_join and self._member.generation != NO_GENERATION
         wait = HeldRequest(now, self._patience, self._options.max_poll_interval_ms / 1000, asks=asks)
         while True:
             version = inflexible if self.needs_old_versions else None
@@ -224,13 +226,13 @@ class ClassicJoin:
             wait.sent_again(self._world.now())
 
     async def _watch_held(self, scope: trio.CancelScope, wait: HeldRequest, node_id: int, is_join: bool) -> None:
-        """Look after a request that waits for all members: close its connection when its answer seems to be lost."""
+        """Watch a request that waits for all members: close its connection when its response seems to be lost."""
         with scope:
-            has_name = bool(self._member.member_id)  # sent again without one, a join would make a second member
+            has_name = bool(self._member.member_id)  # repeated without an id, a join would create a second member
             first_look = min(wait.first_look_at - self._world.now(), self._clock.session_timeout / 3)
             await trio.sleep(max(0.0, first_look))
             while True:
-                # While the member waits for its assignment, the task that sends heartbeats asks.
+                # While the member waits for its assignment, the heartbeat task asks.
                 if wait.asks:
                     answer = await self._ask_about_member(node_id)
                 else:
@@ -242,11 +244,11 @@ class ClassicJoin:
                 self._note_long_wait(wait, now)
                 await trio.sleep(self._clock.interval)
             wait.sends_again = True
-            reason = "the answer that all members of the group get seems to be lost"
+            reason = "the response that all members of the group get seems to be lost"
             self._network.disconnect(node_id, reason, purpose=_REBALANCE)
 
     async def _ask_about_member(self, node_id: int) -> type[KafkaError] | None:
-        """Send a heartbeat of the present identity, and return the class of its error; `NodeNotReadyError` when the
+        """Send a heartbeat of the present identity, and return the class of its error; `NodeNotReadyError` if the
         coordinator does not answer."""
         try:
             with trio.fail_after(self._clock.session_timeout):
@@ -256,10 +258,10 @@ class ClassicJoin:
         return for_code(response.error_code) if response.error_code else None
 
     def _note_long_wait(self, wait: HeldRequest, now: float) -> None:
-        """Report a wait for the group that takes longer than calls should; one that is in order is no error."""
+        """Report a wait for the group that exceeds the time limit of calls; a wait for other members is no error."""
         if now - wait.began_at >= self._options.default_api_timeout_ms / 1000:
             why = "waits for other members of the group" if wait.confirmed else "has not answered yet"
-            quietly = wait.confirmed or not wait.asks  # a first join may be held up by others, too
+            quietly = wait.confirmed or not wait.asks  # other members may delay a first join, too
             self._failures.failed(
                 self._status.join_activity,
                 KafkaError(f"the coordinator {why}"),

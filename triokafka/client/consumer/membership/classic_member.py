@@ -1,7 +1,7 @@
 """One member of a group under the classic protocol: join, sync, heartbeat, leave. A plain object that does no I/O.
 
-It writes requests and takes responses, and returns the next step for each response. One member leads the group: after
-joining it computes the assignment of all members, with the assignor that they share.
+It writes requests and processes responses, and returns the next step for each response. One member leads the group: it
+computes the assignment of all members, with an assignor that all of them support.
 
     UNJOINED ──join──▶ JOINING ──joined──▶ SYNCING ──synced──▶ STABLE
         ▲                │ error              │ error            │ rebalance, new subscription, lost member id
@@ -49,7 +49,7 @@ _MAX_REASON: Final = 255  # the broker refuses longer ones
 
 
 class ClassicState(enum.Enum):
-    """Where a member is in the protocol."""
+    """A member's state in the protocol."""
 
     UNJOINED = "not in the group"
     JOINING = "joining"
@@ -68,7 +68,7 @@ class JoinStep(enum.Enum):
 
 
 class Identity(NamedTuple):
-    """The identity under which a request was sent; an answer to an earlier identity is ignored."""
+    """The identity in a request; the response to an earlier identity is ignored."""
 
     generation: int
     member_id: str
@@ -88,8 +88,8 @@ class GroupConfig:
 class ClassicMember:
     """The protocol state of one member.
 
-    ``needs_rejoin`` is the reason why it must join (again), None if it need not. `SubscriptionState` holds the assigned
-    partitions; ``assignment`` is only the last answer of the group.
+    ``needs_rejoin`` is the reason to join again, None without one. `SubscriptionState` holds the assigned partitions;
+    ``assignment`` is only the last answer of the group.
     """
 
     def __init__(self, config: GroupConfig, assignors: Sequence[PartitionAssignor]) -> None:
@@ -102,14 +102,14 @@ class ClassicMember:
         self.is_leader = False
         self.needs_rejoin: str | None = "first join"
         self.lost = False
-        """Whether the group took the partitions away before they could be given back."""
+        """Whether the group took the partitions away before this member revoked them."""
         self.assignment = Assignment()
         self._members: dict[str, MemberSubscription] = {}
         self._deals = False
         self._is_fenced = False
         self._joined_topics: tuple[str, ...] = ()
         self._group_topics: tuple[str, ...] | None = None
-        """Computed at the first use, because every poll needs it."""
+        """Cached, because every poll needs it."""
         self.is_in_racks = False
         """Whether any known member names its rack (KIP-881); the leader knows all members."""
         self._reason = "first join"
@@ -130,19 +130,19 @@ class ClassicMember:
         return self.state in (ClassicState.SYNCING, ClassicState.STABLE) and self.generation != NO_GENERATION
 
     def request_rejoin(self, reason: str) -> None:
-        """Join again at the next opportunity. The first reason given stays."""
+        """Join again at the next opportunity. The first reason stays."""
         if self.needs_rejoin is None:
             self.needs_rejoin = reason
 
     def subscription_changed(self, topics: Collection[str]) -> None:
-        """Join again if the member now wants other topics than it joined with."""
+        """Join again if the subscription differs from that of the last join."""
         if tuple(topics) != self._joined_topics:
             self.request_rejoin("the subscription has changed")
 
     # ---------------------------------------------------------------- join
 
     def join(self, topics: Sequence[str], owned: Sequence[TopicPartition]) -> JoinGroupRequest:
-        """Begin to join with a subscription to ``topics``, holding ``owned``."""
+        """Begin to join with a subscription to ``topics``, owning ``owned``."""
         held = list(owned) if self.cooperative else []
         generation = self.generation
         self._reason = self.needs_rejoin or self._reason
@@ -168,10 +168,10 @@ class ClassicMember:
         )
 
     def joined(self, response: JoinGroupResponse) -> JoinStep:
-        """Take the answer to `join`.
+        """Process the response to `join`.
 
         Raises:
-            KafkaError: the group refuses this member; trying again does not help.
+            KafkaError: the group refuses this member; a retry would not help.
         """
         if self.state is not ClassicState.JOINING:
             raise IllegalStateError(f"a JoinGroup response came for a member that is {self.state.value}")
@@ -193,7 +193,7 @@ class ClassicMember:
         self.assignor = assignor
         self.lost = False
         self.is_leader = response.leader == response.member_id
-        # A static leader that came back only gets its old assignment again (KIP-814).
+        # A static leader that rejoins only gets its old assignment again (KIP-814).
         self._deals = self.is_leader and not response.skip_assignment
         self._members = {}
         self._group_topics = None
@@ -207,7 +207,7 @@ class ClassicMember:
     def _join_failed(self, error: type[KafkaError], member_id: str) -> JoinStep:
         if error is MemberIdRequiredError:
             self.member_id = member_id
-            self.request_rejoin(self._reason)  # the same attempt, now with a name
+            self.request_rejoin(self._reason)  # the same attempt, now with a member id
             return JoinStep.JOIN_AGAIN
         if error is UnknownMemberIdError:
             self.forget_membership("the coordinator does not know this member", keep_member_id=False)
@@ -228,12 +228,12 @@ class ClassicMember:
         raise error(f"group {self.config.group_id!r} {refusal}. {error.advice}".rstrip())
 
     def interrupted(self) -> None:
-        """The request was lost with its connection: join again. The member id is still good."""
+        """Join again with the same member id, because the connection of the request broke."""
         if self.state in (ClassicState.JOINING, ClassicState.SYNCING):
             self.state = ClassicState.UNJOINED
             self.request_rejoin("the connection to the coordinator broke")
 
-    # ---------------------------------------------------------------- deal and sync
+    # ---------------------------------------------------------------- assign and sync
 
     @property
     def deals(self) -> bool:
@@ -255,7 +255,7 @@ class ClassicMember:
     def dealing(
         self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> Callable[[], dict[str, Assignment]]:
-        """Return `deal` as a function that may run in another thread: it reads nothing that changes meanwhile."""
+        """Return `deal` as a function for another thread: it reads nothing that changes meanwhile."""
         if self.assignor is None:
             raise IllegalStateError("only the leader computes the assignment, and only after it has joined")
         assignor, members = self.assignor, dict(self._members)
@@ -273,7 +273,7 @@ class ClassicMember:
         return len(self._members)
 
     def sync(self, dealt: Mapping[str, Assignment]) -> SyncGroupRequest:
-        """The sync request; only the leader's carries assignments."""
+        """Return the sync request; only the leader's contains assignments."""
         assignor = self.assignor
         return SyncGroupRequest(
             group_id=self.config.group_id,
@@ -289,13 +289,13 @@ class ClassicMember:
         )
 
     def synced(self, response: SyncGroupResponse) -> JoinStep:
-        """Take the answer to `sync`; after `JoinStep.DONE` the assignment is in ``assignment``.
+        """Process the response to `sync`; after `JoinStep.DONE` the assignment is in ``assignment``.
 
         Raises:
             KafkaError: not allowed, or fenced.
         """
         if self.state is ClassicState.UNJOINED:
-            # The answer to a commit or heartbeat has ended this membership in the meantime.
+            # The response to a commit or heartbeat has ended this membership meanwhile.
             if self._is_fenced:
                 raise FencedInstanceIdError(f"another member of group {self.config.group_id!r} has this instance id")
             return JoinStep.JOIN_AGAIN
@@ -320,7 +320,7 @@ class ClassicMember:
     # ---------------------------------------------------------------- heartbeat and leave
 
     def heartbeat(self) -> HeartbeatRequest:
-        """A heartbeat of the present identity."""
+        """Return a heartbeat of the present identity."""
         return HeartbeatRequest(
             group_id=self.config.group_id,
             generation_id=self.generation,
@@ -329,7 +329,7 @@ class ClassicMember:
         )
 
     def heartbeat_answered(self, error_code: int, sent_as: Identity) -> bool:
-        """Take the answer to a heartbeat. False when the coordinator must be looked up again.
+        """Process the response to a heartbeat. Return False if the coordinator must be looked up again.
 
         Raises:
             KafkaError: not allowed, fenced, or an error that no heartbeat should cause.
@@ -338,7 +338,7 @@ class ClassicMember:
             return True
         error = for_code(error_code)
         if error is RebalanceInProgressError:
-            # A member that joins already learns nothing from the answer to an earlier heartbeat.
+            # A member that rejoins already ignores the response to an earlier heartbeat.
             if self.heartbeats:
                 self.request_rejoin("the group is rebalancing")
         elif error is IllegalGenerationError:
@@ -354,12 +354,12 @@ class ClassicMember:
         return True
 
     def _fenced(self) -> None:
-        # Another member owns the instance id now: this one must not even send a leave request for it.
+        # Another member owns the instance id now: do not even send a leave request for it.
         self._is_fenced = True
         self.forget_membership("another member has this group_instance_id", keep_member_id=False)
 
     def forget_membership(self, reason: str, *, keep_member_id: bool) -> None:
-        """The group has removed this member: its partitions may have other owners already."""
+        """Forget the membership: the group has removed this member, and its partitions may have other owners."""
         if self.generation != NO_GENERATION:
             self.lost = True
         self.generation = NO_GENERATION
@@ -387,7 +387,7 @@ class ClassicMember:
         return build
 
     def left(self) -> None:
-        """The membership has ended on purpose; joining again starts from nothing."""
+        """Forget the membership, which ended on purpose; the next join starts from nothing."""
         self.state = ClassicState.UNJOINED
         self.generation = NO_GENERATION
         self.member_id = ""

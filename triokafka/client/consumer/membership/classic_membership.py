@@ -34,7 +34,7 @@ _LAST_SINGLE_LEAVE: Final = 2
 
 
 class ClassicMembership:
-    """Drives a `ClassicMember`, the join aside."""
+    """Drives a `ClassicMember`, except for the join."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class ClassicMembership:
         self._retry_backoff = options.retry_backoff_ms / 1000
         self._unanswered = 0
         self._coordinator: int | None = None
-        """The coordinator that the last heartbeat went to."""
+        """The coordinator of the last heartbeat."""
 
     @property
     def is_joining(self) -> bool:
-        """Whether a join is under way, or has to wait until the member has left."""
+        """Whether a join is under way, or waits until the member has left."""
         return self._join.is_under_way or self._departure.under_way > 0
 
     @property
@@ -85,7 +85,7 @@ class ClassicMembership:
         elif isinstance(cause, IllegalGenerationError):
             self.member.forget_membership("a commit was refused", keep_member_id=True)
         elif self.member.state is ClassicState.STABLE:
-            # While it joins or syncs that is the rebalance in which it takes part.
+            # While it joins or syncs, this is the rebalance in which it takes part.
             self.member.request_rejoin("a commit met a rebalance")
         self._status.notify()
 
@@ -105,7 +105,7 @@ class ClassicMembership:
     def due_at(self, now: float) -> float:
         if self.clock.session_expired(now):
             silent = "it has not answered for the whole session timeout"
-            logger.warning("group %r: the coordinator is given up: %s", self._status.group_id, silent)
+            logger.warning("group %r: looking for another coordinator: %s", self._status.group_id, silent)
             self._give_up_coordinator(silent)
             self.clock.reset(now)
         return self.clock.next_at
@@ -148,12 +148,15 @@ class ClassicMembership:
         self.clock.failed(self._world.now(), self._retry_backoff)
 
     def _answer_limit(self) -> float:
-        """Seconds that a heartbeat's answer may take: a third of the session, so that the next one is still in time;
-        more after each that was late, for a slow coordinator."""
+        """Return the time limit of a heartbeat in seconds.
+
+        A third of the session timeout, so that the next heartbeat is still in time; longer after each late response,
+        for a slow coordinator.
+        """
         return self.clock.session_timeout * min(1.0, (1 + self._unanswered) / 3)
 
     def _give_up_coordinator(self, reason: str) -> None:
-        """Close the connection for heartbeats, which may be dead, and look the coordinator up again."""
+        """Close the heartbeat connection, which may be dead, and look the coordinator up again."""
         if self._coordinator is not None:
             self._network.close_as_dead(self._coordinator, COORDINATOR, reason)
         self._network.forget_coordinator(self._status.group_id)

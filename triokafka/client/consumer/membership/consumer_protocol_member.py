@@ -1,8 +1,8 @@
 """One member of a group under the consumer protocol (KIP-848), which consists of heartbeats. A plain object, no I/O.
 
-The coordinator sends a target: the partitions that the member is to own. The member gives up partitions outside the
-target, takes over the others, and reports the partitions that it owns in the next heartbeat. Its methods take events
-and the time, write the heartbeats, and return when the next one is due.
+The coordinator sends a target: the partitions that the member is to own. The member revokes partitions outside the
+target, takes over the others, and reports the owned partitions in the next heartbeat. Its methods take events and the
+time, write the heartbeats, and return when the next one is due.
 
     OUTSIDE ──join──▶ JOINING ──answered──▶ RECONCILING ⇄ STABLE
        ▲                 │ refused               │ fenced, or gone for too long
@@ -49,7 +49,7 @@ Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
 
 
 class MemberState(enum.Enum):
-    """Where a member is in the protocol."""
+    """A member's state in the protocol."""
 
     OUTSIDE = "not in the group"
     JOINING = "joining"
@@ -60,7 +60,7 @@ class MemberState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupConfig:
-    """A member's settings. ``rebalance_timeout_ms`` is ``max_poll_interval_ms``: how long giving up may take."""
+    """A member's settings. ``rebalance_timeout_ms`` is ``max_poll_interval_ms``: the time limit of a revocation."""
 
     group_id: str
     rebalance_timeout_ms: int
@@ -77,7 +77,7 @@ class SubscribedTo(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A heartbeat to send, in ``min_version`` or later; ``sent_as`` goes back in with the answer."""
+    """A heartbeat to send, in ``min_version`` or later; pass ``sent_as`` back with the response."""
 
     request: ConsumerGroupHeartbeatRequest
     min_version: int
@@ -87,11 +87,11 @@ class Heartbeat(NamedTuple):
 class ConsumerProtocolMember:
     """The protocol state of one member.
 
-    The client generates ``member_id``, which never changes (KIP-1082). The coordinator gives ``epoch``; it is
-    `NO_EPOCH` outside the group. ``target`` are the partitions that the member may own, as the coordinator last said,
-    None before it did. ``owned`` are the partitions that the member has taken over. ``membership`` counts memberships,
-    so that an answer to an earlier one is recognised. Times are seconds on the world's monotonic clock; ``chance`` is
-    uniform in [0, 1).
+    The client generates ``member_id``, which never changes (KIP-1082). The coordinator assigns ``epoch``; it is
+    `NO_EPOCH` outside the group. ``target`` are the partitions that the member may own according to the coordinator,
+    None before its first response. ``owned`` are the partitions that the member has taken over. ``membership`` counts
+    memberships, to recognise responses to an earlier one. Times are seconds on the world's monotonic clock; ``chance``
+    is uniform in [0, 1).
     """
 
     def __init__(self, config: ConsumerGroupConfig, member_id: str, clock: HeartbeatClock, backoff: Backoff) -> None:
@@ -107,7 +107,7 @@ class ConsumerProtocolMember:
         self._backoff = backoff
         self._failures = 0
         self._wants = SubscribedTo()
-        self._said: SubscribedTo | None = None  # in the last heartbeat; None when everything must be said again
+        self._said: SubscribedTo | None = None  # in the last heartbeat; None if the next one must contain all fields
         self._acknowledge = False
         self._said_pattern = False
         self._hurry = False
@@ -116,7 +116,7 @@ class ConsumerProtocolMember:
 
     @property
     def in_group(self) -> bool:
-        """Whether the coordinator has taken it in."""
+        """Whether the coordinator has accepted it."""
         return self.state in (MemberState.RECONCILING, MemberState.STABLE)
 
     @property
@@ -126,7 +126,7 @@ class ConsumerProtocolMember:
 
     @property
     def due_at(self) -> float:
-        """When the next heartbeat is due: at once when there is news, unless the last one has just failed."""
+        """When the next heartbeat is due: at once if there are changes, unless the last one has just failed."""
         if self.clock.backs_off:
             return self.clock.next_at
         news = self._said is None or self._said != self._wants or self._acknowledge or self._hurry
@@ -135,12 +135,12 @@ class ConsumerProtocolMember:
     # ---------------------------------------------------------------- changes by the user
 
     def subscribe(self, wants: SubscribedTo) -> bool:
-        """Change the subscription. Returns whether it differs from the present one."""
+        """Change the subscription. Return whether it differs from the present one."""
         if wants == self._wants:
             return False
         self._wants = wants
         if self.state is MemberState.STABLE:
-            # Ignored topics may be subscribed again, although the target is the same.
+            # Topics whose assignment was ignored may be subscribed again, although the target is the same.
             self.state = MemberState.RECONCILING
         return True
 
@@ -160,7 +160,7 @@ class ConsumerProtocolMember:
         self._acknowledge = True
 
     def released(self) -> None:
-        """Note that the lost partitions were given up: the member may join again."""
+        """Note that the lost partitions were dropped: the member may join again."""
         if self.state is MemberState.LOST:
             self.state = MemberState.OUTSIDE
 
@@ -171,14 +171,14 @@ class ConsumerProtocolMember:
     # ---------------------------------------------------------------- heartbeats
 
     def heartbeat(self, now: float) -> Heartbeat:
-        """Return the heartbeat to send now. Fields that the coordinator knows already are left out."""
+        """Return the heartbeat to send now, without fields that the coordinator knows already."""
         if not self.heartbeats:
             raise IllegalStateError(f"no heartbeats are due of a member that is {self.state.value}")
         config, wants, said = self.config, self._wants, self._said
         everything = said is None
         pattern = wants.pattern
         if pattern is None and self._said_pattern:
-            pattern = ""  # null would leave the old one as it is
+            pattern = ""  # null would keep the old pattern
         request = ConsumerGroupHeartbeatRequest(
             group_id=config.group_id,
             member_id=self.member_id,
@@ -201,11 +201,11 @@ class ConsumerProtocolMember:
     def answered(
         self, response: ConsumerGroupHeartbeatResponse, sent_as: int, *, now: float, chance: float
     ) -> KafkaError | None:
-        """Take the answer to a heartbeat. Returns an error after which the heartbeat is sent again, after a back-off.
+        """Process the response to a heartbeat. Return an error after which to send it again, after a back-off.
 
         Raises:
-            KafkaError: an error that does not go away by waiting. A member that was joining is out again; one in the
-                group goes on trying.
+            KafkaError: an error that is not retriable. A joining member is out again; a member of the group continues
+                to try.
         """
         self.clock.answered(now)
         if sent_as != self.membership:
@@ -214,7 +214,7 @@ class ConsumerProtocolMember:
             return self._refused(for_code(response.error_code), response.error_message or "", now, chance)
         joined = self.state is MemberState.JOINING
         if not joined:
-            self._failures = 0  # a member that is removed right after it has joined goes on backing off
+            self._failures = 0  # a member removed right after its join keeps backing off
         self.epoch = response.member_epoch
         self.member_id = response.member_id or self.member_id
         if response.heartbeat_interval_ms > 0:
@@ -232,7 +232,7 @@ class ConsumerProtocolMember:
         if target == before:
             return
         if before is not None and target == self.owned:
-            # The coordinator has withdrawn a revocation. It waits for the report that the member gave nothing up.
+            # The coordinator has withdrawn a revocation. It waits for the report that the member kept everything.
             self.settle(self.owned, complete=True)
         else:
             self.state = MemberState.RECONCILING
@@ -246,12 +246,12 @@ class ConsumerProtocolMember:
             self._failures += 1
             if self.state is not MemberState.JOINING:
                 self.forget_membership(why or error.advice)
-            # The first time it may join again at once; a member that is removed again and again backs off.
+            # The first time it may rejoin at once; a member that is removed repeatedly backs off.
             if self._failures > 1:
                 self._back_off(now, chance)
             return error(about)
         if error is FencedInstanceIdError:
-            # Another member owns the instance id now: this one must not even send a leave request for it.
+            # Another member owns the instance id now: do not even send a leave request for it.
             self.forget_membership("another member has this group_instance_id")
             raise error(f"another member of group {group_id!r} has this group_instance_id. {error.advice}".rstrip())
         self.unanswered(now, chance)
@@ -268,12 +268,12 @@ class ConsumerProtocolMember:
         raise error(f"{about}. {error.advice}" if why and error.advice else about)
 
     def unanswered(self, now: float, chance: float) -> None:
-        """A heartbeat failed, or its answer was lost: say everything again after a back-off."""
+        """Send all fields again after a back-off: a heartbeat failed, or its response was lost."""
         self._failures += 1
         self._back_off(now, chance)
 
     def turned_away(self) -> None:
-        """Give up joining, after an error that does not go away by waiting; the user may try again."""
+        """Stop joining after an error that is not retriable; the user may try again."""
         if self.state is MemberState.JOINING:
             self._end(MemberState.OUTSIDE)
 
@@ -284,14 +284,14 @@ class ConsumerProtocolMember:
     # ---------------------------------------------------------------- the end of a membership
 
     def forget_membership(self, reason: str) -> None:
-        """The group has removed this member: its partitions may have other owners already."""
+        """Forget the membership: the group has removed this member, and its partitions may have other owners."""
         self.why_lost = reason
         self._end(MemberState.LOST)
 
     def leave(self) -> ConsumerGroupHeartbeatRequest | None:
-        """The request that ends the membership; None when there is none to end.
+        """Return the request that ends the membership; None without one.
 
-        A static member leaves for the moment only: the group keeps its partitions for it until the session expires.
+        A static member leaves temporarily: the group keeps its partitions for it until the session expires.
         """
         if not self.heartbeats:
             return None
@@ -304,7 +304,7 @@ class ConsumerProtocolMember:
         )
 
     def left(self) -> None:
-        """The membership has ended on purpose; joining again starts from nothing."""
+        """Forget the membership, which ended on purpose; the next join starts from nothing."""
         self._failures = 0
         self._end(MemberState.OUTSIDE)
 
@@ -320,7 +320,7 @@ class ConsumerProtocolMember:
 
 
 def unsupported(group_id: str, why: str, *, pattern: bool = False) -> UnsupportedVersionError:
-    """The error for a cluster that has no consumer protocol, has it switched off, or applies no patterns."""
+    """Return the error for a cluster without the consumer protocol, with it disabled, or without patterns."""
     text = (
         f"the cluster does not offer the consumer protocol (KIP-848) to group {group_id!r}:"
         f" {why or 'it is switched off'}. Set group_protocol='classic', or run Kafka 4.0 or later with the feature"

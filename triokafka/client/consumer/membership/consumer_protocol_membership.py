@@ -1,6 +1,6 @@
 """The task that keeps a consumer in its group under the consumer protocol (KIP-848): it sends the heartbeats.
 
-It drives a `ConsumerProtocolMember`, which the `ConsumerProtocolRebalance` moves from the user's side.
+It drives a `ConsumerProtocolMember`; the `ConsumerProtocolRebalance` handles the user's side.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from triokafka.structs import Node, TopicPartition
 logger = logging.getLogger(__name__)
 
 _LEAST_INTERVAL: Final = 3.0
-"""Seconds. An answer that takes two intervals shorter than this says little about the connection."""
+"""Smallest interval, in seconds, for the time limit of a response: a shorter limit would give up on slow ones."""
 
 
 class ConsumerProtocolMembership:
@@ -86,7 +86,7 @@ class ConsumerProtocolMembership:
     # ---------------------------------------------------------------- changes by the user
 
     def want(self, wants: SubscribedTo) -> None:
-        """Change the subscription; the next heartbeat goes out now if it differs."""
+        """Change the subscription; send the next heartbeat now if it differs."""
         if self.member.subscribe(wants):
             self._status.changed.set()
 
@@ -97,7 +97,7 @@ class ConsumerProtocolMembership:
         self._status.changed.set()
 
     def settle(self, owned: Partitions, *, complete: bool) -> None:
-        """Report the partitions that this member owns now to the coordinator, with the next heartbeat."""
+        """Report the owned partitions to the coordinator with the next heartbeat."""
         self.member.settle(owned, complete=complete)
         self._status.joined_at = self._world.now()
         self._status.rebalances += complete
@@ -118,7 +118,7 @@ class ConsumerProtocolMembership:
             member.hurry()
             self._status.changed.set()
             await self._beaten.wait()
-        # The new owner of a partition that was given up meanwhile may have committed it already.
+        # The new owner of a partition revoked meanwhile may have committed it already.
         return same_membership() and all(partition in self._subscription for partition in partitions)
 
     # ---------------------------------------------------------------- heartbeats
@@ -126,7 +126,7 @@ class ConsumerProtocolMembership:
     @property
     def heartbeats(self) -> bool:
         member = self.member
-        # The coordinator must hear the goodbye of the last membership first.
+        # The coordinator must receive the leave request of the last membership first.
         return member.heartbeats and not (member.state is MemberState.JOINING and self._departure.under_way)
 
     @property
@@ -164,13 +164,13 @@ class ConsumerProtocolMembership:
                 self._failures.succeeded(self._status.heartbeat_activity)
         self._status.note_heartbeat(sent_at, trouble)
         if member.state is MemberState.LOST:
-            # No lasting failure: the member joins again when the user asks for records, however late that is.
+            # Not a lasting failure: the member rejoins when the user asks for records, however late.
             self._failures.succeeded(self._status.heartbeat_activity)
         if trouble is not None or (member.state, member.target) != before:
             self._status.on_change()
 
     async def _exchange(self, heartbeat: Heartbeat) -> KafkaError | None:
-        """Send a heartbeat and take the answer. Returns an error after which it is sent again, raises the others."""
+        """Send a heartbeat and process the response. Return an error after which to send it again; raise all others."""
         member = self.member
         limit = self._answer_limit()
         node: Node | None = None
@@ -207,7 +207,7 @@ class ConsumerProtocolMembership:
         return failure
 
     def _answer_limit(self) -> float:
-        """Seconds that a heartbeat's answer may take: two intervals, and more after each that was late."""
+        """Return the time limit of a heartbeat in seconds: two intervals, and more after each late response."""
         limit = 2 * max(self.member.clock.interval, _LEAST_INTERVAL) * (1 + self._unanswered)
         return min(self._options.request_timeout_ms / 1000, limit)
 
@@ -220,7 +220,7 @@ class ConsumerProtocolMembership:
 
     def end(self, reason: str) -> Goodbye | None:
         if self._beat_scope is not None:
-            # A heartbeat that waits for its connection must not arrive after the one that leaves.
+            # A heartbeat that waits for its connection must not arrive after the leave request.
             self._beat_scope.cancel()
         goodbye = self._goodbye()
         self.member.left()

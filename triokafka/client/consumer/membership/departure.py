@@ -22,7 +22,7 @@ Goodbye: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Departure:
-    """Says goodbye to the coordinator. ``under_way`` counts goodbyes in the background."""
+    """Sends leave requests to the coordinator. ``under_way`` counts those in the background."""
 
     def __init__(self, status: MembershipStatus, tasks: BackgroundTasks) -> None:
         self.under_way = 0
@@ -30,7 +30,7 @@ class Departure:
         self._tasks = tasks
 
     async def send(self, goodbye: Goodbye | None) -> None:
-        """Send a goodbye, if there is one: no retries."""
+        """Send a leave request, if there is one, without retries."""
         if goodbye is None:
             return
         try:
@@ -40,7 +40,7 @@ class Departure:
             logger.info("leaving group %r failed, its session will expire instead: %s", self._status.group_id, error)
 
     def start(self, goodbye: Goodbye | None, first: Callable[[], Awaitable[None]]) -> None:
-        """Send a goodbye in the background, after ``first``. A join that is asked for meanwhile begins afterwards."""
+        """Send a leave request in the background, after ``first``. A join requested meanwhile begins afterwards."""
         self.under_way += 1
         self._tasks.start(self._send_later, goodbye, first, name=f"kafka leave of {self._status.group_id}")
 

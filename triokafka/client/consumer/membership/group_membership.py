@@ -1,6 +1,6 @@
-"""Membership of one consumer in one group, whatever the protocol.
+"""Membership of one consumer in one group, under either protocol.
 
-Members are watched from two sides: the coordinator hears heartbeats, and the user must go on asking for records. The
+Members are watched from two sides: the coordinator expects heartbeats, and the user must keep asking for records. The
 tasks run on their own, so that a cancelled `poll` loses nothing. The listener's calls and the commits of a rebalance
 run in the user's own task, see `Rebalancer`.
 """
@@ -28,27 +28,27 @@ class GroupProtocol(HeartbeatProtocol, Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether no rebalance is under way; preparing one commits everything anyway."""
+        """Whether no rebalance is under way; the preparation of one commits everything anyway."""
 
     @property
     def state(self) -> str:
-        """What the member is doing, in words."""
+        """The state of the member in words."""
 
     def commit_failed(self, error: CommitFailedError) -> None:
-        """A commit found out that the group has gone on."""
+        """Handle a commit's error that shows a newer generation."""
 
     async def renew(self, identity: GroupIdentity, partitions: Iterable[TopicPartition]) -> bool:
-        """A commit as ``identity`` was refused because the epoch is another one by now. Waits for the next heartbeat.
+        """Handle a commit as ``identity`` that was refused because of a newer epoch. Waits for the next heartbeat.
 
-        Returns whether the commit may be tried again: it is the same membership, and it has all those partitions.
+        Returns whether to retry the commit: only in the same membership, and if it has all those partitions.
         """
 
     def end(self, reason: str) -> Goodbye | None:
-        """End the membership now. Returns the goodbye, None if the coordinator need not hear of it."""
+        """End the membership now. Return the leave request, None if the coordinator does not need one."""
 
 
 class GroupMembership:
-    """The membership as engine, committer and health see it."""
+    """The membership as the engine, the committer and health use it."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class GroupMembership:
 
     @property
     def settled(self) -> bool:
-        """Whether no rebalance is under way; preparing one commits everything anyway."""
+        """Whether no rebalance is under way; the preparation of one commits everything anyway."""
         return self._protocol.settled
 
     @property
     def state(self) -> str:
-        """What the member is doing, in words."""
+        """The state of the member in words."""
         return self._protocol.state
 
     async def leave(self, reason: str) -> None:
@@ -89,5 +89,5 @@ class GroupMembership:
         await self._departure.send(self._protocol.end(reason))
 
     def start_leaving(self, reason: str, first: Callable[[], Awaitable[None]]) -> None:
-        """End the membership now, and tell the coordinator in the background, after ``first``."""
+        """End the membership now; send the leave request in the background, after ``first``."""
         self._departure.start(self._protocol.end(reason), first)

@@ -1,4 +1,4 @@
-"""The task that sends a member's heartbeats, and watches that its user goes on asking for records."""
+"""The task that sends a member's heartbeats, and checks that its user keeps asking for records."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class HeartbeatProtocol(Protocol):
 
     @property
     def is_member(self) -> bool:
-        """Whether the member would leave the group if its user were too slow."""
+        """Whether a user who is too slow makes the member leave the group."""
 
     def due_at(self, now: float) -> float:
         """When the next heartbeat is due, on the world's clock."""
 
     async def beat(self) -> None:
-        """Send one heartbeat, and take the answer."""
+        """Send one heartbeat and process the response."""
 
     async def leave_for_slow_user(self) -> None:
-        """Leave, and remember that the partitions were lost, not given up."""
+        """Leave, and remember that the partitions were lost, not revoked."""
 
 
 class HeartbeatSender:
     """Sends heartbeats while the member is in the group.
 
-    ``progress`` returns a number that changes with every call for records: then the user is alive (KIP-62).
+    ``progress`` returns a number that changes with every call for records, which shows that the user is alive (KIP-62).
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class HeartbeatSender:
         self._calls = 0
 
     def enter_call(self) -> None:
-        """The user waits for records: however long it takes, it is not the user who is slow."""
+        """Note that the user waits for records; this time does not count as the user's."""
         self._calls += 1
         self._clock.polled(self._world.now())
 
     def leave_call(self) -> None:
-        """The user has the records, or the wait is over."""
+        """Note that the user's wait is over."""
         self._calls -= 1
         self._clock.polled(self._world.now())
 
@@ -104,7 +104,7 @@ class HeartbeatSender:
             self._clock.polled(now)
 
     async def _leave_for_slow_user(self, now: float) -> None:
-        """The user's loop is stuck: give the partitions to members that work (KIP-62)."""
+        """Leave the group because the user does not ask for records, so that other members can read (KIP-62)."""
         silent, limit = now - self._clock.last_poll, self._clock.max_poll_interval
         error = MaxPollIntervalExceededError(
             f"no records were asked for in {silent:.0f} s, more than max_poll_interval_ms={limit * 1000:.0f}, so this"
@@ -117,12 +117,12 @@ class HeartbeatSender:
         self._status.on_change()
 
     async def _wait_until(self, until: float) -> None:
-        """Wait for news, at most until then."""
+        """Wait for a change, at most until then."""
         with trio.move_on_after(max(0.0, until - self._world.now())):
             await self._status.changed.wait()
         late = self._world.now() - until
         if late > self._clock.interval:
-            # Nothing ran for so long that heartbeats were late: code that blocks, in some task of the program.
+            # Heartbeats are late because no task ran: some task of the program blocks the event loop.
             logger.warning(
                 "group %r: a heartbeat is %.1f s late because the Trio loop was blocked; the group may have given this"
                 " member's partitions away. Run code that blocks in a thread (trio.to_thread.run_sync)",
@@ -131,5 +131,5 @@ class HeartbeatSender:
             )
             if self._hooks:
                 self._hooks.on_heartbeat_late(self._status.group_id, late)
-            # The coordinator's silence in the meantime says nothing about the coordinator.
+            # A missing response during that time reveals nothing about the coordinator.
             self._clock.reset(self._world.now() - self._clock.interval)

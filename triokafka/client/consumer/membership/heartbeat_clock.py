@@ -1,7 +1,7 @@
-"""When heartbeats are due, and when coordinator or user count as dead. Pure: time is an argument.
+"""When heartbeats are due, and when the coordinator or the user counts as dead. Pure: time is an argument.
 
-There are two deadlines: the session timeout for the coordinator's answers, and ``max_poll_interval_ms`` for the user's
-calls (KIP-62).
+There are two deadlines: the session timeout for the coordinator's responses, and ``max_poll_interval_ms`` for the
+user's calls (KIP-62).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NEVER: Final = float("inf")
 class HeartbeatClock:
     """The times of one membership, in seconds on the world's monotonic clock.
 
-    `started` sets it going, unless ``now`` is given.
+    `started` starts it, unless ``now`` is given.
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class HeartbeatClock:
         self._retry_at = -_NEVER
 
     def started(self, now: float) -> None:
-        """Start the clock: the consumer was entered."""
+        """Start the clock, because the consumer was entered."""
         self.last_poll = self._last_reset = now
 
     def reset(self, now: float) -> None:
-        """Count from now: a coordinator was found, or a rebalance is over."""
+        """Restart the clock: a coordinator was found, or a rebalance is over."""
         self._last_reset = now
         self._retry_at = -_NEVER
 
@@ -43,16 +43,16 @@ class HeartbeatClock:
         self.last_sent = now
 
     def answered(self, now: float) -> None:
-        """Note that the coordinator answered; the answer does not matter."""
+        """Note a response of the coordinator, whatever it says."""
         self.last_answer = now
         self._retry_at = -_NEVER
 
     def failed(self, now: float, backoff: float) -> None:
-        """Note that no answer came: the next heartbeat is due after the back-off, not after the interval."""
+        """Note a missing response: the next heartbeat is due after the back-off, not after the interval."""
         self._retry_at = now + backoff
 
     def polled(self, now: float) -> None:
-        """Note that the user asked for records, or went on to the next."""
+        """Note that the user asked for records, or for the next one."""
         self.last_poll = now
 
     @property

@@ -1,4 +1,4 @@
-"""The leader's part of a classic rebalance: running the assignor over the partitions that there are."""
+"""The leader's part of a classic rebalance: running the assignor over the existing partitions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from triokafka.network.network_client import NetworkClient
 logger = logging.getLogger(__name__)
 
 _THREAD_SIZE: Final = 1_000
-"""Members and partitions together from which on the assignor runs in a thread: with 1,000 members and 10,000 partitions
-and a mixture of subscriptions it takes seconds, longer than other tasks should wait for the event loop."""
+"""Number of members and partitions together from which on the assignor runs in a thread. With 1,000 members, 10,000
+partitions and different subscriptions it takes seconds, which would block the event loop for too long."""
 
 
 class LeaderAssignment:
@@ -43,12 +43,12 @@ class LeaderAssignment:
         self._activity = f"dealing the partitions of group {member.config.group_id!r}"
 
     def layout(self) -> TopicLayout:
-        """The topics of the group as the metadata has them now; with racks if any member names its rack (KIP-881)."""
+        """The topics of the group in the present metadata; with racks if any member names its rack (KIP-881)."""
         member = self._member
         return self._layouts.of(self._network.cluster, member.group_topics, in_racks=member.is_in_racks)
 
     async def compute(self) -> Mapping[str, Assignment]:
-        """Find out how many partitions there are, and run the assignor."""
+        """Look up the partition counts, and run the assignor."""
         group_id, topics = self._member.config.group_id, self._member.group_topics
         self._network.metadata.set_topics(topics)
         if any(topic not in self._network.cluster.topics for topic in topics):
@@ -73,7 +73,7 @@ class LeaderAssignment:
         return result
 
     async def wait_for_thread(self) -> None:
-        """Wait until no assignor runs in a thread; one that never returns shows among the consumer's failures."""
+        """Wait until no assignor runs in a thread. One that never returns is listed among the consumer's failures."""
         if not self._thread_done.is_set():
             names = [assignor.name for assignor in self._member.assignors]
             self._failures.failed(self._activity, KafkaError(f"{names} has not returned"), self._network.world.now())
@@ -91,5 +91,5 @@ class LeaderAssignment:
         self._thread_done.set()
 
     def abandon(self) -> None:
-        """The membership ends: an assignor that has not returned is no failure of the next one."""
+        """Note the end of the membership: an assignor that has not returned is no failure of the next one."""
         self._failures.succeeded(self._activity)

@@ -14,7 +14,7 @@ from triokafka.network.network_client import NetworkClient
 class MembershipStatus:
     """The common state of one membership.
 
-    ``on_change`` wakes the caller who waits for records. ``joined_at`` is when the present assignment came;
+    ``on_change`` wakes the caller that waits for records. ``joined_at`` is the time of the present assignment;
     ``rebalances`` counts assignments that were taken over in full. ``heartbeat_activity`` and ``join_activity`` are
     names for the failure tracker.
     """
@@ -32,18 +32,19 @@ class MembershipStatus:
         self._network = network
 
     def notify(self) -> None:
-        """Wake the heartbeat task and the caller who waits for records."""
+        """Wake the heartbeat task and the caller that waits for records."""
         self.changed.set()
         self.on_change()
 
     def take_error(self) -> KafkaError | None:
-        """Why the membership failed, once; afterwards joining is tried again. A fenced member stays out for good."""
+        """Return the error of the membership, once; afterwards it may join again. A fenced member stays out for
+        good."""
         error = self.error
         if not isinstance(error, FencedInstanceIdError):
             self.error = None
         return error
 
     def note_heartbeat(self, sent_at: float, error: Exception | None) -> None:
-        """Report a heartbeat that was sent at ``sent_at`` to the hooks; ``error`` says how it failed."""
+        """Report a heartbeat that was sent at ``sent_at`` to the hooks; ``error`` is its failure."""
         if self._network.hooks:
             self._network.hooks.on_heartbeat(self.group_id, self._network.world.now() - sent_at, error)

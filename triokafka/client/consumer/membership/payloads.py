@@ -1,4 +1,4 @@
-"""Subscriptions and assignments as bytes, which members of a group exchange (protocol type ``consumer``)."""
+"""Encoding of subscriptions and assignments, which members of a group exchange (protocol type ``consumer``)."""
 
 from __future__ import annotations
 

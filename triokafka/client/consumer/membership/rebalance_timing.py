@@ -10,7 +10,7 @@ from triokafka.world import World
 
 
 class RebalanceTiming:
-    """The rebalances of one membership, as its consumer sees them.
+    """The rebalances of one membership, from its consumer's view.
 
     A rebalance begins when the consumer learns that the assignment will change. It ends when the consumer has taken
     over its partitions.
@@ -23,7 +23,7 @@ class RebalanceTiming:
         self.ended = 0
         self.ended_at: float | None = None
         self.lost = 0
-        """The number of partitions that were lost, not given up."""
+        """The number of partitions that were lost, not revoked."""
         self._group_id = group_id
         self._world = world
         self._hooks = hooks
@@ -36,19 +36,19 @@ class RebalanceTiming:
         return self._since
 
     def started(self, reason: str) -> None:
-        """A rebalance begins, unless one is under way."""
+        """Note the beginning of a rebalance, unless one is under way."""
         if self._since is None:
             self._since = self._world.now()
             if self._hooks:
                 self._hooks.on_rebalance_started(self._group_id, reason)
 
     def giving_up(self) -> None:
-        """The consumer begins to give partitions up: it commits finished records and calls the listener."""
+        """Note the beginning of a revocation: the consumer commits finished records and calls the listener."""
         if self._going_since is None:
             self._going_since = self._world.now()
 
     def gone(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        """The consumer has dropped these partitions."""
+        """Note that the consumer has dropped these partitions."""
         since, self._going_since = self._going_since, None
         self.lost += len(partitions) if lost else 0
         if self._hooks and partitions:
@@ -59,7 +59,7 @@ class RebalanceTiming:
                 self._hooks.on_partitions_revoked(self._group_id, partitions, seconds)
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """The rebalance is over; ``partitions`` are new."""
+        """Note the end of the rebalance; ``partitions`` are new."""
         now = self._world.now()
         since, self._since = self._since, None
         seconds = 0.0 if since is None else now - since
@@ -72,5 +72,5 @@ class RebalanceTiming:
             self._hooks.on_partitions_assigned(self._group_id, partitions, seconds)
 
     def abandoned(self) -> None:
-        """The membership ends; a rebalance under way counts for nothing."""
+        """Drop a rebalance under way, because the membership ends."""
         self._since = self._going_since = None

@@ -19,7 +19,7 @@ class TopicLayout(NamedTuple):
 def layout_of(cluster: Cluster, topics: tuple[str, ...], rack_of: Mapping[int, str]) -> TopicLayout:
     """Return the layout of the topics in ``cluster``, with replicas in the racks of their brokers.
 
-    All replicas count, also those that are offline now.
+    Offline replicas count, too.
     """
     counts = {topic: count for topic in topics if (count := cluster.partition_count(topic))}
     if not rack_of:
@@ -35,10 +35,10 @@ def layout_of(cluster: Cluster, topics: tuple[str, ...], rack_of: Mapping[int, s
 
 
 class TopicLayoutCache:
-    """Computes the layout once for each snapshot of the cluster, because every poll needs it.
+    """Computes the layout once per snapshot of the cluster, because every poll needs it.
 
-    The metadata leaves out brokers that are down. They count for their last known rack: a restarted broker is no reason
-    to rebalance twice (KIP-881).
+    The metadata leaves out brokers that are down. Their last known rack counts: a broker's restart must not cause two
+    rebalances (KIP-881).
     """
 
     def __init__(self) -> None:

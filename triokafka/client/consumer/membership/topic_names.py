@@ -43,7 +43,8 @@ class TopicNames:
         self._scope: trio.CancelScope | None = None
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """Return the name of a topic, None while it is unknown. A known name stays: topics are never renamed."""
+        """Return the name of a topic, None while it is unknown. A known name never changes: topics cannot be
+        renamed."""
         name = self._names.get(topic_id)
         if name is None:
             name = self._network.cluster.topic_names.get(topic_id)
@@ -52,7 +53,7 @@ class TopicNames:
         return name
 
     def want(self, missing: Iterable[UUID]) -> None:
-        """Look up exactly these names in the background; without any the search ends."""
+        """Look up exactly these names in the background; without any, stop the lookup."""
         self._missing = tuple(sorted(missing))
         if self._missing and self._scope is None:
             self._scope = trio.CancelScope()
@@ -86,7 +87,7 @@ class TopicNames:
             self._failures.succeeded(_WHAT)
 
     async def _ask(self, missing: tuple[UUID, ...]) -> bool:
-        """Ask a broker; returns whether its answer contained a new name."""
+        """Query a broker; return whether its response contained a new name."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in missing],
             allow_auto_topic_creation=False,

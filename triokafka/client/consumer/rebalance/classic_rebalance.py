@@ -1,4 +1,4 @@
-"""The user's side of a rebalance under the classic protocol: commit, give up, join, take over. No I/O, no `await`."""
+"""The user's side of a rebalance under the classic protocol: commit, revoke, join, take over. No I/O, no `await`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 class _Phase(enum.Enum):
     IDLE = "nothing to prepare"
-    COMMITTING = "committing what is finished"
-    GAVE_UP = "the listener hears of the partitions, or has; next comes the join"
+    COMMITTING = "committing finished records"
+    GAVE_UP = "calling the listener for revoked partitions, then joining"
 
 
 class ClassicRebalance:
@@ -50,23 +50,23 @@ class ClassicRebalance:
 
     @property
     def is_settling(self) -> bool:
-        """Whether partitions are about to be given up, so that none of their records may be handed out."""
+        """Whether partitions are about to be revoked, so that none of their records may be returned."""
         return self._phase is _Phase.COMMITTING
 
     def subscription_changed(self) -> None:
-        """Ask for a rebalance if other topics match now, or if partitions were added."""
+        """Request a rebalance if other topics match now, or if partitions were added."""
         member, leader = self._member, self._leader
         if self._subscription.topics or member.generation != NO_GENERATION:
             member.subscription_changed(self._subscription.topics)
         dealt = leader.dealt
-        # An assignment that waits is compared by `_receive`.
+        # `_receive` compares an assignment that waits.
         settled = not (self._membership.is_joining or self._join.has_assignment)
         if dealt is not None and settled and dealt != leader.layout():
             leader.dealt = None
             member.request_rejoin("topics or partitions were added or removed, or moved to other racks")
 
     def advance(self) -> bool:
-        """Do the next thing that can be done now; False when there is nothing to do before something else happens."""
+        """Do the next possible step; return False if there is none before something else happens."""
         member = self._member
         if self._phase is _Phase.COMMITTING:
             if self._committer.flushing:
@@ -89,10 +89,10 @@ class ClassicRebalance:
             return False
         return True
 
-    # ---------------------------------------------------------------- give up
+    # ---------------------------------------------------------------- revoke
 
     def _not_kept(self) -> tuple[TopicPartition, ...]:
-        """The partitions to give up before joining."""
+        """The partitions to revoke before joining."""
         held = self._subscription.assignment
         if self._member.lost or not self._member.cooperative:
             return held
@@ -100,7 +100,7 @@ class ClassicRebalance:
         return tuple(partition for partition in held if partition.topic not in topics)
 
     def _begin_to_give_up(self, going: tuple[TopicPartition, ...]) -> None:
-        """Commit what is finished; then the listener hears of the partitions, and only then are they dropped."""
+        """Commit finished records, then call the listener for the partitions, and only then drop them."""
         self._going = going
         self._phase = _Phase.COMMITTING
         self._handover.timing.giving_up()
@@ -108,7 +108,7 @@ class ClassicRebalance:
             self._committer.flush()
 
     def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """The partitions were dropped: join, or take over the assignment for which they had to go."""
+        """Join, or take over the assignment, because the partitions in its way were dropped."""
         if self._incoming is None:
             return
         (generation, incoming), self._incoming = self._incoming, None
@@ -123,7 +123,7 @@ class ClassicRebalance:
         member, leader = self._member, self._leader
         dealt = leader.dealt
         if dealt is not None and dealt != leader.layout():
-            # Partitions came or went while the group was rebalancing: once more, without revoking twice.
+            # Partitions were added or removed during the rebalance: join once more, without revoking twice.
             leader.dealt = None
             member.request_rejoin("topics or partitions changed during the rebalance")
             return
@@ -132,7 +132,7 @@ class ClassicRebalance:
             return
         gone = tuple(p for p in self._subscription.assignment if p not in assignment.partitions)
         if gone and member.cooperative:
-            # They go to others in a second rebalance, which begins once they are given up (KIP-429).
+            # Other members get them in a second rebalance, which begins once they are revoked (KIP-429).
             self._incoming = (member.generation, assignment)
             member.request_rejoin("partitions were given up for another member")
             self._begin_to_give_up(gone)
@@ -159,7 +159,7 @@ class ClassicRebalance:
     # ---------------------------------------------------------------- leave
 
     def abandon(self) -> None:
-        """The subscription ends."""
+        """End the subscription."""
         self._incoming = None
         self._phase = _Phase.IDLE
         self._handover.abandon(lost=self._member.generation == NO_GENERATION)

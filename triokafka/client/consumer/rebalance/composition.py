@@ -1,4 +1,4 @@
-"""Puts the parts together that decide what a consumer reads: a group under one of two protocols, or no group."""
+"""Constructs the parts that decide what a consumer reads: a group under one of two protocols, or no group."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def compose_group(
     on_change: Callable[[], None],
     on_assignment: Callable[[], None],
 ) -> tuple[GroupMembership | None, Rebalancer]:
-    """The membership that the options ask for, None without a ``group_id``, and the rebalancer that goes with it."""
+    """Return the membership for the options, None without a ``group_id``, and its rebalancer."""
     if options.group_id is None:
         handover = PartitionHandover(subscription, RebalanceTiming("", network.world, NO_HOOKS), on_assignment)
         source: AssignmentSource = GrouplessAssignment(network, subscription, handover)
@@ -79,7 +79,7 @@ def compose_group(
     else:
         clock = HeartbeatClock(
             interval=_FIRST_INTERVAL,
-            session_timeout=float("inf"),  # only the broker knows
+            session_timeout=float("inf"),  # set by the broker
             max_poll_interval=options.max_poll_interval_ms / 1000,
         )
         config = ConsumerGroupConfig(

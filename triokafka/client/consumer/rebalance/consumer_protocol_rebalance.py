@@ -1,8 +1,8 @@
-"""The user's side of a rebalance under the consumer protocol (KIP-848): give up, take over. No I/O, no `await`.
+"""The user's side of a rebalance under the consumer protocol (KIP-848): revoke, take over. No I/O, no `await`.
 
-The coordinator sends the target: the partitions that this member is to own. Partitions outside the target are committed
-and given up first; then the rest is taken over, and only then does the coordinator hear what the member owns.
-Partitions that stay are read all along.
+The coordinator sends the target: the partitions that this member is to own. The member first commits and revokes
+partitions outside the target. Then it takes the others over, and only then reports its partitions to the coordinator.
+Partitions in both are read all the time.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ logger = logging.getLogger(__name__)
 
 class _ReleasePhase(enum.Enum):
     IDLE = "nothing is given up"
-    COMMITTING = "committing what is finished"
+    COMMITTING = "committing finished records"
 
 
 class ConsumerProtocolRebalance:
     """Keeps the assignment in step with the coordinator's target.
 
-    ``pin_topics`` has the metadata of these topics kept.
+    ``pin_topics`` keeps the metadata of these topics.
     """
 
     is_settling: Final = False
-    """Partitions that are about to go are held back one by one; the others are handed out all along."""
+    """Partitions to be revoked are held back one by one; the records of all others are returned meanwhile."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class ConsumerProtocolRebalance:
         """The membership whose first assignment was taken over."""
 
     def subscription_changed(self) -> None:
-        """Have the coordinator hear of the present subscription."""
+        """Pass the present subscription to the member."""
         pattern = self._subscription.remote_pattern
         self._membership.want(SubscribedTo(self._subscription.topics) if pattern is None else SubscribedTo((), pattern))
 
     def advance(self) -> bool:
-        """Do the next thing that can be done now; False when there is nothing to do before something else happens."""
+        """Do the next possible step; return False if there is none before something else happens."""
         member = self._member
         if member.state is MemberState.LOST:
             held = self._subscription.assignment
@@ -82,7 +82,7 @@ class ConsumerProtocolRebalance:
         elif member.state is MemberState.RECONCILING and member.target is not None:
             return self._reconcile()
         elif self._phase is _ReleasePhase.COMMITTING:
-            # The coordinator has given the partitions back before they were dropped.
+            # The coordinator has assigned the partitions again before they were dropped.
             self._subscription.mark_going(())
             self._phase = _ReleasePhase.IDLE
             self._handover.assignment_changed()
@@ -112,7 +112,7 @@ class ConsumerProtocolRebalance:
         return self._take_over(wanted, complete=not missing)
 
     def _resolve(self) -> tuple[dict[TopicPartition, UUID], list[UUID]]:
-        """The target by names, as far as they are known, and the ids of the other topics."""
+        """Return the target by names, as far as they are known, and the ids of the other topics."""
         subscription = self._subscription
         by_name = subscription.mode is not Mode.REMOTE_PATTERN
         wanted: dict[TopicPartition, UUID] = {}
@@ -121,12 +121,12 @@ class ConsumerProtocolRebalance:
             name = self._names.name_of(topic_id)
             if name is None:
                 missing.append(topic_id)
-            elif not by_name or name in subscription.topics:  # else the next heartbeat unsubscribes it
+            elif not by_name or name in subscription.topics:  # else the next heartbeat ends the subscription to it
                 wanted.update((TopicPartition(name, number), topic_id) for number in sorted(numbers))
         return dict(sorted(wanted.items())), missing
 
     def _take_over(self, wanted: dict[TopicPartition, UUID], *, complete: bool) -> bool:
-        """Own ``wanted``, which includes everything that is held. Returns whether anything has changed."""
+        """Own ``wanted``, which includes everything that is owned. Return whether anything has changed."""
         member = self._member
         added = tuple(partition for partition in wanted if partition not in self._topic_ids)
         owned = _by_id(wanted)
@@ -147,24 +147,24 @@ class ConsumerProtocolRebalance:
         logger.info("group %r, epoch %d: assigned %s", group_id, member.epoch, names)
         return True
 
-    # ---------------------------------------------------------------- give up
+    # ---------------------------------------------------------------- revoke
 
     def _give_up(self, going: tuple[TopicPartition, ...], *, lost: bool) -> None:
         self._subscription.mark_going(going)
         self._handover.give_up(going, lost=lost)
 
     def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """The partitions were dropped: the coordinator hears of it."""
+        """Report the dropped partitions to the coordinator."""
         for partition in partitions:
             self._topic_ids.pop(partition, None)
         if self._member.in_group:
-            # Also when the coordinator has given them back meanwhile: then they are taken over anew.
+            # Also if the coordinator has assigned them again meanwhile: they are then taken over anew.
             self._membership.settle(_by_id(self._topic_ids), complete=False)
 
     # ---------------------------------------------------------------- leave
 
     def abandon(self) -> None:
-        """The subscription ends."""
+        """End the subscription."""
         self._names.want(())
         self._phase = _ReleasePhase.IDLE
         self._topic_ids = {}

@@ -22,10 +22,10 @@ class GrouplessAssignment:
         self._handover = handover
 
     def subscription_changed(self) -> None:
-        """`advance` reads the subscription itself."""
+        """Does nothing: `advance` reads the subscription itself."""
 
     def advance(self) -> bool:
-        """Give up partitions that do not exist any more, or take over new ones; False when there is nothing to do."""
+        """Drop partitions that no longer exist, or take over new ones. Return False if there are none."""
         wanted = self._wanted()
         held = self._subscription.assignment
         gone = tuple(partition for partition in held if partition not in wanted)
@@ -47,8 +47,8 @@ class GrouplessAssignment:
         return wanted
 
     def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """No coordinator waits for them."""
+        """Does nothing: no coordinator waits for them."""
 
     def abandon(self) -> None:
-        """The subscription ends."""
+        """End the subscription."""
         self._handover.abandon(lost=False)

@@ -1,4 +1,4 @@
-"""The calls of rebalance listeners that are still to be made."""
+"""The pending calls of rebalance listeners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 async def call_listener(listener: object, method: str, partitions: Sequence[TopicPartition]) -> None:
-    """Call one method of a listener, plain or async, if the listener has it; log what it raises."""
+    """Call one method of a listener, plain or async, if the listener has it; log its exception."""
     function: Callable[[Sequence[TopicPartition]], Any] | None = getattr(listener, method, None)
     if function is None and method == "on_partitions_lost":
         function = getattr(listener, "on_partitions_revoked", None)
@@ -35,7 +35,7 @@ class _Call(NamedTuple):
 
 
 class ListenerCalls:
-    """A queue of calls, in order. False when it is empty."""
+    """A queue of calls, in order. False if it is empty."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Call] = deque()
@@ -45,27 +45,27 @@ class ListenerCalls:
         return bool(self._waiting)
 
     def add(self, listener: object, method: str, partitions: tuple[TopicPartition, ...]) -> None:
-        """Have `drain` call this listener, also when another one has replaced it by then."""
+        """Queue a call of this listener; a later listener does not replace it."""
         self._waiting.append(_Call(listener, method, partitions))
 
     def replace(self, listener: object, method: str, held: tuple[TopicPartition, ...]) -> None:
-        """Replace all calls by one that takes away every partition that the listener holds."""
+        """Replace all calls by one that reports every partition of the listener as lost or revoked."""
         running = self._running
         if running is not None and running.method != "on_partitions_assigned":
-            # The listener ends the subscription while it gives up some of the partitions.
+            # The listener has ended the subscription during a revocation.
             held = tuple(partition for partition in held if partition not in running.partitions)
         self._waiting.clear()
         if held:
             self.add(listener, method, held)
 
     async def drain(self) -> None:
-        """Make all calls. A call that is cancelled is made again by the next `drain`."""
+        """Make all calls. The next `drain` repeats a cancelled call."""
         while self._waiting:
             self._running = call = self._waiting[0]
             try:
                 await call_listener(*call)
             finally:
                 self._running = None
-            # Only now: a listener that was cancelled may have done half of its work.
+            # Only now: a cancelled listener may have done half of its work.
             if self._waiting and self._waiting[0] is call:
                 self._waiting.popleft()

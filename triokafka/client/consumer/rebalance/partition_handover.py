@@ -1,4 +1,4 @@
-"""Giving partitions up and taking partitions over, in the order in which the rebalance listener must hear of it."""
+"""Revoking and assigning partitions, in the order in which the rebalance listener must be called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triokafka.structs import TopicPartition
 class PartitionHandover:
     """Carries out changes of the assignment.
 
-    Partitions that go are dropped only after the listener's method has returned. ``on_assignment`` is called whenever
+    Revoked partitions are dropped only after the listener's method has returned. ``on_assignment`` is called whenever
     the assignment has changed. ``listener`` is the user's rebalance listener.
     """
 
@@ -30,16 +30,16 @@ class PartitionHandover:
 
     @property
     def is_giving_up(self) -> bool:
-        """Whether `finish_giving_up` must follow once the listener's calls are made."""
+        """Whether `finish_giving_up` must follow the listener's calls."""
         return self._going is not None
 
     def give_up(self, partitions: tuple[TopicPartition, ...], *, lost: bool, call: bool = True) -> None:
-        """Begin to give partitions up: call the listener first, unless ``call`` is false.
+        """Begin to revoke partitions: call the listener first, unless ``call`` is false.
 
         Args:
-            partitions: the partitions to give up; the listener is called also when there are none.
+            partitions: the revoked partitions; the listener is called also if there are none.
             lost: whether they may have other owners already.
-            call: whether the listener hears of it.
+            call: whether to call the listener.
         """
         self._going, self._is_lost = partitions, lost
         self.timing.giving_up()
@@ -57,7 +57,7 @@ class PartitionHandover:
     def take_over(self, wanted: Sequence[TopicPartition], added: tuple[TopicPartition, ...], *, keep: bool) -> None:
         """Assign exactly ``wanted``, and queue the listener's call for ``added``.
 
-        With ``keep``, partitions that stay keep their state.
+        With ``keep``, partitions that remain keep their state.
         """
         self._subscription.assign_from_group(wanted, keep=keep)
         self.calls.add(self.listener, "on_partitions_assigned", added)
@@ -65,7 +65,7 @@ class PartitionHandover:
         self.assignment_changed()
 
     def abandon(self, *, lost: bool) -> None:
-        """The subscription ends: all partitions go, and the next `ListenerCalls.drain` tells the listener."""
+        """Drop all partitions, because the subscription ends; the next `ListenerCalls.drain` calls the listener."""
         held = self._subscription.assignment
         self._going = None
         self.timing.abandoned()

@@ -11,30 +11,30 @@ from triokafka.structs import TopicPartition
 
 
 class AssignmentSource(Protocol):
-    """The part that knows how the assignment comes about. Its methods wait for nothing."""
+    """The part that decides the assignment. No method waits."""
 
     @property
     def is_settling(self) -> bool:
-        """Whether partitions are about to be given up, so that no records at all may be handed out."""
+        """Whether partitions are about to be revoked, so that no records at all may be returned."""
 
     def subscription_changed(self) -> None:
-        """The subscription, or the metadata that a pattern applies to, may have changed."""
+        """Note that the subscription, or the metadata for its pattern, may have changed."""
 
     def advance(self) -> bool:
-        """Do the next thing that can be done now; False when there is nothing to do before something else happens."""
+        """Do the next possible step; return False if there is none before something else happens."""
 
     def gave_up(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """The partitions of the last `PartitionHandover.give_up` were dropped."""
+        """Continue after the partitions of the last `PartitionHandover.give_up` were dropped."""
 
     def abandon(self) -> None:
-        """The subscription ends: all partitions go."""
+        """Drop all partitions, because the subscription ends."""
 
 
 class Rebalancer:
-    """Does a rebalance step by step. Nothing here waits for a broker.
+    """Executes a rebalance step by step. Nothing here waits for a broker.
 
-    ``fresh_after`` is the version of the metadata that is too old to match patterns with: a stale list of topics would
-    cause two rebalances in a row.
+    ``fresh_after`` is a version of the metadata; patterns need a newer one, because an old list of topics would cause
+    two rebalances in a row.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class Rebalancer:
 
     @property
     def settling(self) -> bool:
-        """Whether partitions are about to be given up, so that nothing may be handed out."""
+        """Whether partitions are about to be revoked, so that no records may be returned."""
         return self._source.is_settling
 
     @property
     def has_calls(self) -> bool:
-        """Whether calls of the listener are still to be made: it may yet seek."""
+        """Whether calls of the listener are pending: it may seek."""
         return bool(self._handover.calls)
 
     async def step(self) -> None:
-        """Do everything that can be done now. Afterwards the assignment may be used, whatever it is.
+        """Do all possible steps. Afterwards the assignment may be used.
 
-        Waits for the listener's methods only. If cancelled, the next call goes on from there.
+        Waits only for the listener's methods. If cancelled, the next call continues from there.
         """
         version = self._network.metadata.version
         if version <= self.fresh_after:

@@ -8,6 +8,6 @@ from triokafka.blocking.coordinator.assignors.abstract import AbstractPartitionA
 
 
 class StickyPartitionAssignor(AbstractPartitionAssignor):
-    """Even, and as much as possible as it was before."""
+    """Balanced, and as close as possible to the previous assignment."""
 
     name: ClassVar[str] = "sticky"
