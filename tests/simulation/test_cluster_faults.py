@@ -1,0 +1,166 @@
+"""Three whole nodes and our clients in the simulated world, through kills, power cuts, partitions and slow networks.
+
+A schedule is drawn from the seed. Producers send through all of it, and a reader reads committed records meanwhile.
+Afterwards everything heals: within 30 seconds every partition takes records again. Then every acknowledged record is
+there once and in order, what was read is what is there, and all replicas have the same bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+
+import pytest
+import trio
+
+import triokafka
+from tests.support.producer_ledger import Ledger, Promise
+from tests.support.producer_workload import Workload
+from tests.support.read_back import read_all
+from tests.support.simulated import run_seeds
+from tests.support.simulated_cluster import SimulatedCluster
+from triokafka.errors import KafkaError
+from triokafka.structs import TopicPartition
+from triokafka.testing import Simulation, run_simulation
+
+TOPICS = {"orders": 2, "events": 1}
+PROBE = {"probe": 3}
+SEEDS = 30
+LONG_SEEDS = 4_000
+PROGRESS_SECONDS = 30.0
+
+Seen = dict[tuple[TopicPartition, int], bytes | None]
+
+
+async def _trouble(cluster: SimulatedCluster, chance: random.Random, count: int) -> None:
+    """Do harm so many times. At most one node at a time loses its process or its disk's unsynced end."""
+    network = cluster.simulation.network
+    for _ in range(count):
+        await trio.sleep(chance.uniform(0.1, 4.0))
+        node = chance.choice(cluster.nodes)
+        kind = chance.choice(("kill", "kill", "power cut", "stop", "isolate", "isolate", "half-open", "cuts", "slow"))
+        cluster.simulation.record("fault", kind, node.name)
+        if kind in ("kill", "power cut", "stop"):
+            if kind == "stop":
+                await node.stop()
+            else:
+                await node.kill(power_cut=kind == "power cut")
+            await trio.sleep(chance.choice((0.0, 0.5, chance.uniform(0, 8))))
+            cluster.heal()
+            # A second disk may lose its end only after the first has copied what it had lost.
+            await cluster.wait_in_sync(TOPICS, within=120.0)
+        elif kind == "isolate":
+            cluster.isolate(node, chance)
+            await trio.sleep(chance.uniform(0.2, 8.0))
+            cluster.heal()
+        elif kind == "half-open":
+            for other in cluster.nodes:
+                if other is not node:
+                    network.half_open(node.name, other.name, one_way=chance.random() < 0.5)
+        elif kind == "cuts":
+            network.conditions.cut = 0.02
+            await trio.sleep(chance.uniform(0.1, 2.0))
+            network.conditions.cut = 0
+        else:
+            network.conditions.max_delay = chance.choice((0.05, 0.3))
+            await trio.sleep(chance.uniform(0.1, 4.0))
+            network.conditions.max_delay = 0.002
+
+
+async def _read_meanwhile(cluster: SimulatedCluster, seen: Seen) -> None:
+    """Read committed records until cancelled, and store what was read where."""
+    partitions = [TopicPartition(name, number) for name, count in TOPICS.items() for number in range(count)]
+    async with triokafka.Consumer(
+        bootstrap_servers=cluster.bootstrap, world=cluster.client_world("reader"), auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign(partitions)
+        while True:
+            try:
+                polled = await consumer.poll(timeout_ms=500)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                continue
+            for partition, records in polled.items():
+                for record in records:
+                    known = seen.setdefault((partition, record.offset), record.value)
+                    assert known == record.value, f"offset {record.offset} of {partition} was read with two values"
+
+
+async def _schedule(simulation: Simulation) -> tuple[Ledger, int]:
+    chance = random.Random(f"{simulation.seed}/test")
+    cluster = SimulatedCluster(simulation)
+    cluster.start()
+    await cluster.create_topics({**TOPICS, **PROBE})
+    workload = Workload(chance, TOPICS, records=200, flushes=False)
+    over = trio.Event()
+    workload.go_on_until(over)
+    producer = triokafka.Producer(
+        bootstrap_servers=cluster.bootstrap,
+        world=cluster.client_world("producer"),
+        batch_size=chance.choice([300, 800]),
+        linger_ms=chance.choice([0, 2]),
+        request_timeout_ms=5_000,
+        retry_backoff_ms=20,
+        delivery_timeout_ms=600_000,
+        close_timeout_ms=600_000,
+    )
+    seen: Seen = {}
+
+    async def harm() -> None:
+        await _trouble(cluster, chance, chance.randrange(2, 7))
+        cluster.heal()
+        with trio.move_on_after(PROGRESS_SECONDS) as scope:
+            await _takes_records(cluster)
+        assert not scope.cancelled_caught, f"no progress within {PROGRESS_SECONDS:.0f} s of healing"
+        over.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_read_meanwhile, cluster, seen)
+        await workload.run(producer, during=lambda: nursery.start_soon(harm))
+        await cluster.wait_in_sync(TOPICS)
+        nursery.cancel_scope.cancel()
+    ledger = workload.ledger
+    assert not ledger.failed, next(iter(ledger.failed.items()))
+    entries = await read_all(cluster.bootstrap, TOPICS, world=cluster.client_world("auditor"))
+    repeats = ledger.check(entries, Promise.EXACTLY_ONCE, most_in_batch=100)
+    there = {(partition, offset): value for partition, found in entries.items() for offset, value in found}
+    for key, value in seen.items():
+        assert there.get(key) == value, f"{key} was read as {value!r}, and is {there.get(key)!r} in the end"
+    await trio.sleep(2)  # followers have the last records, not only the last high watermark
+    cluster.assert_replicas_equal(TOPICS)
+    await cluster.stop()
+    return ledger, repeats
+
+
+async def _takes_records(cluster: SimulatedCluster) -> None:
+    """Send one record to every partition of a topic that nobody reads, and wait for the acknowledgements."""
+    async with triokafka.Producer(
+        bootstrap_servers=cluster.bootstrap, world=cluster.client_world(), linger_ms=0, delivery_timeout_ms=60_000
+    ) as producer:
+        deliveries = [
+            await producer.send(name, b"probe", partition=number)
+            for name, count in PROBE.items()
+            for number in range(count)
+        ]
+        for delivery in deliveries:
+            await delivery
+
+
+def replay(seed: int) -> tuple[Ledger, int]:
+    """Run one schedule again; raises as it did the first time."""
+    try:
+        return run_simulation(functools.partial(_schedule), seed)
+    except BaseException as error:
+        error.add_note(f"run it again with tests.simulation.test_cluster_faults.replay({seed})")
+        raise
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
+    replay(seed)
+
+
+@pytest.mark.long
+def test_nothing_acknowledged_is_lost_doubled_or_reordered_in_many_schedules() -> None:
+    run_seeds("cluster faults", range(SEEDS, LONG_SEEDS), replay)

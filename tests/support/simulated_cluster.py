@@ -1,0 +1,208 @@
+"""Whole nodes in the simulated world: each on a host of its own, with its disk, its clock and its network.
+
+Every node is broker and controller, from the same configuration as in production, with short time limits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+import triokafka
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.meta_properties import open_directories
+from triokafka.broker_stub.node import Node
+from triokafka.errors import KafkaError
+from triokafka.records import iter_batches
+from triokafka.structs import TopicPartition
+from triokafka.testing import SimulatedWorld, Simulation
+
+CLUSTER_ID = "simulated-cluster-0000"
+DATA = "/data"
+SESSION_SECONDS = 3.0
+_SETTINGS: Mapping[str, object] = {
+    "default_replication_factor": 3,
+    "min_insync_replicas": 2,
+    "offsets_topic_replication_factor": 3,
+    "offsets_topic_num_partitions": 2,
+    "transaction_state_log_replication_factor": 3,
+    "transaction_state_log_min_isr": 2,
+    "transaction_state_log_num_partitions": 2,
+    "group_initial_rebalance_delay_ms": 0,
+    "broker_session_timeout_ms": int(SESSION_SECONDS * 1000),
+    "broker_heartbeat_interval_ms": 500,
+    "replica_lag_time_max_ms": 4_000,
+    "auto_leader_rebalance_enable": False,
+    "unclean_leader_election_enable": False,
+}
+
+
+class SimulatedNode:
+    """One host and the node that runs on it; ``node`` is None while none runs."""
+
+    def __init__(self, simulation: Simulation, number: int, count: int, settings: Mapping[str, object]) -> None:
+        self.number = number
+        self.name = f"node-{number}"
+        self.host = simulation.host(self.name)
+        self.node: Node | None = None
+        self._stop = trio.Event()
+        self._stopped = trio.Event()
+        self._settings = {
+            **_SETTINGS,
+            "node_id": number,
+            "process_roles": ("broker", "controller"),
+            "listeners": (f"PLAINTEXT://{self.name}:9092", f"CONTROLLER://{self.name}:9093"),
+            "listener_security_protocol_map": ("PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"),
+            "controller_listener_names": ("CONTROLLER",),
+            "controller_quorum_voters": tuple(f"{one}@node-{one}:9093" for one in range(1, count + 1)),
+            "log_dirs": (DATA,),
+            **settings,
+        }
+
+    @property
+    def address(self) -> str:
+        """The address of its broker."""
+        return f"{self.name}:9092"
+
+    @property
+    def running(self) -> bool:
+        """Whether a node runs on the host, also one that is starting."""
+        return not self._stopped.is_set() and not self.host.world.is_halted
+
+    def start(self) -> None:
+        """Start the node's process."""
+        self._stop, self._stopped = trio.Event(), trio.Event()
+        self.host.start(self._serve)
+
+    async def _serve(self, world: SimulatedWorld) -> None:
+        open_directories(world.storage, [DATA], self.number, new_id=world.uuid, cluster_id=CLUSTER_ID)
+        async with Node(BrokerConfig(**self._settings), world=world) as node:
+            self.node = node
+            await self._stop.wait()
+            self.node = None
+        self._stopped.set()
+
+    async def kill(self, *, power_cut: bool = False) -> None:
+        """End the process as SIGKILL does; with ``power_cut`` the disk loses what was not synced."""
+        self.node = None
+        self._stopped.set()
+        await self.host.kill(power_cut=power_cut)
+
+    async def stop(self) -> None:
+        """Stop the node as SIGTERM does, and wait until its process has ended."""
+        self._stop.set()
+        await self._stopped.wait()
+        await self.host.kill()
+
+    def log_bytes(self, topic_partition: TopicPartition) -> bytes:
+        """The batches of a partition on the host's disk, up to the last complete one."""
+        folder = f"{DATA}/{topic_partition.topic}-{topic_partition.partition}"
+        storage = self.host.disk
+        if not storage.is_dir(folder):
+            return b""
+        names = sorted(name for name in storage.list_dir(folder) if name.endswith(".log"))
+        data = b"".join(bytes(storage.read_file(f"{folder}/{name}")) for name in names)
+        end = 0
+        for batch in iter_batches(data, check_crc=True):
+            end = batch.position + batch.size
+        return data[:end]
+
+
+class SimulatedCluster:
+    """The nodes 1 to ``count``. Create it, `start` it, and `stop` it at the end of the test."""
+
+    def __init__(self, simulation: Simulation, count: int = 3, **settings: object) -> None:
+        self.simulation = simulation
+        self.nodes = [SimulatedNode(simulation, number, count, settings) for number in range(1, count + 1)]
+        self.bootstrap = ",".join(node.address for node in self.nodes)
+        self._clients = 0
+
+    def client_world(self, name: str = "") -> SimulatedWorld:
+        """The world of a client on a host of its own."""
+        self._clients += 1
+        return self.simulation.host(name or f"client-{self._clients}").world
+
+    def start(self) -> None:
+        """Start all nodes."""
+        for node in self.nodes:
+            node.start()
+
+    async def stop(self) -> None:
+        """End all nodes."""
+        for node in self.nodes:
+            await node.kill()
+
+    def admin(self) -> triokafka.AdminClient:
+        """An admin client on a host of its own."""
+        return triokafka.AdminClient(world=self.client_world(), bootstrap_servers=self.bootstrap)
+
+    async def create_topics(self, topics: Mapping[str, int], **configs: str) -> None:
+        """Create topics with three replicas, and wait until these are in sync."""
+        async with self.admin() as admin:
+            await self._retry(
+                lambda: admin.create_topics(
+                    [triokafka.NewTopic(name, count, 3, configs) for name, count in topics.items()]
+                )
+            )
+        await self.wait_in_sync(topics)
+
+    async def wait_in_sync(self, topics: Mapping[str, int], *, within: float = 60.0) -> None:
+        """Wait until every replica of the topics is in sync. Raises AssertionError after ``within`` seconds."""
+        state: object = None
+        with trio.move_on_after(within):
+            async with self.admin() as admin:
+                while True:
+                    try:
+                        found = await admin.describe_topics(list(topics))
+                        partitions = [one for name in topics for one in found[name].partitions]
+                    except KafkaError as error:
+                        state = error
+                    else:
+                        if all(one.leader and set(one.isr) == set(one.replicas) for one in partitions):
+                            return
+                        state = [(one.partition, one.leader, one.isr) for one in partitions]
+                    await trio.sleep(0.2)
+        raise AssertionError(f"not in sync within {within:.0f} s: {state}")
+
+    async def _retry(self, call: Callable[[], Awaitable[object]], *, within: float = 60.0) -> None:
+        with trio.fail_after(within):
+            while True:
+                try:
+                    await call()
+                    return
+                except triokafka.errors.TopicAlreadyExistsError:
+                    return
+                except KafkaError as error:
+                    if not error.retriable and not isinstance(
+                        error, triokafka.errors.InvalidReplicationFactorError
+                    ):  # until all brokers have registered
+                        raise
+                    await trio.sleep(0.2)
+
+    def heal(self) -> None:
+        """End all network faults and start the nodes that do not run."""
+        self.simulation.network.heal()
+        conditions = self.simulation.network.conditions
+        conditions.cut = conditions.loss = 0
+        conditions.max_delay = 0.002
+        for node in self.nodes:
+            if not node.running:
+                node.start()
+
+    def isolate(self, node: SimulatedNode, chance: random.Random) -> None:
+        """Cut a node off from the other nodes, in both directions or in one, clients included or not."""
+        network = self.simulation.network
+        one_way = chance.random() < 0.3
+        for other in self.nodes:
+            if other is not node:
+                network.partition(node.name, other.name, one_way=one_way)
+
+    def assert_replicas_equal(self, topics: Mapping[str, int]) -> None:
+        """All disks have the same bytes of every partition."""
+        for name, count in topics.items():
+            for number in range(count):
+                logs = {node.name: node.log_bytes(TopicPartition(name, number)) for node in self.nodes}
+                sizes = {node: len(log) for node, log in logs.items()}
+                assert len(set(logs.values())) == 1, f"the replicas of {name}-{number} differ: {sizes}"
