@@ -112,8 +112,8 @@ class Consumer:
         Args:
             topics: names of topics.
             pattern: a regular expression for whole names, instead of topics. The consumer applies a `str` or
-                `re.Pattern` to
-                all topics; the coordinator applies a `SubscriptionPattern`, with ``group_protocol="consumer"``.
+                `re.Pattern` to all topics; the coordinator applies a `SubscriptionPattern`, with
+                ``group_protocol="consumer"``.
             listener: called when partitions are assigned, revoked or lost; see `ConsumerRebalanceListener`.
 
         Raises:
