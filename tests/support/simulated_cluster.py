@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import trio
 
@@ -22,7 +23,7 @@ from triokafka.testing import SimulatedWorld, Simulation
 CLUSTER_ID = "simulated-cluster-0000"
 DATA = "/data"
 SESSION_SECONDS = 3.0
-_SETTINGS: Mapping[str, object] = {
+_SETTINGS: Mapping[str, Any] = {
     "default_replication_factor": 3,
     "min_insync_replicas": 2,
     "offsets_topic_replication_factor": 3,
@@ -42,7 +43,7 @@ _SETTINGS: Mapping[str, object] = {
 class SimulatedNode:
     """One host and the node that runs on it; ``node`` is None while none runs."""
 
-    def __init__(self, simulation: Simulation, number: int, count: int, settings: Mapping[str, object]) -> None:
+    def __init__(self, simulation: Simulation, number: int, count: int, settings: Mapping[str, Any]) -> None:
         self.number = number
         self.name = f"node-{number}"
         self.host = simulation.host(self.name)
@@ -113,7 +114,7 @@ class SimulatedNode:
 class SimulatedCluster:
     """The nodes 1 to ``count``. Create it, `start` it, and `stop` it at the end of the test."""
 
-    def __init__(self, simulation: Simulation, count: int = 3, **settings: object) -> None:
+    def __init__(self, simulation: Simulation, count: int = 3, **settings: Any) -> None:
         self.simulation = simulation
         self.nodes = [SimulatedNode(simulation, number, count, settings) for number in range(1, count + 1)]
         self.bootstrap = ",".join(node.address for node in self.nodes)
