@@ -180,9 +180,7 @@ class LocalControllerGateway:
         state = self._controller.state
         return await self._submit(
             "BrokerHeartbeat",
-            lambda image: state.cluster.heartbeat(
-                image, beat, now=self._world.now(), committed_offset=state.committed.offset
-            ),
+            lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=state.next_offset),
         )
 
     async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:

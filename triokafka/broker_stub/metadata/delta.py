@@ -187,7 +187,10 @@ class MetadataDelta:
             if record.topic_name in ("", topic.name):
                 table = self._partition_table(topic.topic_id)
                 for number, partition in table.items():
-                    table[number] = partition._replace(eligible_leader_replicas=(), last_known_elr=())
+                    if partition.eligible_leader_replicas or partition.last_known_elr:
+                        # As any change of the partition, a new partition epoch.
+                        cleared = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                        table[number] = partition.after(cleared)
 
     def _config_table(self) -> dict[ConfigResource, Mapping[str, str]]:
         if self._configs is None:
@@ -257,7 +260,8 @@ class MetadataDelta:
         self._change_broker(record.id, record.epoch, fenced=False)
 
     def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
-        self._broker_table().pop(record.broker_id, None)
+        self._change_broker(record.broker_id, record.broker_epoch)
+        del self._broker_table()[record.broker_id]
         self.changed_brokers.add(record.broker_id)
 
     def _replay_register_controller(self, record: RegisterControllerRecord) -> None:
