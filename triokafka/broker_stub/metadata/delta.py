@@ -260,8 +260,7 @@ class MetadataDelta:
         self._change_broker(record.id, record.epoch, fenced=False)
 
     def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
-        self._change_broker(record.broker_id, record.broker_epoch)
-        del self._broker_table()[record.broker_id]
+        self._broker_table().pop(record.broker_id, None)
         self.changed_brokers.add(record.broker_id)
 
     def _replay_register_controller(self, record: RegisterControllerRecord) -> None:

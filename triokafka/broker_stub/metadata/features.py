@@ -52,6 +52,20 @@ _DIRECTORY_ASSIGNMENT: Final = 17
 _CORDONED_DIRECTORIES: Final = 30
 
 
+DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
+    (ELIGIBLE_LEADER_REPLICAS, 1): {METADATA_VERSION: 23},
+}
+"""Levels of other features that a level of a feature needs."""
+
+_METADATA_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+"""Levels of ``metadata.version`` that added records or fields; a downgrade past one of them would lose metadata."""
+
+
+def changes_metadata(low: int, high: int) -> bool:
+    """Whether metadata written at ``metadata.version`` ``high`` may be unreadable at the lower level ``low``."""
+    return any(low < level <= high for level in _METADATA_CHANGES)
+
+
 def metadata_version(levels: Mapping[str, int]) -> int:
     """Return the level of ``metadata.version``; the lowest supported one where no record has set it."""
     return levels.get(METADATA_VERSION, SUPPORTED[METADATA_VERSION][0])
