@@ -17,7 +17,7 @@ from tests.property.coordinator_life import CoordinatorLife, CountedReply, code,
 from tests.property.lives import Draw, survive
 from tests.support.in_steps import done
 from tests.unit.coordinator.rig import PARTITION
-from tests.unit.coordinator.test_transactional_offsets import UNSTABLE, LogWithTransactions
+from tests.unit.coordinator.test_transactional_offsets import UNSTABLE, ScriptedLog
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import CommittedOffset, GroupEffects, OffsetChange, OffsetKey, decode, encode
 from triokafka.coordinator.offsets import fetch as fetches
@@ -35,7 +35,7 @@ KEYS = [OffsetKey(group_id, topic, number) for group_id in GROUPS for topic in (
 RETENTION, CHECK = 120.0, 30.0
 
 
-class ForgetfulLog(LogWithTransactions):
+class ForgetfulLog(ScriptedLog):
     """As its base, and what is lost of it takes its markers along."""
 
     def lose_uncommitted(self, partition: int) -> None:
@@ -51,7 +51,7 @@ decoded = lru_cache(1_000)(decode)
 """The log is read again and again."""
 
 
-def told(log: LogWithTransactions, end: int) -> tuple[Positions, set[OffsetKey]]:
+def told(log: ScriptedLog, end: int) -> tuple[Positions, set[OffsetKey]]:
     """What the log says up to ``end``: positions, and those that open transactions may change."""
     counting: dict[OffsetKey, dict[int, CommittedOffset]] = {key: {} for key in KEYS}
     open_ones: dict[int, dict[OffsetKey, tuple[int, CommittedOffset]]] = {producer: {} for producer in PRODUCERS}

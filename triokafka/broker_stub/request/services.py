@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
+from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.log.log_manager import LogManager
@@ -25,6 +27,7 @@ from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when first used: a broker starts without them
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 
 
@@ -49,6 +52,9 @@ class BrokerServices:
     prevalidation_slots: PrevalidationSlots
     fetch_sessions: Callable[[], FetchSessionCache[ReadOutcome]]
     groups: CoordinatorEntry[GroupCoordinator]
+    transactions: CoordinatorEntry[TransactionCoordinator]
+    transaction_verifier: TransactionVerifier
+    partition_markers: PartitionMarkers
     coordinators: CoordinatorRegistry
     quotas: ClientQuotas
     producer_ids: ProducerIds

@@ -31,6 +31,7 @@ API_NAMES: Final = {
     24: "AddPartitionsToTxn",
     25: "AddOffsetsToTxn",
     26: "EndTxn",
+    27: "WriteTxnMarkers",
     28: "TxnOffsetCommit",
     29: "DescribeAcls",
     30: "CreateAcls",
