@@ -23,7 +23,6 @@ from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
 from triokafka.broker_stub.coordinators.node_requests import UnreachableNodes
-from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.coordinators.transaction_entry import transaction_entry
 from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
@@ -54,6 +53,7 @@ from triokafka.structs import TopicPartition, address_text
 from triokafka.world import World
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
     from triokafka.broker_stub.metrics.catalogue import Sample
     from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
@@ -132,7 +132,6 @@ class Broker:
         self._group_entry = group_entry(
             self.world, config, self.replicas, lambda: self.image, self._coordinator_created
         )
-        markers = PartitionMarkers(self.world, self.replicas, self._group_entry, lambda: self.config.request_timeout_ms)
         nodes = UnreachableNodes()
         self._transaction_entry = transaction_entry(
             self.world,
@@ -140,7 +139,7 @@ class Broker:
             self.replicas,
             lambda: self.image,
             self._coordinator_created,
-            markers=markers,
+            markers=lambda: self.partition_markers,
             nodes=nodes,
             new_producer_id=self.producer_ids.next_id,
         )
@@ -177,7 +176,7 @@ class Broker:
             groups=self._group_entry,
             transactions=self._transaction_entry,
             transaction_verifier=verifier,
-            partition_markers=markers,
+            partition_markers=lambda: self.partition_markers,
             coordinators=self.coordinators,
             quotas=self.quotas,
             producer_ids=self.producer_ids,
@@ -249,6 +248,13 @@ class Broker:
     def group_coordinator(self) -> GroupCoordinator:
         """Groups and their offsets; created on first use."""
         return self._group_entry.coordinator
+
+    @cached_property
+    def partition_markers(self) -> PartitionMarkers:
+        """Writes transaction markers to the partitions that this broker leads; imported with the first."""
+        from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+
+        return PartitionMarkers(self.world, self.replicas, self._group_entry, lambda: self.config.request_timeout_ms)
 
     @property
     def transaction_coordinator(self) -> TransactionCoordinator:

@@ -32,7 +32,7 @@ MODULES: Final = {
     "add_partitions_to_txn": (24, 0, 5),
     "add_offsets_to_txn": (25, 0, 4),
     "end_txn": (26, 0, 5),
-    "write_txn_markers": (27, 0, 2),
+    "write_txn_markers": (27, 1, 2),
     "txn_offset_commit": (28, 0, 5),
     "describe_configs": (32, 1, 4),
     "alter_configs": (33, 0, 2),

@@ -31,7 +31,10 @@ def _failed(
 @handles(
     DescribeTransactionsRequest,
     versions=range(0, 1),
-    accesses=[Access(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: request.transactional_ids)],
+    accesses=[
+        Access(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: request.transactional_ids),
+        Access(AclOperation.DESCRIBE, ResourceType.TOPIC, lambda request: ()),
+    ],
     on_error=_failed,
 )
 async def describe_transactions(

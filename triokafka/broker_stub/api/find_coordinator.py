@@ -57,18 +57,20 @@ async def find_coordinator(request: FindCoordinatorRequest, context: RequestCont
         raise errors.InvalidRequestError(
             "this broker does not serve share groups" if known else f"there is no coordinator type {request.key_type}"
         )
+    resource_type = _RESOURCES[KeyType(request.key_type)]
     if context.version >= _BATCHED_SINCE:
         response, budget = FindCoordinatorResponse(), WorkBudget()
         for key in request.coordinator_keys:
-            response.coordinators.append(await _find(key, entry, context))
+            response.coordinators.append(await _find(key, entry, resource_type, context))
             await budget.spend()
         return response
-    return _single(await _find(request.key, entry, context))
+    return _single(await _find(request.key, entry, resource_type, context))
 
 
-async def _find(key: str, entry: CoordinatorEntry[Any], context: RequestContext) -> Coordinator:
+async def _find(
+    key: str, entry: CoordinatorEntry[Any], resource_type: ResourceType, context: RequestContext
+) -> Coordinator:
     try:
-        resource_type = _RESOURCES[entry.key_type]
         if context.denied(AclOperation.DESCRIBE, resource_type, key):
             noun = "group" if resource_type is ResourceType.GROUP else "transactional id"
             raise denial(resource_type)(f"not permitted to describe the {noun} {key!r}")

@@ -93,7 +93,10 @@ def _failed(request: ProduceRequest, context: RequestContext, code: int, message
     ProduceRequest,
     versions=range(3, 14),
     advertised=range(0, 14),
-    accesses=[Access(AclOperation.WRITE, ResourceType.TOPIC, lambda request: [t.name for t in request.topic_data])],
+    accesses=[
+        Access(WRITE, TRANSACTIONAL_ID, lambda request: [request.transactional_id or ""]),
+        Access(AclOperation.WRITE, ResourceType.TOPIC, lambda request: [t.name for t in request.topic_data]),
+    ],
     on_error=_failed,
 )
 async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | FilledAnswer | None:

@@ -1,6 +1,6 @@
 """WriteTxnMarkers (API key 27): end transactions in the partitions that this broker leads.
 
-Versions 0-2. v1: flexible. v2: the transaction version of each marker (KIP-1228). Coordinators send it; administrators
+Versions 1-2. v2: the transaction version of each marker (KIP-1228). Coordinators send it; administrators
 send it to end a transaction that no coordinator knows (KIP-664).
 """
 
@@ -30,7 +30,7 @@ def _failed(
 
 @handles(
     WriteTxnMarkersRequest,
-    versions=range(0, 3),
+    versions=range(1, 3),
     accesses=[or_cluster(AclOperation.ALTER), or_cluster(AclOperation.CLUSTER_ACTION)],
     waits=True,
     on_error=_failed,
@@ -39,7 +39,7 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCon
     """Append the markers, and respond when the in-sync replicas have them."""
     if context.denied_for_cluster(AclOperation.ALTER) and context.denied_for_cluster(AclOperation.CLUSTER_ACTION):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may not end transactions of others")
-    codes = await context.services.partition_markers.write(
+    codes = await context.services.partition_markers().write(
         [
             (
                 TransactionMarker(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator, CoordinatorEntry, InternalTopic, KeyType
 from triokafka.broker_stub.coordinators.node_requests import NodeRequests
-from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.topic_names import TRANSACTION_STATE_TOPIC
 from triokafka.world import World
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
 
@@ -25,7 +25,7 @@ def transaction_entry(
     image: Callable[[], MetadataImage],
     created: Callable[[Coordinator], None],
     *,
-    markers: PartitionMarkers,
+    markers: Callable[[], PartitionMarkers],
     nodes: NodeRequests,
     new_producer_id: Callable[[], Awaitable[int]],
 ) -> CoordinatorEntry[TransactionCoordinator]:
@@ -35,7 +35,7 @@ def transaction_entry(
         from triokafka.broker_stub.coordinators.transaction_coordinator import transaction_coordinator
 
         return transaction_coordinator(
-            world, config, replicas, image, markers=markers, nodes=nodes, new_producer_id=new_producer_id
+            world, config, replicas, image, markers=markers(), nodes=nodes, new_producer_id=new_producer_id
         )
 
     topic = InternalTopic(

@@ -6,12 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-import trio
-
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
 from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.coordinator.runtime.waiting import answer_to, run_steps
+from triokafka.coordinator.runtime.waiting import answer_to, run_steps, run_together
 from triokafka.coordinator.transaction import ending, initialization, partitions
 from triokafka.coordinator.transaction.completions import Completion, Completions
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
@@ -75,9 +73,7 @@ class TransactionCoordinator:
 
     async def run(self) -> None:
         """Serve until cancelled: the shards, and the markers of decided transactions."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._markers.run)
-            nursery.start_soon(self._task.run)
+        await run_together(self._markers.run, self._task.run)
 
     async def initialize(
         self, transactional_id: str, *, timeout_ms: int, expected: ProducerIdAndEpoch | None

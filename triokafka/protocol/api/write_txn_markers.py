@@ -1,6 +1,6 @@
 """WriteTxnMarkers (API key 27): end transactions in the partitions that took part, sent by their coordinator.
 
-Versions 0–2; flexible from 1. v1: the first version of Kafka 4. v2: the version of the transaction protocol, by which
+Versions 1–2; flexible from 1. v1: the first version of Kafka 4. v2: the version of the transaction protocol, by which
 the partition's leader checks the epoch (KIP-1228).
 """
 
@@ -37,7 +37,7 @@ class WritableTxnMarker(Struct):
     )
 
 
-class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"], api_key=27, versions="0-2", flexible="1+"):
+class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"], api_key=27, versions="1-2", flexible="1+"):
     """End transactions in partitions."""
 
     markers: list[WritableTxnMarker] = field(Array(WritableTxnMarker), doc="The markers to write.")
@@ -82,7 +82,7 @@ class WritableTxnMarkerResult(Struct):
     )
 
 
-class WriteTxnMarkersResponse(Response, api_key=27, versions="0-2", flexible="1+"):
+class WriteTxnMarkersResponse(Response, api_key=27, versions="1-2", flexible="1+"):
     """The outcome per marker and partition."""
 
     markers: list[WritableTxnMarkerResult] = field(Array(WritableTxnMarkerResult), doc="The outcomes by marker.")
