@@ -1,6 +1,6 @@
 """CRC-32C, the checksum of record batches: the C function of the package ``crc32c``, without the rest of that package.
 
-To import all of it takes a fifteenth of a broker's start: it has a command line, and looks up its own version, for
+Importing all of it takes a fifteenth of a broker's start: it has a command line, and looks up its own version, for
 which it imports ``argparse``, ``email`` and ``zipfile``. The extension itself reads its environment variables
 (``CRC32C_SW_MODE``), so they apply here as well.
 """

@@ -1043,7 +1043,7 @@ class ProtocolError(KafkaError):
 
 
 class DecompressedSizeError(CorruptRecordError):
-    """A batch, intact as far as it was read, decompresses to more bytes than the consumer allows.
+    """A batch without a fault so far decompresses to more bytes than the consumer allows.
 
     ``corrupt_batch_policy="skip"`` does not skip it: raise ``max_decompressed_batch_bytes`` to read it, or seek.
     """

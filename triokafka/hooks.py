@@ -85,7 +85,7 @@ class Hooks:
         """The records of a batch will not be sent again; their deliveries raise ``error``."""
 
     def on_fetch(self, node: Node, partitions: int, size: int, seconds: float) -> None:
-        """A broker has answered a fetch with ``size`` bytes of records of so many partitions, 0 when there were none.
+        """A broker has answered a fetch with ``size`` bytes of records of several partitions; 0 without records.
 
         ``seconds`` is the time since the request was made; brokers hold a fetch back until there is something.
         """
@@ -97,7 +97,7 @@ class Hooks:
         """
 
     def on_heartbeat_late(self, group_id: str, seconds: float) -> None:
-        """A heartbeat is so many seconds late, because code in some task of the program has blocked the Trio loop."""
+        """A heartbeat is late, in seconds, because code in some task of the program has blocked the Trio loop."""
 
     def on_rebalance_started(self, group_id: str, reason: str) -> None:
         """A rebalance begins: the consumer will revoke partitions and rejoin."""

@@ -1,8 +1,8 @@
 """A Trio loop for code without Trio: one thread in each process, which all clients share.
 
 The thread is a daemon and never keeps a process alive. At interpreter exit the loop is cancelled, after the `atexit`
-functions that were registered later. A forked child starts without a loop, and gets a new one when it
-asks.
+functions that were registered later. A forked child starts without a loop, and gets a new one at
+its first use.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class LoopThread:
         """
         if self.is_current_thread:
             raise IllegalStateError("a blocking call in a callback of the loop would wait for itself")
-        # The answer is not in the queue: a signal's exception may come when the queue has given out what was in it.
+        # A list and not the queue's element: a signal may raise just after the element left the queue.
         answer: list[tuple[Any, BaseException | None]] = []
         answered: queue.SimpleQueue[None] = queue.SimpleQueue()
         scope = trio.CancelScope()
@@ -179,10 +179,10 @@ class LoopThread:
         *,
         ahead: int = 2,
     ) -> R:
-        """Run ``work`` in the loop on ``items``, which this thread iterates over meanwhile; gives back what it returns.
+        """Run ``work`` in the loop on ``items``, over which this thread iterates meanwhile; return its result.
 
-        At most ``ahead`` items wait to be received. When the work ends early, no more of them are asked for. When
-        iterating fails, the work is cancelled, and the failure is raised when it is over.
+        At most ``ahead`` items wait to be received. If the work ends early, the iteration stops. If the iteration
+        fails, the work is cancelled, and the failure is raised when it has ended.
         """
         send, receive = trio.open_memory_channel[T](max(0, ahead - 1))
         outcome: queue.SimpleQueue[tuple[R | None, Exception | None]] = queue.SimpleQueue()

@@ -15,13 +15,13 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
-from triokafka.broker_stub.controller.metadata_log_files import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log_options import cleaner_config, log_manager_config
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.raft.metadata_log_files import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import TopicPartition

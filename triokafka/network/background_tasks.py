@@ -1,4 +1,4 @@
-"""The nursery that an ``async with`` object owns: background tasks whose failure is recorded, never thrown into the
+"""The nursery that an ``async with`` object owns: the failure of a background task is recorded, and not raised in the
 body."""
 
 from __future__ import annotations

@@ -6,14 +6,15 @@ from typing import NamedTuple
 
 
 class Backoff(NamedTuple):
-    """``initial`` seconds after the first failure, doubling, each 20 % more or less by chance; never over
+    """``initial`` seconds after the first failure, doubled after each further one, with a jitter of 20 %; at most
     ``maximum``."""
 
     initial: float
     maximum: float
 
     def delay(self, failures: int, chance: float) -> float:
-        """Seconds to wait after ``failures`` failures in a row (1 or more); ``chance`` is uniform in [0, 1)."""
+        """Return the seconds to wait after ``failures`` failures in a row (1 or more); ``chance`` is uniform in [0,
+        1)."""
         exponent = min(max(failures - 1, 0), 40)
         without_jitter = min(self.maximum, self.initial * 2.0**exponent)
         return min(self.maximum, without_jitter * (0.8 + 0.4 * chance))

@@ -1,6 +1,6 @@
 """The connections to one broker, one after the other: back-off, all addresses of the broker, version negotiation.
 
-`BrokerChannel` outlives its connections. `transport` makes the streams, `version_negotiation` asks for the versions.
+`BrokerChannel` outlives its connections. `transport` makes the streams, `version_negotiation` negotiates the versions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ChannelState(enum.Enum):
 
 
 class _Address(NamedTuple):
-    """An address to connect to, and the name that the broker's certificate must have."""
+    """An address to connect to, and the name for the check of the broker's certificate."""
 
     host: str
     port: int
@@ -58,7 +58,7 @@ class BrokerChannel:
     since the last one was ready, ``failed_connects`` only those that never became ready. Points in time are seconds on
     the world's clock. ``on_dead`` is called when a connection counts as dead, with the time since which it was silent;
     ``on_unreachable`` when the broker does not answer over a fresh connection either.
-    ``has_others`` says whether there is another broker to ask.
+    ``has_others`` returns whether another broker is available.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class BrokerChannel:
         )
 
     def delay(self, now: float) -> float:
-        """Seconds until the channel may be ready; infinity when a listener will be called first."""
+        """Return the seconds until the channel may be ready; infinity if a listener will be called first."""
         if self.state is ChannelState.DISCONNECTED:
             return max(0.0, self.retry_at - now)
         if self.connection is not None and self.connection.throttled_until > now:
@@ -195,9 +195,10 @@ class BrokerChannel:
         attempt.cancel()
 
     def _first_answer_timeout(self) -> float:
-        """Seconds for the first answer on a connection; doubles with each failure, up to the request timeout.
+        """Return the seconds for the first response on a connection; doubled with each failure, up to the request
+        timeout.
 
-        No broker delays that response, so a silent path fails soon; a slow broker gets more time on the next attempt.
+        No broker delays that response, so a silent path fails soon. A slow broker gets more time on the next attempt.
         """
         backoff = Backoff(self._silence_limit / 2, self._config.request_timeout_ms / 1000)
         return backoff.delay(self.failed_connects + 1, 0.5)
@@ -251,7 +252,7 @@ class BrokerChannel:
         version = self._chosen_versions.get(asked)
         if version is None:
             if not self.api_versions:
-                raise NodeNotReadyError(f"{self.name} has not said yet which versions it speaks")
+                raise NodeNotReadyError(f"{self.name} has not sent its API versions yet")
             version = self._chosen_versions[asked] = choose_version(
                 request_type, self.api_versions, broker=self.name, min_version=min_version, max_version=max_version
             )
@@ -291,7 +292,7 @@ class BrokerChannel:
             self.connection.let_go()
 
     def _doubt_versions(self) -> None:
-        """Ask for the versions again: the broker refused one that it had announced, so it was replaced or upgraded."""
+        """Request the versions again. The broker refused one of its own versions, so it was replaced or upgraded."""
         self._versions_doubted.set()
 
     def _set_state(self, state: ChannelState) -> None:
@@ -335,7 +336,7 @@ class BrokerChannel:
         raise self._connect_error("; ".join(tried) or f"the name {self.node.host!r} has no address")
 
     async def _addresses(self) -> list[_Address]:
-        """The addresses to try, in order. Every attempt resolves the name again: brokers move."""
+        """Return the addresses to try, in order. Every attempt resolves the name again: brokers move."""
         host, port = self.node.host, self.node.port
         if self._config.stream_factory is not None:
             return [_Address(host, port, host)]

@@ -1,4 +1,4 @@
-"""One picture of the cluster: brokers, topics, partitions and their leaders. Immutable; no I/O."""
+"""A snapshot of the cluster: brokers, topics, partitions and their leaders. Immutable; no I/O."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ _LARGEST_PORT: Final = 65_535
 
 
 def can_be_reached(node: Node) -> bool:
-    """Whether a broker's id and address can be what they are said to be."""
+    """Return whether a broker has a valid id and address."""
     return node.node_id >= 0 and bool(node.host) and 0 < node.port <= _LARGEST_PORT
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """One partition as a broker described it. ``leader`` is -1 while there is none; ``leader_epoch`` -1 when
-    unknown."""
+    """One partition in a broker's metadata. ``leader`` is -1 without a leader; ``leader_epoch`` is -1 if unknown."""
 
     partition: int
     leader: int
@@ -36,7 +35,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True)
 class TopicMetadata:
-    """One topic. ``partitions`` holds all of them, led or not, in order of their number."""
+    """One topic. ``partitions`` has all of them, with or without leader, in order of their number."""
 
     name: str
     topic_id: uuid.UUID = _ZERO_ID
@@ -51,9 +50,9 @@ class TopicMetadata:
 
 @dataclass(frozen=True)
 class Cluster:
-    """An immutable snapshot: take one and stick to it for one decision.
+    """An immutable snapshot. Use one snapshot for each decision.
 
-    ``changed`` are the topics of which it may say something else than the one before; None when that may be any.
+    ``changed`` are the topics that may differ from the previous snapshot; None if any may.
     """
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
@@ -64,13 +63,13 @@ class Cluster:
     changed: frozenset[str] | None = field(default=None, compare=False)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
-        """The partition, or None when the topic or the partition is not known."""
+        """Return the partition; None if the topic or the partition is unknown."""
         topic = self.topics.get(topic_partition[0])
         return topic.partitions.get(topic_partition[1]) if topic is not None else None
 
     def leader_for(self, topic_partition: TopicPartition) -> int:
-        """Node id of the leader; -1 when unknown or absent, or when its address is not known."""
-        # As `partition`, without another call: this is asked for every batch of a producer, more than once.
+        """Return the leader's node id; -1 if it is unknown or absent, or its address is unknown."""
+        # As `partition`, but without another call: a producer needs this for every batch, more than once.
         topic = self.topics.get(topic_partition[0])
         partition = topic.partitions.get(topic_partition[1]) if topic is not None else None
         if partition is None or partition.leader not in self.nodes:
@@ -78,17 +77,17 @@ class Cluster:
         return partition.leader
 
     def leader_epoch_for(self, topic_partition: TopicPartition) -> int:
-        """The partition's leader epoch, -1 when unknown."""
+        """Return the partition's leader epoch, -1 if unknown."""
         partition = self.partition(topic_partition)
         return partition.leader_epoch if partition is not None else -1
 
     def partition_count(self, topic: str) -> int | None:
-        """Number of partitions, None when the topic is not known."""
+        """Return the number of partitions, None if the topic is unknown."""
         found = self.topics.get(topic)
         return len(found.partitions) if found is not None else None
 
     def ids_of(self, topics: Iterable[str]) -> tuple[dict[str, uuid.UUID], bool]:
-        """The ids of those topics that have one, by name, and whether all have."""
+        """Return the known ids of those topics by name, and whether all have one."""
         ids: dict[str, uuid.UUID] = {}
         complete = True
         for name in topics:
@@ -101,11 +100,11 @@ class Cluster:
 
     @cached_property
     def topic_names(self) -> Mapping[uuid.UUID, str]:
-        """Names of the topics by id, where ids are known."""
+        """Return the topic names by id, where ids are known."""
         return {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id.int}
 
     def summary(self, version: int) -> MetadataSummary:
-        """The snapshot in numbers; ``version`` is that of the refresh it came from."""
+        """The sizes of the snapshot; ``version`` is that of its refresh."""
         partitions = [p for topic in self.topics.values() for p in topic.partitions.values()]
         leaderless = sum(p.leader not in self.nodes for p in partitions)
         return MetadataSummary(

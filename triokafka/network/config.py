@@ -12,8 +12,8 @@ from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.world import Stream
 
 StreamFactory = Callable[[str, int], Awaitable["Stream | trio.abc.Stream"]]
-"""Connects to a host and a port, for instance through a proxy. The host is the name that brokers advertise, unresolved.
-Any exception that it raises counts as a failure to connect."""
+"""Connects to a host and a port, for instance through a proxy. The host is the unresolved name that brokers advertise.
+Any exception from it counts as a failure to connect."""
 
 CANONICAL_BOOTSTRAP: Final = "resolve_canonical_bootstrap_servers_only"
 """A value of ``client_dns_lookup``: TLS and Kerberos check a bootstrap server against the canonical name of its address

@@ -62,11 +62,11 @@ class Connection:
     requests without a response. ``on_room`` is called when a request may be submitted after that was impossible.
     ``on_version_refused`` is called when the broker rejects the version of a request.
 
-    ``silence_limit`` is how long an answer may be overdue before the connection counts as dead; without an
-    ``on_silent`` only the request timeout counts. ``on_silent`` is called to have the broker asked over a fresh
-    connection; `probed` takes the outcome. ``on_dead`` is called, before requests fail, with the time since which
-    nothing came. ``patience`` says, for kinds of requests that were slow before, how many times the limit they get; it
-    outlives the connection. ``has_others`` says whether there is another broker to ask.
+    ``silence_limit`` is how long a response may be overdue before the connection counts as dead. Without ``on_silent``
+    only the request timeout counts. ``on_silent`` is called to probe the broker over a new connection; `probed` takes
+    the outcome. ``on_dead`` is called, before requests fail, with the time of the last received bytes. ``patience``
+    gives, for kinds of requests that were slow before, the multiple of the limit; it outlives the connection.
+    ``has_others`` returns whether another broker is available.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Connection:
         self._request_timeout = request_timeout
         self._max_idle = max_idle
         self._max_in_flight = max_in_flight
-        self._hooks = hooks or None  # asked with every request whether anybody listens
+        self._hooks = hooks or None  # checked with every request, so None if there is no listener
         self._on_room = on_room
         self._on_version_refused = on_version_refused
         self._on_silent = on_silent
@@ -293,7 +293,7 @@ class Connection:
         self.submit(request, version, waiter.done, timeout=timeout)
         return await waiter.wait()
 
-    # ---------------------------------------------------------------- life and end
+    # ---------------------------------------------------------------- lifetime
 
     async def run(self) -> None:
         """Serve the connection until it ends; then every request in flight has failed and the stream is closed."""
@@ -321,7 +321,7 @@ class Connection:
         self._in_flight.clear()
         self._unwritten.clear()
         now = self._world.now()
-        for entry in written:  # no answer was due to them: they are done, whatever ends the connection
+        for entry in written:  # none of them expected a response: they are done, whatever ends the connection
             entry.complete(None, None)
         for entry in reversed(failed):
             if self._hooks:
@@ -340,7 +340,7 @@ class Connection:
     async def _watch_deadlines(self) -> None:
         """End the connection when a response is overdue, or the connection was idle for too long.
 
-        Responses do not move the alarm, so that it costs nothing per request: the task checks again when it goes off.
+        Responses do not move the alarm, so it costs nothing per request: the task checks again when the alarm goes off.
         """
         while self.error is None:
             waiting = self._unanswered()
@@ -379,7 +379,7 @@ class Connection:
         return self._in_flight[0] if self._in_flight else None
 
     def _look_for_silence(self, now: float) -> float:
-        """Check the oldest request in flight, and return when to look again."""
+        """Check the oldest request in flight, and return when to check again."""
         oldest = self._oldest
         if oldest is None or self._on_silent is None:
             return _NEVER
@@ -390,8 +390,8 @@ class Connection:
         elif verdict is Verdict.CLOSE:
             silent = now - max(oldest.started_at, self._liveness.heard_at)
             self.close_as_dead(
-                f"{self.name} has not answered a {oldest.request_type.__name__} for {silent:.1f} s: the connection is"
-                " dead, or the broker is; connection closed (connections_max_silence_ms)"
+                f"{self.name} has not answered a {oldest.request_type.__name__} for {silent:.1f} s: the broker or the"
+                " connection is dead; connection closed (connections_max_silence_ms)"
             )
         return look_at
 
@@ -402,12 +402,12 @@ class Connection:
         """
         verdict = self._liveness.suspect(since, self._oldest, self._world.now())
         if verdict is Verdict.PROBE:
-            self._watch.cancel()  # look again now
+            self._watch.cancel()  # check again now
         elif verdict is Verdict.CLOSE:
             self.close(KafkaConnectionError(f"{self.name}: silent while another connection died; closed"))
 
     def close_as_dead(self, why: str) -> None:
-        """End the connection because answers that were due did not come."""
+        """End the connection because overdue responses did not come."""
         if self.error is None:
             self._on_dead(self._liveness.die(self._oldest))
             self._end(KafkaConnectionError(why))
@@ -415,7 +415,7 @@ class Connection:
     def probed(self, *, alive: bool) -> None:
         """Take the outcome of a probe: whether the broker answers over a fresh connection."""
         self._liveness.probed(self._world.now(), alive=alive)
-        self._watch.cancel()  # look again now
+        self._watch.cancel()  # check again now
 
     # ---------------------------------------------------------------- writing
 

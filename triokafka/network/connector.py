@@ -23,14 +23,14 @@ from triokafka.network.connection import Connection
 from triokafka.network.known_brokers import KnownBrokers
 from triokafka.world import World
 
-_CLOCK_STEP: Final = 0.001  # a wait never ends a rounding error early
+_CLOCK_STEP: Final = 0.001  # a wait must not end a rounding error early
 
 
 class Connector:
     """Connects to the brokers of a directory, in tasks of ``tasks``.
 
-    ``check_usable`` raises when there will be no more connections; ``on_lost`` is called when an attempt has failed or
-    a connection has ended. Times are seconds.
+    ``check_usable`` raises if there will be no more connections. ``on_lost`` is called after a failed attempt or the
+    end of a connection. Times are seconds.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Connector:
     ) -> tuple[BrokerChannel, Connection]:
         """Return a connection that takes a request now. The caller must submit it before its next checkpoint.
 
-        With ``checked`` the connection has just worked: a ping tests it. A dead connection costs a part of
-        `connections_max_silence_ms`, and then a new one is made.
+        With ``checked`` a ping tests the connection first. A dead connection costs a part of
+        `connections_max_silence_ms`; then a new one is made.
 
         Raises:
-            KafkaConnectionError: none within ``limit``, or the attempt that it waited for has failed.
+            KafkaConnectionError: none within ``limit``, or the present attempt has failed.
             UnsupportedVersionError, BrokerResponseError: the broker refused this client.
-            NodeNotReadyError: no such broker is known.
+            NodeNotReadyError: the broker is unknown.
         """
         give_up_at = self._world.now() + limit
         while True:
@@ -93,8 +93,7 @@ class Connector:
         connection = channel.connection
         if connection is not None and channel.is_ready(self._world.now()):
             return channel, connection
-        # A failure of the attempt that is under way now, or of the connection that is there, is this caller's as well;
-        # what ended before is not.
+        # The failure of a present attempt or connection is this caller's failure as well; earlier failures are not.
         ended = connection is not None and connection.error is not None
         attempt = None if channel.state is ChannelState.DISCONNECTED or ended else channel.attempts
         with trio.move_on_after(limit):
@@ -113,7 +112,7 @@ class Connector:
                     if channel.may_connect(self._world.now()):
                         self.start(channel)
                         attempt = channel.attempts
-                # A connection that has just ended is not waited for: its channel says so in a moment.
+                # Do not wait for a connection that has just ended: its channel will report that next.
                 changed = channel.changed
                 with trio.move_on_after(max(0.0, channel.delay(self._world.now()))):
                     await changed.wait()
@@ -123,9 +122,9 @@ class Connector:
         )
 
     async def connection_to_any(self, limit: float, *, checked: bool = False) -> tuple[BrokerChannel, Connection]:
-        """Like `connection_to`, for the least loaded broker; when one is unreachable, try the next.
+        """Like `connection_to`, for the least loaded broker; if one is unreachable, try the next.
 
-        Raises `KafkaConnectionError`, with every address that was tried, when none is there within ``limit``.
+        Raises `KafkaConnectionError`, with every address tried, if there is none within ``limit``.
         """
         give_up_at = self._world.now() + limit
         while True:
@@ -144,7 +143,7 @@ class Connector:
 
 
 def _again(error: KafkaError) -> KafkaError:
-    """A new exception of the same meaning, so that several waiters do not share one traceback."""
+    """Return a new exception of the same meaning, so that several waiters do not share one traceback."""
     if isinstance(error, (KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
         copy = type(error)(*error.args)
         copy.__cause__ = error.__cause__

@@ -53,7 +53,7 @@ class Coordinators:
         return found
 
     async def _look_up(self, keys: list[str], key_type: int, timeout_ms: float | None) -> dict[str, Node | KafkaError]:
-        """Ask for several coordinators: for all of them, or with brokers before 3.0 for the first only."""
+        """Look up several coordinators: all of them, or with brokers before 3.0 only the first."""
         asked = keys[:1]
 
         def build(version: int) -> FindCoordinatorRequest:
@@ -73,18 +73,18 @@ class Coordinators:
 
     def _take(self, key: str, key_type: int, found: FindCoordinatorResponse | Coordinator | None) -> Node | KafkaError:
         if found is None:
-            return CoordinatorNotAvailableError(f"the broker's answer does not mention the coordinator of {key!r}")
+            return CoordinatorNotAvailableError(f"the broker's response has no coordinator of {key!r}")
         if found.error_code:
             error = for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
             if error.retriable:
-                self._request_metadata_update()  # its broker may be gone
+                self._request_metadata_update()  # the broker of the coordinator may be gone
             return error
         node = Node(found.node_id, found.host, found.port)
         if not can_be_reached(node):
-            return CoordinatorNotAvailableError(f"the broker named as coordinator of {key!r} cannot be one: {node}")
+            return CoordinatorNotAvailableError(f"the broker named an invalid coordinator for {key!r}: {node}")
         self._brokers.add(node)
         if len(self._known) >= _MOST_KNOWN:
-            self._known.pop(next(iter(self._known)))  # a caller with so many keys uses each key once
+            self._known.pop(next(iter(self._known)))  # a caller with this many keys uses each key once
         self._known[key, key_type] = node
         return node
 

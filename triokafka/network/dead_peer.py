@@ -1,9 +1,9 @@
 """Dead peer detection: when a connection with an overdue response counts as dead. Plain objects without I/O.
 
-A peer can vanish without a reset: a NAT table or a load balancer forgets the connection, a host loses its power. The
-kernel notices some of these cases (see `Stream.limit_silence`); a proxy that acknowledges bytes and drops them hides
-the rest. So the client asks the same broker a second time, over a fresh connection. A broker that answers there, while
-the older connection brings nothing, has lost the older connection.
+A peer can vanish without a reset: a NAT table or a load balancer drops the connection, a host loses power. The kernel
+notices some of these cases (see `Stream.limit_silence`); a proxy that acknowledges bytes and drops them hides the rest.
+So the client sends a request to the same broker over a new connection. If the broker answers there and the older
+connection brings nothing, the older connection is dead.
 """
 
 from __future__ import annotations
@@ -15,29 +15,28 @@ from triokafka.protocol.message import Request
 
 _NEVER: Final = float("inf")
 _QUICK: Final = {12: 1 / 3, 18: 2 / 9, 68: 1 / 3}
-"""The share of the limit that requests get whose answer no broker holds back: Heartbeat, ApiVersions,
-ConsumerGroupHeartbeat."""
+"""The share of the limit for requests that no broker delays: Heartbeat, ApiVersions, ConsumerGroupHeartbeat."""
 _SETTLING_SHARE: Final = 1 / 18
-"""The share of the limit in which a connection must receive bytes after the broker answered over another one: after a
+"""The share of the limit in which a connection must receive bytes after the broker answered over another one. After a
 pause of the whole broker, responses come on all connections, in any order."""
 LEAST_PROGRESS_BYTES: Final = 4096
-"""Fewer bytes of an unfinished answer between two looks do not count as progress: a connection that drips is as good as
+"""Fewer bytes of an incomplete response between two checks are no progress: a connection that drips counts as
 silent."""
 
 
 _FETCH: Final = 1
 _WAITS_FOR_MEMBERS: Final = frozenset({11, 14})
-"""JoinGroup and SyncGroup: the coordinator answers when all members of the group have come."""
+"""JoinGroup and SyncGroup: the coordinator answers when all members of the group have joined."""
 _WAITS_FOR_CONTROLLER: Final = frozenset({19, 20, 21, 37, 43, 45, 57})
 """CreateTopics, DeleteTopics, DeleteRecords, CreatePartitions, ElectLeaders, AlterPartitionReassignments,
-UpdateFeatures: the answer comes when the change is made, within the request's ``timeout_ms``. Sending them twice may
-report the first one's success as a failure."""
+UpdateFeatures: the response comes when the change is made, within the request's ``timeout_ms``. A repetition may
+report the success of the first request as a failure."""
 
 
 def allowed_wait(request: Request[Any]) -> float:
-    """Return how many seconds a broker may hold back the answer to ``request`` by the protocol.
+    """Return how many seconds the protocol lets a broker delay the response to ``request``.
 
-    Produce is not among them: a leader waits for its replicas, but a producer with sequence numbers may send again.
+    Produce is not included: a leader waits for its replicas, but a producer with sequence numbers may send again.
     """
     api_key = request.api_key
     if api_key == _FETCH:
@@ -51,12 +50,12 @@ def allowed_wait(request: Request[Any]) -> float:
 
 
 def needs_checked_connection(request_type: type[Request[Any]]) -> bool:
-    """Whether a request may go out only on a connection that has just worked, because its silence says nothing."""
+    """Return whether a request needs a connection that was just tested, because its silence reveals nothing."""
     return request_type.api_key in _WAITS_FOR_MEMBERS or request_type.api_key in _WAITS_FOR_CONTROLLER
 
 
 def share_of_limit(request_type: type[Request[Any]]) -> float:
-    """Return the share of the limit that an answer to this kind of request may take."""
+    """Return the share of the limit that the response to this kind of request may take."""
     return _QUICK.get(request_type.api_key, 1.0)
 
 
@@ -64,7 +63,7 @@ class Verdict(enum.Enum):
     """The next action of the owner of a silent connection."""
 
     WAIT = "look again later"
-    PROBE = "ask the broker over a fresh connection"
+    PROBE = "probe the broker over a new connection"
     CLOSE = "close the connection"
 
 
@@ -72,7 +71,7 @@ class DeadPeerDetector:
     """Decides about one connection, from the time of its overdue response. Times are seconds of one clock.
 
     Args:
-        limit: how long an answer may be overdue, with nothing received, before the connection counts as dead.
+        limit: how long a response may be overdue, with nothing received, before the connection counts as dead.
     """
 
     def __init__(self, limit: float) -> None:
@@ -84,25 +83,25 @@ class DeadPeerDetector:
 
     @property
     def probe_timeout(self) -> float:
-        """How long one probe may take."""
+        """The time limit of one probe."""
         return self.limit / 2
 
     @property
     def recent(self) -> float:
-        """How long after its last answer a connection needs no check, and how often probes follow each other."""
+        """How long after its last response a connection needs no check, and the least time between two probes."""
         return self.limit / 9
 
     def look(
         self, silent_since: float, now: float, *, share: float, patience: float, has_others: bool
     ) -> tuple[Verdict, float]:
-        """Return what to do about an answer that is overdue since ``silent_since``, and when to look again.
+        """Return what to do about a response that is overdue since ``silent_since``, and when to check again.
 
         Args:
-            silent_since: when the oldest answer became due, or the connection last brought something.
+            silent_since: when the oldest response became due, or the connection last received bytes.
             now: the time.
-            share: the share of the limit that this kind of request may take.
-            patience: how many times the limit this kind of request may take, because the broker was slow before.
-            has_others: whether another broker can be asked, so that giving this one up helps.
+            share: the share of the limit for this kind of request.
+            patience: the multiple of the limit for this kind of request, because the broker was slow before.
+            has_others: whether another broker is available, so that ending this connection helps.
         """
         if silent_since == _NEVER:
             return Verdict.WAIT, _NEVER
@@ -127,7 +126,7 @@ class DeadPeerDetector:
         return Verdict.PROBE, close_at
 
     def probed(self, now: float, *, alive: bool) -> None:
-        """Take the outcome of the probe that `look` asked for."""
+        """Process the outcome of the probe that `look` requested."""
         self._probing = False
         self._probed_at = now
         self._alive = alive

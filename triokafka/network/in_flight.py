@@ -1,4 +1,4 @@
-"""A request that was sent and not answered yet."""
+"""A request that was sent and has no response yet."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ that its `AnswerTemplate` found. Runs in the connection's task; must not block."
 class InFlightRequest:
     """A submitted request without a response. Points in time are seconds on the world's clock.
 
-    ``answer`` reads the usual response faster than the codec does. ``may_wait`` is how many seconds the protocol lets
-    the broker delay the response.
+    ``answer`` reads the usual response faster than the codec. ``may_wait`` is how many seconds the protocol lets the
+    broker delay the response.
     """
 
     __slots__ = ("answer", "correlation_id", "deadline", "may_wait", "on_done", "request_type", "started_at", "version")
@@ -71,7 +71,7 @@ class InFlightRequest:
             _, response = decode_response(response_type, frame, version=version)
         except ProtocolError as error:
             raise ProtocolError(
-                f"{broker} sent a {response_type.__name__} that cannot be read as version {version}: {error}"
+                f"{broker} sent a {response_type.__name__} that is invalid in version {version}: {error}"
             ) from error
         return response
 

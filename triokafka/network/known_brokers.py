@@ -50,7 +50,7 @@ class KnownBrokers:
         self._pool = ReceivePool(config.receive_pool_bytes)
 
     def add(self, node: Node) -> None:
-        """Add a broker that metadata may not contain yet: a coordinator."""
+        """Add a broker that may be missing in the metadata: a coordinator."""
         self._others[node.node_id] = node
 
     def candidates(self) -> Mapping[int, Node]:
@@ -67,11 +67,12 @@ class KnownBrokers:
         return [(purpose, channel) for (_, purpose), channel in self._channels.items()]
 
     def known_channel(self, node_id: int, purpose: str = "") -> BrokerChannel | None:
-        """The channel if there is one."""
+        """Return the channel, None before its first use."""
         return self._channels.get((node_id, purpose))
 
     def channel(self, node_id: int, purpose: str = "") -> BrokerChannel:
-        """The channel to a broker, made at first use. Raises `NodeNotReadyError` when no such broker is known."""
+        """Return the channel to a broker, created at its first use. Raises `NodeNotReadyError` for an unknown
+        broker."""
         node = self._nodes().get(node_id) or self._others.get(node_id) or self._bootstrap.get(node_id)
         if node is None:
             raise NodeNotReadyError(f"broker {node_id} is not known; refresh the metadata")
@@ -89,7 +90,7 @@ class KnownBrokers:
             )
             self._channels[node_id, purpose] = channel
         elif channel.node is not node and (channel.node.host, channel.node.port) != (node.host, node.port):
-            # The broker moved: failures at its old address say nothing about the new one.
+            # The broker moved: failures at its old address reveal nothing about the new one.
             channel.node = node
             channel.retry_at = 0.0
             channel.failures = channel.failed_connects = 0
@@ -98,7 +99,7 @@ class KnownBrokers:
         return channel
 
     def _suspect_others(self, since: float) -> None:
-        """A connection has been dead since that time: others may have died with it."""
+        """Note that a connection has been dead since that time: others may have died with it."""
         for channel in self.channels():
             if channel.connection is not None:
                 channel.connection.suspect(since)
@@ -140,7 +141,8 @@ class KnownBrokers:
         return None
 
     def shortest_delay(self) -> float:
-        """Seconds until the next candidate leaves its back-off; infinity when a listener will be called first."""
+        """Return the seconds until the next candidate leaves its back-off; infinity if a listener will be called
+        first."""
         now = self._world.now()
         return min(self.channel(node_id).delay(now) for node_id in self.candidates())
 
@@ -160,7 +162,7 @@ class KnownBrokers:
         ]
         return "no broker can be reached: " + ("; ".join(failures) or "no connection was made in time")
 
-    # ---------------------------------------------------------------- coming and going
+    # ---------------------------------------------------------------- changes
 
     def note_lost_connection(self) -> None:
         """Return to the bootstrap servers when every known broker failed since its last response (KIP-899)."""

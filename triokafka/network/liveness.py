@@ -12,15 +12,15 @@ _NEVER: Final = float("inf")
 
 
 class Liveness:
-    """What one connection received, and how long it has owed a response. Times are seconds of one clock.
+    """The received bytes of one connection, and its overdue response. Times are seconds of one clock.
 
-    ``heard_at`` is when the last response came. ``first_look`` is how many seconds after a request the first check of
-    its response takes place; after as many seconds without a response, a ping precedes the next request.
+    ``heard_at`` is the time of the last response. ``first_look`` is the number of seconds after a request when its
+    response is first checked; after the same time without a response, a ping precedes the next request.
 
     Args:
-        limit: how long a response may be overdue before the connection counts as dead; None to check nothing.
+        limit: how long a response may be overdue before the connection counts as dead; None disables the check.
         now: the time.
-        patience: how many times the limit a kind of request gets, because the broker was slow before. Outlives the
+        patience: the multiple of the limit for a kind of request, because the broker was slow before. Outlives the
             connection.
     """
 
@@ -38,7 +38,7 @@ class Liveness:
 
     @property
     def probe_timeout(self) -> float:
-        """How many seconds a probe of this connection's broker may take."""
+        """The time limit of a probe of this connection's broker, in seconds."""
         return self._detector.probe_timeout
 
     def is_proven(self, now: float) -> bool:
@@ -46,7 +46,7 @@ class Liveness:
         return not self.is_watched or now - self.heard_at < self._detector.recent
 
     def look(self, oldest: InFlightRequest, progress: int, now: float, *, has_others: bool) -> tuple[Verdict, float]:
-        """Return what to do about the ``oldest`` request in flight, and when to look again.
+        """Return what to do about the ``oldest`` request in flight, and when to check again.
 
         Args:
             oldest: the request.
@@ -54,7 +54,7 @@ class Liveness:
             now: the time.
             has_others: whether the client can ask another broker instead.
         """
-        # Bytes of responses before the silence began are no progress within it, however late the first look comes.
+        # Bytes of responses before the silence began are no progress within it, however late the first check comes.
         quiet_since = max(oldest.started_at, self.heard_at)
         if quiet_since == self._progress_since and progress - self._progress >= LEAST_PROGRESS_BYTES:
             self._progressed_at = now
@@ -71,15 +71,15 @@ class Liveness:
         return verdict, min(look_at, now + self.first_look)
 
     def _silent_since(self, oldest: InFlightRequest) -> float:
-        # Of a request that the broker may hold back, the wait counts from when its turn came.
+        # For a request that the broker may delay, the wait counts from its turn.
         return max(max(oldest.started_at, self.heard_at) + oldest.may_wait, self._progressed_at)
 
     def suspect(self, since: float, oldest: InFlightRequest | None, now: float) -> Verdict:
         """Return what to do after another connection of this client died, silent since ``since``.
 
-        A connection that has hardly been heard since may have died with it: ``CLOSE`` if no request is in flight, or
-        the ``oldest`` is overdue by half the limit. Otherwise that request gets half the limit from now on, and
-        ``PROBE`` means to look again now.
+        A connection without a recent response may have died with it: ``CLOSE`` if no request is in flight, or the
+        ``oldest`` is overdue by half the limit. Otherwise that request gets half the limit from now on, and ``PROBE``
+        means to check again now.
         """
         if self._is_dying or not self.is_watched or self.heard_at > since + self._detector.recent:
             return Verdict.WAIT
@@ -94,10 +94,10 @@ class Liveness:
         return self.heard_at if oldest is None else max(self.heard_at, oldest.started_at)
 
     def probed(self, now: float, *, alive: bool) -> None:
-        """Take the outcome of a probe: whether the broker answers over a fresh connection."""
+        """Process the outcome of a probe: whether the broker answers over a new connection."""
         self._detector.probed(now, alive=alive)
 
     def note_prompt_answer(self, entry: InFlightRequest, now: float) -> None:
-        """Give a kind of request no more than the usual patience once the broker answers it in time again."""
+        """Reset the patience for a kind of request once the broker answers it in time again."""
         if now - entry.started_at < self.first_look:
             self.patience.pop(entry.request_type, None)

@@ -54,15 +54,15 @@ class Metadata:
         self._need_update = False
         self._new_topics: dict[str, None] = {}
         self._asked_for: list[str] | None = []
-        self._only_new = False  # in the request that was made last
-        self._refreshed_at: float | None = None  # when all topics of interest were described
+        self._only_new = False  # in the last request
+        self._refreshed_at: float | None = None  # when all topics of interest were last refreshed
         self._next_attempt_at = -_NEVER
         self._failures = 0
         self._listeners: list[Callable[[Cluster], None]] = []
 
     @property
     def topics(self) -> Mapping[str, TopicMetadata]:
-        """The topics known now."""
+        """The known topics."""
         return self.cluster.topics
 
     @property
@@ -80,7 +80,7 @@ class Metadata:
         self._interest[topic] = now
         if not known and topic not in self._pinned:
             if not self._failures:
-                self._next_attempt_at = -_NEVER  # its user waits, and the cluster is well
+                self._next_attempt_at = -_NEVER  # a caller waits, and the cluster works
             self.request_topics([topic])
             return True
         return False
@@ -91,7 +91,7 @@ class Metadata:
         self._on_due()
 
     def forget_errors(self, topics: Iterable[str]) -> None:
-        """Drop earlier errors of these topics, which do not count for a new caller."""
+        """Drop earlier errors of these topics, which do not concern a new caller."""
         errors = self.cluster.topic_errors
         old = [topic for topic in topics if topic in errors]
         if old:
@@ -99,7 +99,7 @@ class Metadata:
             self.cluster = replace(self.cluster, topic_errors=kept)
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        """Replace the topics that never expire (a consumer's). Asks for a refresh when one of them is new."""
+        """Replace the topics that never expire (a consumer's). Request a refresh if one of them is new."""
         pinned = dict.fromkeys(topics)
         self._pinned = pinned
         if any(topic not in self.cluster.topics for topic in pinned):
@@ -147,11 +147,11 @@ class Metadata:
         return self._asked_for
 
     def is_asked_for(self, topic: str) -> bool:
-        """Whether the last request that was made includes the topic."""
+        """Whether the last request includes the topic."""
         return self._asked_for is None or topic in self._asked_for
 
     def time_to_next_update(self, now: float) -> float:
-        """Seconds until a refresh should start; 0 when due, infinity when there is nothing to refresh."""
+        """Return the seconds until a refresh should start; 0 if due, infinity if there is nothing to refresh."""
         if self.update_requested:
             due = now
         elif self._refreshed_at is not None:
@@ -176,11 +176,11 @@ class Metadata:
     def update(self, response: MetadataResponse, requested: list[str] | None, now: float, *, version: int = 13) -> bool:
         """Apply a response to a request for ``requested``, in ``version`` of the protocol.
 
-        Return False, and count a failure, when the response contains no reachable broker.
+        Return False, and count a failure, if the response contains no reachable broker.
         """
         nodes = _nodes_of(response)
         if not nodes:
-            self.failed_update(now, for_code(_LEADER_NOT_AVAILABLE)("the broker's answer lists no broker"))
+            self.failed_update(now, for_code(_LEADER_NOT_AVAILABLE)("the broker's response lists no broker"))
             return False
         topics: dict[str, TopicMetadata] = {}
         errors: dict[str, int] = {}
@@ -204,15 +204,15 @@ class Metadata:
         only_new = self._only_new and requested is not None
         changed = None
         if only_new:
-            # Walking over all other topics, which have not changed, would make the first uses of many topics slow.
+            # Iterating over all unchanged topics as well would make the first uses of many topics slow.
             changed = frozenset((*topics, *errors))
             gone = errors.keys() - topics.keys()
             topics = {**self.cluster.topics, **topics}
             for name in gone:
                 topics.pop(name, None)
         elif requested is not None:
-            # The response does not contain topics that were added after the request: keep what is known of them, and
-            # also of requested topics that the response omits.
+            # The response lacks topics that were added after the request, and may omit requested ones: keep their
+            # present metadata.
             for name, known in self.cluster.topics.items():
                 if name not in topics and name not in errors and (name in self._interest or name in self._pinned):
                     topics[name] = known
@@ -244,15 +244,15 @@ class Metadata:
         return topic not in asked and (topic in self._interest or topic in self._pinned)
 
     def _topic_of(self, described: MetadataResponseTopic, *, reliable_epochs: bool) -> TopicMetadata | None:
-        """Return the new metadata of the topic; None when the description is inconsistent."""
+        """Return the new metadata of the topic; None if the description is inconsistent."""
         name = described.name or ""
         numbers = sorted(p.partition_index for p in described.partitions)
         if not numbers or numbers != list(range(len(numbers))):
-            logger.warning("topic %r is described with partitions %s; asking again", name, numbers)
+            logger.warning("topic %r: the metadata lists partitions %s; requesting it again", name, numbers)
             return None
         before = self.cluster.topics.get(name)
         if before is not None and before.topic_id.int and described.topic_id.int not in (0, before.topic_id.int):
-            before = None  # deleted and created again: its old epochs mean nothing
+            before = None  # deleted and recreated: its old epochs are meaningless
         partitions: dict[int, PartitionMetadata] = {}
         for p in sorted(described.partitions, key=lambda p: p.partition_index):
             epoch = p.leader_epoch if reliable_epochs else -1

@@ -1,4 +1,4 @@
-"""The task that refreshes metadata, and the waits for it. `Metadata` decides what is due when."""
+"""The task that refreshes metadata, and the waits for it. `Metadata` decides which refresh is due when."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class MetadataUpdater:
                 continue
             self._attempts += 1
             self._asking = True
-            self._on_attempt()  # requests that waited behind this one may go
+            self._on_attempt()  # requests that waited behind this one may be sent
             try:
                 await self._refresh_once()
             finally:
@@ -117,7 +117,7 @@ class MetadataUpdater:
             self._on_failure(False)
             return
         if response.error_code:
-            refusal = for_code(response.error_code)("the broker asks to start over")
+            refusal = for_code(response.error_code)("the broker requested a rebootstrap")
             metadata.failed_update(self._world.now(), refusal)
             self._on_failure(True)
         elif metadata.update(response, topics, self._world.now(), version=spoken):

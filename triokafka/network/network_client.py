@@ -1,4 +1,4 @@
-"""The network client: connections to many brokers, and the metadata that tells which broker to ask.
+"""The network client: connections to many brokers, and the metadata that maps partitions to brokers.
 
 The producer, the consumer, the admin client and the brokers use it. It reads no error codes in responses, except those
 of Metadata and FindCoordinator.
@@ -92,7 +92,7 @@ class NetworkClient:
         self._closed = False
         self._listeners: list[Callable[[], None]] = []
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifetime
 
     async def __aenter__(self) -> Self:
         await self._tasks.open()
@@ -153,12 +153,12 @@ class NetworkClient:
         return self.metadata.cluster
 
     def node_ids(self) -> list[int]:
-        """Ids of the brokers known now; the bootstrap servers' (negative) before the first metadata."""
+        """The ids of the known brokers; those of the bootstrap servers (negative) before the first metadata."""
         return list(self._brokers.candidates())
 
     def _connection_lost(self, channel: BrokerChannel) -> None:
         if not self._closed:
-            # The broker may be gone for good, and its partitions led by another.
+            # The broker may be gone for good, and its partitions may have another leader.
             if channel.node.node_id >= 0:
                 self.request_metadata_update()
             self._brokers.note_lost_connection()
@@ -176,13 +176,13 @@ class NetworkClient:
             self.request_metadata_update()
             return None
         if channel.is_ready(now):
-            # Metadata first: it may name another broker.
+            # metadata first: it may name another broker
             return None if self._updater.is_due(now) else channel
         self._connector.start(channel)
         return None
 
     def ready_delay(self, node_id: int, purpose: str = "") -> float:
-        """Seconds until `ready` may change; infinity when a listener will be called first."""
+        """Return the seconds until `ready` may change; infinity if a listener will be called first."""
         channel = self._brokers.known_channel(node_id, purpose)
         return channel.delay(self.world.now()) if channel is not None else _NEVER
 
@@ -192,7 +192,7 @@ class NetworkClient:
         return channel.error if channel is not None else None
 
     def broker_statuses(self) -> list[BrokerStatus]:
-        """Return the state of every connection, also of ended ones."""
+        """Return the state of every connection, including ended ones."""
         return take_statuses(self._brokers.channels_by_purpose(), self.world.now())
 
     def close_as_dead(self, node_id: int, purpose: str, reason: str) -> None:
@@ -266,17 +266,17 @@ class NetworkClient:
         """Send a request to one broker and return its response.
 
         Waits for the connection, for the broker's throttling and for a slot among the requests in flight, at most
-        ``timeout_ms`` (default ``request_timeout_ms``); then for the answer, at most the same time again. ``request``
-        may be a function of the version instead; then ``api`` names the request's class. If cancelled, the response is
-        dropped when it comes; the broker may have executed the request.
+        ``timeout_ms`` (default ``request_timeout_ms``); then for the response, at most the same time again. ``request``
+        may be a function of the version; then ``api`` is the request's class. After cancelling, a late response is
+        dropped, and the broker may have executed the request.
 
         Raises:
             KafkaConnectionError: no connection could be made (the message names every address tried), or it ended
-                before the answer came. Whether the broker did the work is then unknown.
-            RequestTimedOutError: no answer in time; the connection was closed.
-            UnsupportedVersionError: the broker does not speak a version that this request needs.
-            NodeNotReadyError: no broker of this id is known.
-            ProtocolError: the answer made no sense; the connection was closed.
+                before the response. It is then unknown whether the broker executed the request.
+            RequestTimedOutError: no response in time; the connection was closed.
+            UnsupportedVersionError: the broker has no version that this request needs.
+            NodeNotReadyError: the broker is unknown.
+            ProtocolError: the response is invalid; the connection was closed.
         """
         request_type = _type_of(request, api)
         limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
@@ -294,7 +294,7 @@ class NetworkClient:
         bounds: tuple[int | None, int | None],
         limit: float,
     ) -> R:
-        """Send a request on a connection that has room for it, and wait for the answer."""
+        """Send a request on a connection that has room for it, and wait for the response."""
         version = channel.version_for(request_type, *bounds)
         message = request if isinstance(request, Request) else request(version)
         waiter = ResponseWaiter()
@@ -313,7 +313,7 @@ class NetworkClient:
     ) -> R:
         """Send a request to any broker, preferably a connected and idle one.
 
-        When a broker cannot be reached the next is tried, at most ``timeout_ms`` in all; then `KafkaConnectionError`
+        If a broker cannot be reached, the next is tried, at most ``timeout_ms`` in all; then `KafkaConnectionError`
         names every address tried. Otherwise as `send`.
         """
         request_type = _type_of(request, api)
@@ -364,7 +364,7 @@ class NetworkClient:
         meantime, so its absence is an error only at the end; with ``wait_for_creation=False`` it is an immediate error.
 
         Raises:
-            TopicAuthorizationFailedError, InvalidTopicError: as soon as the cluster says so.
+            TopicAuthorizationFailedError, InvalidTopicError: as soon as the cluster reports it.
             UnknownTopicOrPartitionError: the cluster answered, and does not have the topic.
             KafkaTimeoutError: no broker answered.
         """
@@ -389,18 +389,19 @@ class NetworkClient:
     # ---------------------------------------------------------------- coordinators
 
     async def find_coordinator(self, key: str, key_type: int = 0, *, timeout_ms: float | None = None) -> Node:
-        """The coordinator of a group (``key_type`` 0) or a transactional id (1); cached until `forget_coordinator`.
+        """Return the coordinator of a group (``key_type`` 0) or transactional id (1); cached until
+        `forget_coordinator`.
 
         Raises:
-            CoordinatorNotAvailableError: none yet; try again after a back-off.
-            GroupAuthorizationFailedError, TransactionalIdAuthorizationFailedError: not allowed.
+            CoordinatorNotAvailableError: none yet; retry after a back-off.
+            GroupAuthorizationFailedError, TransactionalIdAuthorizationFailedError: access is not allowed.
         """
         return await self._coordinators.find(key, key_type, timeout_ms)
 
     async def find_coordinators(
         self, keys: Iterable[str], key_type: int = 0, *, timeout_ms: float | None = None
     ) -> dict[str, Node | KafkaError]:
-        """Like `find_coordinator` for many keys (KIP-699); returns each key's error instead of raising it.
+        """Find the coordinators of many keys (KIP-699); return each key's error instead of raising it.
 
         Brokers before 3.0 get one request for each key.
         """
@@ -414,7 +415,7 @@ class NetworkClient:
         )
 
     def assume_coordinator(self, key: str, node: Node, key_type: int = 0) -> None:
-        """Take a broker of the cluster for the coordinator until `forget_coordinator`."""
+        """Use a broker of the cluster as the coordinator until `forget_coordinator`."""
         self._coordinators.assume(key, key_type, node)
 
     def forget_coordinator(self, key: str, key_type: int = 0) -> None:

@@ -1,8 +1,8 @@
 """A pool of buffers for large responses. A buffer is reused when no view of it exists.
 
-The system takes back new buffers of megabytes after every fetch and faults them in again, which costs more than
-decoding. The pool hands out a buffer as a memoryview, whose slices may live for any time. It detects remaining views
-through CPython: a `bytearray` with exported views cannot change its length.
+The operating system takes back new buffers of megabytes after every fetch and faults them in again, which costs more
+than decoding. The pool returns a buffer as a memoryview, whose slices may live for any time. CPython reveals remaining
+views: a `bytearray` with exported views cannot change its length.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class ReceivePool:
         self._kept: dict[int, list[bytearray]] = {}
 
     def take(self, size: int) -> memoryview:
-        """A writable view of ``size`` bytes with undefined content."""
+        """Return a writable view of ``size`` bytes with undefined content."""
         rounded = max(_SMALLEST, 1 << (size - 1).bit_length())
         kept = self._kept.setdefault(rounded, [])
         for position, buffer in enumerate(kept):
             if _has_no_views(buffer):
-                # To the end: the next search starts with the ones that were handed out longest ago.
+                # Move it to the end: the next search starts with the least recently used buffers.
                 kept.append(kept.pop(position))
                 return memoryview(buffer)[:size]
         if self._kept_bytes + rounded > self._max_bytes:
@@ -38,7 +38,7 @@ class ReceivePool:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the buffers that the pool keeps, in use or not."""
+        """Total size of the pool's buffers in bytes, in use or not."""
         return self._kept_bytes
 
     def _drop_unused(self, wanted: int) -> None:
@@ -53,7 +53,7 @@ class ReceivePool:
 
 def _has_no_views(buffer: bytearray) -> bool:
     try:
-        buffer.append(buffer.pop())  # stays within the allocation: one byte more than is ever handed out
+        buffer.append(buffer.pop())  # stays within the allocation, which is one byte larger than any returned view
     except BufferError:
         return False
     return True

@@ -13,7 +13,7 @@ from triokafka.world import Stream
 
 
 class RequestWriter:
-    """Writes each request as far as the socket takes it at once; `run` writes the rest.
+    """Writes each request as far as the socket accepts it immediately; `run` writes the rest.
 
     ``unwritten`` holds the bytes that are not written yet, each with the request that ends when they are written, if
     it expects no response. ``on_written`` is called with such a request. ``on_room`` is called after bytes were written
@@ -59,7 +59,7 @@ class RequestWriter:
             self.write(held, None)
 
     def write(self, parts: list[Buffer], unanswered: InFlightRequest | None) -> None:
-        """Write now what the socket takes; ``unanswered`` is the request if it expects no response."""
+        """Write what the socket accepts now; ``unanswered`` is the request if it expects no response."""
         if self._held is not None:
             if unanswered is None:
                 self._held += parts
@@ -87,14 +87,14 @@ class RequestWriter:
         return [*self._written, *(entry for _, entry in self.unwritten if entry is not None)]
 
     def close(self) -> list[InFlightRequest]:
-        """Write no more. Return, and forget, the requests without a response whose bytes were all written."""
+        """Stop writing. Return, and forget, the requests without a response whose bytes were all written."""
         self._closed = True
         written = list(self._written)
         self._written.clear()
         return written
 
     async def run(self) -> None:
-        """Write until cancelled, or the stream is closed. Raises `OSError` and `trio.ClosedResourceError`."""
+        """Write until cancelled, or until the stream is closed. Raises `OSError` and `trio.ClosedResourceError`."""
         unwritten, written = self.unwritten, self._written
         while True:
             if unwritten and not written:
@@ -120,7 +120,7 @@ class RequestWriter:
 
 
 def _without(parts: list[Buffer], sent: int) -> list[Buffer]:
-    """``parts`` from byte ``sent`` on."""
+    """Return ``parts`` from byte ``sent`` on."""
     for position, part in enumerate(parts):
         if sent < len(part):
             return [memoryview(part)[sent:], *parts[position + 1 :]] if sent else parts[position:]

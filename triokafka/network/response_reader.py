@@ -25,7 +25,7 @@ _SIZE: Final = struct.Struct(">i")
 class ResponseReader:
     """Reads one stream. ``name`` is the peer's, for messages; a frame of more than ``max_bytes`` is refused.
 
-    Large frames lie in buffers of the ``pool``, small ones are copies. ``before_waiting`` is called after all received
+    Large frames are in buffers of the ``pool``, small ones are copies. ``before_waiting`` is called after all received
     frames were handled, before the reader waits for more.
     """
 
@@ -97,13 +97,13 @@ class ResponseReader:
             end += got
 
     async def _receive(self, room: memoryview) -> int:
-        """Receive into ``room``; 0 when the peer has closed."""
+        """Receive into ``room``; return 0 if the peer has closed."""
         self._before_waiting()
         got = await self._stream.receive_into(room)
         before = self.bytes_received // _BYTES_BETWEEN_CHECKPOINTS
         self.bytes_received += got
         if self.bytes_received // _BYTES_BETWEEN_CHECKPOINTS != before:
-            # Receiving does not yield while bytes are there; a fast broker must not starve the other tasks.
+            # Receiving does not yield while bytes are available; a fast broker must not starve the other tasks.
             await trio.lowlevel.checkpoint()
         return got
 

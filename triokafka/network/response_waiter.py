@@ -10,7 +10,7 @@ import trio
 
 
 class ResponseWaiter:
-    """One task's wait for one response. After cancelling, the response is dropped when it comes."""
+    """One task's wait for one response. After cancelling, a late response is dropped."""
 
     __slots__ = ("_outcome", "_task")
 
@@ -19,7 +19,7 @@ class ResponseWaiter:
         self._outcome: outcome.Outcome[Any] | None = None
 
     def done(self, response: object, error: Exception | None) -> None:
-        """The `Completion` to hand over with the request."""
+        """The `Completion` to pass with the request."""
         result: outcome.Outcome[Any] = outcome.Value(response) if error is None else outcome.Error(error)
         if self._task is not None:
             task, self._task = self._task, None
@@ -28,7 +28,7 @@ class ResponseWaiter:
             self._outcome = result
 
     async def wait(self) -> Any:
-        """The response, or the error raised."""
+        """Return the response, or raise the error."""
         if self._outcome is not None:
             await trio.lowlevel.checkpoint()
             return self._outcome.unwrap()

@@ -1,4 +1,4 @@
-"""Agreeing on versions: the ApiVersions exchange that opens every connection (KIP-35, KIP-511)."""
+"""The ApiVersions exchange that opens every connection (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _UNSUPPORTED_VERSION: Final = 35
 SOFTWARE_NAME: Final = "triokafka"
 
 ApiVersions = dict[int, tuple[int, int]]
-"""The lowest and highest version that a broker speaks, by API key."""
+"""The lowest and highest version that a broker supports, by API key."""
 
 
 class VersionNegotiation:
-    """Asks one broker for its API versions on every connection, and remembers the version of that request."""
+    """Requests a broker's API versions on every connection, and remembers the version of that request."""
 
     def __init__(self) -> None:
         self._max_version: int | None = None
@@ -36,12 +36,12 @@ class VersionNegotiation:
         try:
             response: ApiVersionsResponse = await connection.call(request, version, timeout=timeout)
         except RequestTimedOutError as error:
-            raise RequestTimedOutError(f"{error}. Does this listener expect TLS, or is it none of Kafka's?") from error
+            raise RequestTimedOutError(f"{error}. Does this listener expect TLS? Is it a Kafka listener?") from error
         except KafkaConnectionError as error:
             # Some brokers close the connection at an unknown version instead of returning an error.
             self._max_version = 0 if version else None
             raise KafkaConnectionError(
-                f"{error}, before it said which versions it speaks. Does this listener expect TLS or SASL?"
+                f"{error} before it sent its API versions. Does this listener expect TLS or SASL?"
             ) from error
         except ProtocolError:
             # librdkafka's mock cluster answers an unknown version in its own format.
@@ -54,13 +54,13 @@ class VersionNegotiation:
         if response.error_code:
             raise UnsupportedVersionError(f"{connection.name} answers ApiVersions with error {response.error_code}")
         if not response.api_keys:
-            raise UnsupportedVersionError(f"{connection.name} says that it speaks no API at all")
+            raise UnsupportedVersionError(f"{connection.name} supports no API")
         self._max_version = self._only_version
         return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
 
 
 def _software_version() -> str:
-    from importlib import metadata  # slow to import, and needed once per connection at most
+    from importlib import metadata  # slow to import, and needed at most once per connection
 
     try:
         return metadata.version("triokafka")

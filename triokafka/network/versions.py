@@ -1,4 +1,4 @@
-"""Which version of an API to speak: the newest that both ends know (KIP-35)."""
+"""The version of an API: the newest that both ends support (KIP-35)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def choose_version(
     min_version: int | None = None,
     max_version: int | None = None,
 ) -> int:
-    """The newest version within what the broker advertised, what we declare, and the caller's bounds.
+    """Return the newest version that the broker advertises, this package declares, and the caller allows.
 
     Raises:
         UnsupportedVersionError: there is none; the message names both ranges.
@@ -31,16 +31,16 @@ def choose_version(
         high = min(high, max_version)
     theirs = advertised.get(request_type.api_key)
     if theirs is None:
-        raise UnsupportedVersionError(f"{broker} does not know the API {name} (key {request_type.api_key})")
+        raise UnsupportedVersionError(f"{broker} does not support the API {name} (key {request_type.api_key})")
     version = min(high, theirs[1])
     if version < max(low, theirs[0]):
         raise UnsupportedVersionError(
-            f"{broker} speaks {name} in versions {theirs[0]} to {theirs[1]}, this call needs {low} to {high}"
+            f"{broker} supports {name} in versions {theirs[0]} to {theirs[1]}, this call needs {low} to {high}"
         )
     return version
 
 
-# Before these versions the broker holds its answer back while it throttles, and the client need not wait again.
+# Before these versions the broker delays its response while it throttles, and the client need not wait again.
 _CLIENT_THROTTLES_FROM: Final = {
     0: 6,  # Produce
     1: 8,  # Fetch
@@ -81,5 +81,5 @@ _CLIENT_THROTTLES_FROM: Final = {
 
 
 def client_throttles(api_key: int, version: int) -> bool:
-    """Whether a throttle time in this response means that the client waits before its next request (KIP-219)."""
+    """Return whether a throttle time in this response makes the client wait before its next request (KIP-219)."""
     return version >= _CLIENT_THROTTLES_FROM.get(api_key, 0)

@@ -13,8 +13,8 @@ class GuardedStorage(Storage):
 
     Args:
         storage: the other storage. Files that it opened earlier are not checked.
-        check: raises the error of a call that is not to be carried out.
-        room: by how much files may grow; None does not count it.
+        check: raises the error for a call that must fail.
+        room: limits the growth of files; None does not count it.
     """
 
     def __init__(self, storage: Storage, *, check: Callable[[], None], room: DiskRoom | None = None) -> None:

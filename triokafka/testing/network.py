@@ -1,12 +1,12 @@
 """A network in memory, on virtual time: delay, loss, partitions and cut connections, all from one seed.
 
-Bytes travel in segments. A segment arrives after a drawn delay and never before the one sent ahead of it; a lost
-segment is sent again, which costs a retransmission timeout; a cut ends the connection for both ends, after an unknown
-part has arrived. Between nodes that are partitioned nothing arrives until the partition heals, as with real TCP. There
-is no task behind a connection: the receiver computes when the next segment is due, and waits for it.
+Bytes travel in segments. A segment arrives after a random delay and never before the previous one. A lost segment is
+sent again after a retransmission timeout. A cut ends the connection for both ends, after an unknown part has arrived.
+Between partitioned nodes nothing arrives until the partition heals, as with real TCP. No task runs for a connection:
+the receiver computes when the next segment is due, and waits for it.
 
-Connections can also die in silence: a half-open connection, or one in a black hole, loses whatever is sent on it, its
-end included, and neither end notices. A dripping connection transfers a few bytes at a time.
+Connections can also die in silence: a half-open connection, or one in a black hole, loses all data, including its end,
+and neither end notices. A dripping connection transfers a few bytes at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from triokafka.world import Listener, Stream
 _WINDOW_BYTES = 1 << 20
 _SEGMENT_BYTES = 64 << 10
 _FIRST_PORT = 40_000
-_DRIP_SECONDS = 0.5  # bytes per transfer of a dripping connection
+_DRIP_SECONDS = 0.5  # so each transfer of a dripping connection has the bytes of this time
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Conditions:
     Args:
         min_delay, max_delay: bounds of a segment's one-way delay, in seconds.
         loss: probability that a segment must be sent again.
-        retransmission: what one retransmission costs, in seconds.
+        retransmission: the time that one retransmission takes, in seconds.
         cut: probability that sending a segment cuts the connection.
     """
 
@@ -67,7 +67,7 @@ class Network:
     # -- faults
 
     def partition(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """Let nothing through from node ``one`` to node ``other`` (and back, unless ``one_way``) until `heal`."""
+        """Block all data from node ``one`` to node ``other`` (and back, unless ``one_way``) until `heal`."""
         self.record("partition", one, other, one_way)
         self._blocked.add((one, other))
         if not one_way:
@@ -83,7 +83,7 @@ class Network:
     def half_open(self, one: str, other: str, *, one_way: bool = False) -> int:
         """Make the current connections between two nodes lose all data permanently.
 
-        No end notices: there is no reset, and writing succeeds. With ``one_way`` only what ``one`` sends is lost. New
+        No end notices: there is no reset, and writing succeeds. With ``one_way`` only data from ``one`` is lost. New
         connections work. Returns the number of affected connections.
         """
         self.record("half-open", one, other, one_way)
@@ -103,7 +103,7 @@ class Network:
     def drip(self, one: str, other: str, bytes_per_second: float, *, one_way: bool = False) -> int:
         """Slow the current connections between two nodes down permanently; with ``one_way`` only from ``one``.
 
-        Returns how many connections there are.
+        Returns the number of affected connections.
         """
         self.record("drip", one, other, bytes_per_second, one_way)
         connections = self._between(one, other)
@@ -113,14 +113,14 @@ class Network:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The connections that exist now."""
+        """Return the present connections."""
         return tuple(self._connections)
 
     def _between(self, one: str, other: str) -> list[Connection]:
         return [connection for connection in self._connections if {*connection.nodes} == {one, other}]
 
     def cut(self, one: str, other: str | None = None) -> None:
-        """Reset every connection of node ``one`` (with ``other`` only, when it is given)."""
+        """Reset every connection of node ``one``, or only those with ``other``."""
         for connection in list(self._connections):
             if one in connection.nodes and (other is None or other in connection.nodes):
                 connection.reset("cut")
@@ -151,7 +151,7 @@ class Network:
         return listener
 
     def forget_listener(self, listener: MemoryListener) -> None:
-        """A listener has closed."""
+        """Note that a listener has closed."""
         if self._listeners.get(listener.address) is listener:
             del self._listeners[listener.address]
 
@@ -174,7 +174,7 @@ class Network:
         return connection.streams[0]
 
     def forget_connection(self, connection: Connection) -> None:
-        """Both ends have closed."""
+        """Note that both ends have closed."""
         if connection in self._connections:
             self._connections.remove(connection)
 
@@ -201,7 +201,7 @@ class Network:
 
 
 class _Pipe:
-    """One direction of a connection: segments on their way, and what the receiver has not read yet."""
+    """One direction of a connection: segments in flight, and received bytes that were not read yet."""
 
     def __init__(self, network: Network, source: str, target: str) -> None:
         self.network = network
@@ -258,7 +258,7 @@ class _Pipe:
     async def receive_into(self, buffer: memoryview) -> int:
         while True:
             if self.network.is_blocked(self.source, self.target):
-                # A partition hides everything, an end of the connection as well.
+                # A partition hides everything, including the end of the connection.
                 await self._wait_for_network()
                 continue
             if self.loses and not self.abandoned:
@@ -299,7 +299,7 @@ class _Pipe:
 
 
 class Connection:
-    """Two pipes and the two streams over them; ``nodes`` are the one that connected and the one that accepted."""
+    """Two pipes and the two streams over them; ``nodes`` are the connecting and the accepting one."""
 
     def __init__(self, network: Network, number: int, nodes: tuple[str, str], listening: tuple[str, int]) -> None:
         self.network = network
@@ -314,13 +314,13 @@ class Connection:
         self._pipes = (there, back)
 
     def lose(self, source: str, *, both: bool) -> None:
-        """Lose what the node ``source`` sends, or what either node sends."""
+        """Lose all data from the node ``source``, or from either node."""
         for pipe in self._pipes:
             if both or pipe.source == source:
                 pipe.lose()
 
     def slow_down(self, source: str, bytes_per_second: float, *, both: bool) -> None:
-        """Let what the node ``source`` sends, or what either node sends, arrive at this rate."""
+        """Limit data from the node ``source``, or from either node, to this rate."""
         for pipe in self._pipes:
             if both or pipe.source == source:
                 pipe.bytes_per_second = bytes_per_second
@@ -392,7 +392,7 @@ class MemoryStream(Stream):
         self._closed = True
         self._outgoing.finished = True
         self._outgoing.notify()
-        # Whatever still arrives here is answered with a reset: a sender at the other end must not wait for the window.
+        # Data that still arrives is answered with a reset: a sender at the other end must not wait for the window.
         self._incoming.reset = self._incoming.abandoned = True
         self._incoming.notify()
         if self._outgoing.reset or self._incoming.finished:

@@ -7,16 +7,15 @@
 ``kafka_consumer``     test      a consumer that reads ``kafka_topic`` from its beginning, in a group of its own
 =====================  ========  =======================================================================================
 
-The broker runs in a thread of its own with its own Trio run, so that plain, asyncio and Trio tests alike can use it.
-Every worker of pytest-xdist has a broker of its own. Nothing is imported until a test asks for it.
+The broker runs in a thread with its own Trio run, so that plain, asyncio and Trio tests can use it. Every worker of
+pytest-xdist has a broker of its own. Nothing is imported until a test requests a fixture.
 
 In a Trio test (one that pytest-trio runs), producer and consumer are `triokafka.Producer` and `triokafka.Consumer`,
 entered already; in any other they are `triokafka.blocking`'s.
 
-The plugin marks an ``async def`` test as a Trio test when its module imports trio or triokafka, or when it asks for
-``kafka_producer`` or ``kafka_consumer``. It leaves alone every test that another marker or plugin claims,
-and every module that imports asyncio, anyio, aiokafka or twisted. ``kafka_trio_tests = false`` in the configuration
-of pytest switches this off.
+The plugin marks an ``async def`` test as a Trio test if its module imports trio or triokafka, or if it requests
+``kafka_producer`` or ``kafka_consumer``. It does not mark a test that another marker or plugin claims, or a module that
+imports asyncio, anyio, aiokafka or twisted. ``kafka_trio_tests = false`` in the configuration of pytest disables this.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _brokers: list[BlockingBroker] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``kafka_broker_scope``: how long a broker is shared."""
+    """``kafka_broker_scope``: the scope of the fixture ``kafka_broker``."""
     parser.addini(
         "kafka_broker_scope",
         "For how long tests share the broker of the fixture kafka_broker: " + ", ".join(_SCOPES),
@@ -60,10 +59,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker that says what ``kafka_topic`` is like."""
+    """The marker with the properties of ``kafka_topic``."""
     config.addinivalue_line(
         "markers",
-        "kafka_topic(partitions=1, configs={}): how many partitions the topic of the fixture kafka_topic has, and its "
+        "kafka_topic(partitions=1, configs={}): partition count of the topic in the fixture kafka_topic, and its "
         "configuration by Kafka's names",
     )
 
@@ -139,8 +138,8 @@ def kafka_broker_options() -> Mapping[str, Any]:
 def kafka_broker(kafka_broker_options: Mapping[str, Any]) -> Iterator[BlockingBroker]:
     """A running broker: ``kafka_broker.bootstrap_servers`` is its address, and its methods inject faults.
 
-    It is shared by the whole session, or as the option ``kafka_broker_scope`` says; after each test its faults are
-    switched off, and it runs again if it was stopped.
+    It is shared by the whole session, or by the scope in the option ``kafka_broker_scope``. After each test its faults
+    are switched off, and it is started again if it was stopped.
     """
     from triokafka.testing.blocking import running_broker
 
@@ -160,7 +159,7 @@ def triokafka_broker(kafka_broker: BlockingBroker) -> BlockingBroker:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_broker: BlockingBroker) -> Iterator[str]:
-    """The name of a topic that only this test has: one partition, unless ``pytest.mark.kafka_topic`` says otherwise."""
+    """The name of a topic of this test: with one partition, or as ``pytest.mark.kafka_topic`` configures it."""
     marker = request.node.get_closest_marker("kafka_topic")
     options: dict[str, Any] = {"partitions": 1, **(marker.kwargs if marker is not None else {})}
     name = _unique(request.node.name)
@@ -197,7 +196,7 @@ def _kind(request: pytest.FixtureRequest) -> str:
 
 
 def _unique(name: str) -> str:
-    """A name for a topic or group: the test's, and what makes it the only one in this and in other processes."""
+    """Return a topic or group name that contains the test's name and is unique among all processes."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:150].strip("-.")
     return f"{plain}-{os.getpid()}-{next(_numbers)}"
 
@@ -226,7 +225,7 @@ async def _trio_producer(kafka_broker: BlockingBroker) -> AsyncIterator[Producer
 
     async with Producer(bootstrap_servers=kafka_broker.bootstrap_servers) as producer:
         yield producer
-        _heal(kafka_broker)  # pytest-trio ends its fixtures before it says that the test is over
+        _heal(kafka_broker)  # pytest-trio closes its fixtures before it reports the test's end
 
 
 async def _trio_consumer(kafka_broker: BlockingBroker, kafka_topic: str) -> AsyncIterator[Consumer]:

@@ -15,11 +15,11 @@ R = TypeVar("R")
 
 
 class Portal(Generic[T]):
-    """Holds an asynchronous context manager open in a thread, and lets others call into its Trio run.
+    """Holds an asynchronous context manager open in a thread, and lets other threads call into its Trio run.
 
     Args:
-        open_block: makes the context manager, in the thread; `start` returns what it is entered with.
-        name: the thread's.
+        open_block: makes the context manager, in the thread; `start` returns the value of entering it.
+        name: the thread's name.
     """
 
     def __init__(self, open_block: Callable[[], AbstractAsyncContextManager[T]], *, name: str) -> None:
@@ -34,7 +34,7 @@ class Portal(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> T:
-        """Start the thread and enter the block; raises what entering raised, and then nothing is left."""
+        """Start the thread and enter the block. If entering raises, raise the same error; nothing is left running."""
         self._thread.start()
         try:
             return self._entered.result()
@@ -43,8 +43,9 @@ class Portal(Generic[T]):
             raise
 
     def stop(self) -> None:
-        """Leave the block and wait for the thread to end; a second call does nothing. Raises what leaving raised."""
-        self._is_leaving = True  # the thread looks at it once it can be reached: start() may have been interrupted
+        """Leave the block and wait for the thread to end; a second call does nothing. Raises the block's error on
+        exit."""
+        self._is_leaving = True  # the thread checks this once it can be reached: start() may have been interrupted
         if self._token is not None and self._thread.is_alive():
             try:
                 self._token.run_sync_soon(self._leave.set)
@@ -59,7 +60,7 @@ class Portal(Generic[T]):
     def call(self, function: Callable[..., R], *args: object, **options: object) -> R:
         """Call ``function`` in the Trio run and return its result; the calling thread waits.
 
-        Raises what it raises, and `RuntimeError` when the block was left.
+        Raises the function's error, and `RuntimeError` if the block was left.
         """
 
         async def run() -> R:
@@ -70,7 +71,7 @@ class Portal(Generic[T]):
     def wait(self, function: Callable[..., Awaitable[R]], *args: object, **options: object) -> R:
         """As `call`, for an asynchronous function."""
         if threading.current_thread() is self._thread:
-            raise RuntimeError("this is for other threads; in the broker's own Trio run, await its calls")
+            raise RuntimeError("call this from another thread; in the broker's own Trio run, await its calls")
         done: Future[R] = Future()
 
         async def run() -> None:

@@ -1,8 +1,8 @@
 """A simulated world: virtual time, a memory network, disks that forget, and one seed that decides everything.
 
 ``run_simulation`` gives a test its own Trio run on a virtual clock; ``simulation`` is the world inside it. The same
-seed gives the same trace, in this process and in another: Trio's scheduler is seeded too, and nothing in the package
-takes an order from a set or an id.
+seed gives the same trace, in any process: Trio's scheduler is seeded too, and no order in the package depends on a set
+or on object ids.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Host:
     def start(self, process: Callable[[SimulatedWorld], Awaitable[object]]) -> None:
         """Run ``process(world)`` on this host in the background, until it returns or is killed.
 
-        An exception that it raises by itself ends the simulation; what it raises after `kill` is dropped with it.
+        An exception of the process ends the simulation, except after `kill`.
         """
         if self._scope is not None:
             raise IllegalStateError(f"a process is already running on {self.name}")
@@ -79,7 +79,8 @@ class Host:
             with scope:
                 await process(world)
         except Exception:
-            # A dead process's tasks trip over closed doors while they unwind; a living one's error is a finding.
+            # The tasks of a dead process get errors from closed doors while they end; an error of a living process is a
+            # finding.
             if not scope.cancel_called:
                 raise
         finally:
@@ -88,10 +89,10 @@ class Host:
                 self._scope = None
 
     def die(self, *, power_cut: bool = False) -> None:
-        """End the process at this very point, as SIGKILL would: connections reset, nothing flushed, written bytes stay.
+        """End the process at this point, as SIGKILL would: connections reset, nothing flushed, written bytes stay.
 
         May be called from anywhere, also from within the process or from its disk's ``before_operation``. With
-        ``power_cut`` the machine goes down as well: what was not synced is lost or torn. `kill` waits for the end.
+        ``power_cut`` the machine fails as well: unsynced data is lost or torn. `kill` waits for the end.
         """
         self._simulation.record("kill", self.name, power_cut)
         self.world.halt()
@@ -104,9 +105,9 @@ class Host:
             self._scope.cancel()
 
     async def kill(self, *, power_cut: bool = False) -> None:
-        """End the process with `die`, unless that was done, and return when its last task is gone.
+        """End the process with `die`, unless that was done, and return when its last task has ended.
 
-        `start` may be called again then.
+        `start` may be called again afterwards.
         """
         if not self.world.is_halted:
             self.die(power_cut=power_cut)
@@ -118,8 +119,8 @@ class Host:
 class Simulation:
     """The simulated world of one seed; made by `simulation`.
 
-    ``network`` carries the faults of the network, ``host(name)`` gives a machine, ``random`` is for the test's own
-    choices. ``trace_digest()`` is the same whenever the same seed runs the same test.
+    ``network`` injects network faults, ``host(name)`` returns a machine, ``random`` is for the test's own choices.
+    ``trace_digest()`` is the same whenever the same seed runs the same test.
     """
 
     def __init__(self, seed: int, nursery: trio.Nursery) -> None:
@@ -133,7 +134,7 @@ class Simulation:
         self._recent: list[str] = []
 
     def host(self, name: str) -> Host:
-        """The machine of that name, made when it is first asked for."""
+        """Return the machine of that name, made at its first use."""
         if name not in self._hosts:
             self._hosts[name] = Host(self, name)
         return self._hosts[name]
@@ -147,11 +148,11 @@ class Simulation:
             del self._recent[:1_000]
 
     def trace_digest(self) -> str:
-        """SHA-256 over all events so far, in hexadecimal."""
+        """Return the SHA-256 of all events so far, in hexadecimal."""
         return self._trace.hexdigest()
 
     def recent_events(self, count: int = 100) -> list[str]:
-        """The last events, oldest first: what to print when a check fails."""
+        """Return the last events, oldest first, to print when a check fails."""
         return self._recent[-count:]
 
 
@@ -159,11 +160,11 @@ class Simulation:
 async def simulation(seed: int) -> AsyncIterator[Simulation]:
     """Enter a simulated world, inside a Trio run on a virtual clock.
 
-    `run_simulation` makes such a run, and so does pytest-trio's ``autojump_clock``. Leaving the block ends everything
-    that still runs in it.
+    `run_simulation` makes such a run, and so does pytest-trio's ``autojump_clock``. Leaving the block cancels
+    everything that still runs in it.
 
     Raises:
-        IllegalStateError: the run is on the real clock; virtual time over real sockets would trip every deadline.
+        IllegalStateError: the run is on the real clock; virtual time over real sockets would exceed every deadline.
     """
     require_trio("simulation()")
     clock = trio.lowlevel.current_clock()
@@ -180,7 +181,7 @@ async def simulation(seed: int) -> AsyncIterator[Simulation]:
             finally:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        # The body's own exception leaves as itself; several findings at once stay together.
+        # The body's own exception is raised without a group; several findings stay together.
         if len(group.exceptions) == 1:
             raise group.exceptions[0] from None
         raise
@@ -189,7 +190,7 @@ async def simulation(seed: int) -> AsyncIterator[Simulation]:
 def run_simulation(test: Callable[[Simulation], Awaitable[T]], seed: int) -> T:
     """Run ``test(simulation)`` in a simulated world of its own, on a virtual clock, and return its result.
 
-    When it raises, a note on the exception names the seed and the last events.
+    If it raises, a note on the exception names the seed and the last events.
 
     Raises:
         RuntimeError: called inside a Trio run; use `simulation` there.
@@ -229,9 +230,9 @@ def _seed_scheduler(seed: int) -> None:
 
 
 class _ThreadsOwnRandom(threading.local):
-    """Randomness for Trio's scheduler, of each thread its own.
+    """A source of randomness for Trio's scheduler, separate for each thread.
 
-    Trio has one for all threads, so that a broker or a client that runs in another one would change the order here.
+    Trio has one for all threads: a broker or a client that runs in another thread would change the order here.
     """
 
     def __init__(self) -> None:

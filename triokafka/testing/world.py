@@ -1,4 +1,4 @@
-"""The world as one simulated process sees it: its own clocks, its own randomness, its host's disk and network."""
+"""The world of one simulated process: its own clocks, its own randomness, its host's disk and network."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _EPOCH_MS = 1_700_000_000_000  # initial wall-clock time of a simulation
 
 
 class SimulatedWorld(World):
-    """One process on a simulated host. It ends with `halt`: from then on every door to the outside raises.
+    """One process on a simulated host. It ends with `halt`: from then on every operation outside the process raises.
 
     Args:
-        seed: of the simulation.
-        network: between the hosts of the simulation.
+        seed: that of the simulation.
+        network: connects the hosts of the simulation.
         started: when the simulation began, in seconds on Trio's clock.
         node: the host's name, and its address on the network.
-        incarnation: which process on that host; each draws its own random numbers.
+        incarnation: the number of the process on that host; each draws its own random numbers.
         disk: the host's storage; it outlives the process.
         clock_skew: seconds that the host's clocks are ahead.
     """
@@ -98,7 +98,7 @@ class SimulatedWorld(World):
         await self._pass()
         return function(*args)
 
-    # -- what the simulation does to the process
+    # -- control by the simulation
 
     def halt(self) -> None:
         """End the process: further operations of its tasks fail and reach neither network nor disk."""
@@ -106,7 +106,7 @@ class SimulatedWorld(World):
         self._resumed.set()
 
     def pause(self) -> None:
-        """Stop the process at its next contact with the outside, as SIGSTOP would; `resume` lets it go on."""
+        """Stop the process at its next operation outside itself, as SIGSTOP would; `resume` continues it."""
         if self._resumed.is_set():  # otherwise keep the event: tasks may already wait for it
             self._resumed = trio.Event()
 
@@ -140,7 +140,7 @@ class SimulatedWorld(World):
 
 
 class _ProcessStream(Stream):
-    """A connection as its process sees it: silent while paused, broken when dead."""
+    """A connection of the process: silent while paused, broken when dead."""
 
     def __init__(self, world: SimulatedWorld, stream: Stream) -> None:
         self._world = world

@@ -1,8 +1,8 @@
 """The one door to the outside: clocks, randomness, connections, storage and worker threads.
 
-Every long-lived object receives a `World` and reaches the outside through it alone, so that a test can replace the
-operating system. In the simulation each node has its own world, with a clock that skews, a disk that loses what was not
-synced, and a network that delays, drops and cuts.
+Every long-lived object receives a `World` and reaches the outside only through it, so that a test can replace the
+operating system. In the simulation each node has its own world, with a clock that skews, a disk that loses unsynced
+data, and a network that delays, drops and cuts.
 
 This package exports the interfaces. `triokafka.world.system.RealWorld` implements them over the operating system,
 `triokafka.world.memory.MemoryStorage` is storage in memory.

@@ -26,13 +26,14 @@ class File(ABC):
 
     @abstractmethod
     def view(self, offset: int, size: int) -> memoryview | bytes:
-        """Bytes ``offset`` to ``offset + size`` without a copy where possible; the view stays valid after `close`.
+        """Return bytes ``offset`` to ``offset + size``, without a copy where possible; the view stays valid after
+        `close`.
 
-        Raises `OSError` when the file is shorter than that, also when it was shortened from outside.
+        Raises `OSError` if the file is shorter, also if it was shortened from outside.
         """
 
     def slice(self, offset: int, size: int) -> Buffer | FileSlice:
-        """Like `view`, for bytes that will only be sent (`Stream.send_parts`), so that nothing is read now."""
+        """Like `view`, for bytes that will only be sent (`Stream.send_parts`): nothing is read now."""
         return self.view(offset, size)
 
     def read_resident(self, offset: int, size: int) -> bytes | None:

@@ -1,6 +1,6 @@
 """Storage in memory, for brokers without a data directory and for the simulated disk.
 
-`MemoryStorage` is a file system that knows what was synced (`File.sync` for content, `Storage.sync_dir` for names).
+`MemoryStorage` is a file system that tracks syncs (`File.sync` for content, `Storage.sync_dir` for names).
 `MemoryStorage.crash` simulates a power cut: all or some of the rest is lost (`world.power_cut` has the rules).
 `MemoryStorage.kill` simulates the death of the process alone, which loses nothing. Tests also inject faults here: a
 full disk, a failing sector, a sync that loses pages, a hook before every operation.
@@ -68,7 +68,7 @@ class _FileNode:
     def __init__(self, modified_ms: int) -> None:
         self.data = bytearray()
         self.history = FileHistory()
-        self.modified_ms = modified_ms  # a power cut leaves it as it is: it goes to the disk with the length
+        self.modified_ms = modified_ms  # unchanged by a power cut: it reaches the disk with the length
 
 
 class _DirectoryNode:
@@ -140,7 +140,7 @@ class _MemoryFile(File):
         if offset > old_size:
             resize(data, offset)
         if offset == len(data):
-            data += content  # an assignment to a slice would copy twice
+            data += content  # a slice assignment would copy twice
         else:
             data[offset : offset + len(content)] = content
         self._storage.grew(len(data) - old_size)
@@ -239,7 +239,7 @@ class MemoryStorage(Storage):
         self._used += size
 
     def kill(self) -> None:
-        """The process dies, the machine lives: open files are dead, locks are free, everything written stays."""
+        """Simulate the death of the process: open files are dead, locks are free, all written data stays."""
         self.generation += 1
         self._locks.clear()
 
@@ -250,7 +250,7 @@ class MemoryStorage(Storage):
         order, as `triokafka.world.power_cut` says. Open files are dead, locks are free.
 
         Args:
-            random: decides; the same state gives the same remains.
+            random: the source of all choices; the same state gives the same result.
         """
         if not self.crashable:
             raise IllegalStateError("this storage has crashable=False, so it does not know which changes were synced")

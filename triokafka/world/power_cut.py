@@ -1,13 +1,13 @@
 """The effect of a power cut on files and names that were not synced.
 
-The rules are those of common file systems at their least helpful, not of one of them. A file reaches the disk page by
-page, in any order, each page as it was at some moment since the last sync; its length travels on its own, so that it
-may be ahead of the data (zeros are read there) or behind; the last page may be torn at a sector. Names reach the disk
-per directory, in order or not, and a rename is one change. Synced changes survive, and bytes that were never written do
-not appear. A sync that failed may have lost pages for good: see `SyncFailure`.
+The rules are the worst case over common file systems. A file reaches the disk page by page, in any order, each page as
+it was at some moment since the last sync. Its length is written separately, so it may be ahead of the data (reads
+return zeros there) or behind. The last page may be torn at a sector. Names reach the disk per directory, in any order,
+and a rename is one change. Synced changes survive, and bytes that were never written do not appear. A failed sync may
+have lost pages permanently: see `SyncFailure`.
 
-`FileHistory` and `NameHistory` remember the changes since the last sync; ``remains`` of either decides. The caller
-supplies all randomness.
+`FileHistory` and `NameHistory` store the changes since the last sync; ``remains`` of either returns the result. The
+caller supplies all randomness.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class SyncFailure(Enum):
     CLEAN = "clean"
     """Readers see them, but they count as clean: no later sync writes them (ext4)."""
     DROPPED = "dropped"
-    """Readers see the content from before (btrfs, XFS)."""
+    """Readers see the previous content (btrfs, XFS)."""
 
 
 @dataclass(slots=True)
 class _Change:
-    """``new`` was put at ``offset`` over ``old``; None for a cut or an extension at ``offset``."""
+    """``new`` was written at ``offset`` over ``old``; None for a cut or an extension at ``offset``."""
 
     offset: int
     old: bytes
@@ -61,7 +61,7 @@ class FileHistory:
 
     def __init__(self) -> None:
         self._changes: list[_Change] = []
-        self._marks: list[tuple[int, bool]] = []  # after how many changes a sync came, and whether it succeeded
+        self._marks: list[tuple[int, bool]] = []  # the number of changes before each sync, and whether it succeeded
 
     def written(self, data: bytearray, offset: int, new: bytes) -> None:
         """Record that ``new`` will be written at ``offset`` of ``data``."""
@@ -121,7 +121,7 @@ class FileHistory:
 
 
 def _cut_short(stable: bytearray, changes: list[_Change], random: Random, page_bytes: int) -> bytearray:
-    """Everything up to some change, and a part of the next."""
+    """Return everything up to some change, and a part of the next."""
     whole = random.randrange(len(changes))
     left = _replay(stable, changes, whole, lambda page: whole, page_bytes)
     torn = changes[whole]
@@ -137,7 +137,7 @@ def _cut_short(stable: bytearray, changes: list[_Change], random: Random, page_b
 
 
 def _pages_in_any_order(stable: bytearray, changes: list[_Change], random: Random, page_bytes: int) -> bytearray:
-    """Each page, and the length, as they were at different moments."""
+    """Return each page, and the length, as they were at different moments."""
     last = len(changes)
 
     def moment() -> int:
@@ -150,7 +150,7 @@ def _pages_in_any_order(stable: bytearray, changes: list[_Change], random: Rando
 def _after_sync(
     stable: bytearray, changes: list[_Change], random: Random | None, page_bytes: int, *, whole: bool
 ) -> bytearray:
-    """The disk after a sync of ``changes``; one that failed has written some of the pages."""
+    """Return the disk after a sync of ``changes``; a failed sync has written some of the pages."""
     written: dict[int, int] = {}
     for page in sorted({page for change in changes for page in change.pages(page_bytes)}):
         if whole or (random is not None and random.random() < 0.5):
@@ -162,7 +162,7 @@ def _after_sync(
 def _replay(
     stable: bytearray, changes: list[_Change], size_at: int, page_at: Callable[[int], int], page_bytes: int
 ) -> bytearray:
-    """``stable`` with each page, and the length, as they were after so many of ``changes``."""
+    """Return ``stable`` with each page as ``page_at`` changes left it, and its length as after ``size_at`` changes."""
     dirty = sorted({page for change in changes for page in change.pages(page_bytes)})
     wanted: dict[int, list[int]] = {}
     for page in dirty:
@@ -240,7 +240,7 @@ class NameHistory(Generic[T]):
         changes, self._changes = self._changes, []
         self.names = dict(self._synced)
         if random is not None and changes:
-            # Journalling file systems keep the order of changes; POSIX promises nothing of the kind.
+            # Journalling file systems keep the order of changes; POSIX does not require it.
             if random.random() < 0.5:
                 changes = changes[: random.randint(0, len(changes))]
             else:

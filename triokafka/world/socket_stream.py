@@ -70,7 +70,7 @@ _scratch: Final = _Scratch()
 
 
 class SocketStream(Stream):
-    """A non-blocking TCP socket: try first, wait for readiness only when the kernel says so."""
+    """A non-blocking TCP socket: try first, and wait for readiness only if the socket would block."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -119,7 +119,7 @@ class SocketStream(Stream):
             # Most responses are small and in one piece, and the kernel takes them whole.
             try:
                 sent = self._sock.send(parts[0])
-            except OSError:  # also when it would wait; the code below meets the same error
+            except OSError:  # also if it would block; the code below meets the same error
                 sent = 0
             if sent == len(parts[0]):
                 return
@@ -210,7 +210,7 @@ class SocketStream(Stream):
             self._low_water = wanted
 
     def limit_silence(self, seconds: float) -> None:
-        # Keepalive asks an idle peer; with unacknowledged bytes under way only the user timeout counts (RFC 5482).
+        # Keepalive probes an idle peer; while bytes are unacknowledged only the user timeout counts (RFC 5482).
         for option, value in silence_options(seconds):
             with suppress(OSError):
                 self._sock.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -248,7 +248,7 @@ class SocketStream(Stream):
 
 
 _GONE_AT_ONCE: Final = 32
-"""After how many connections whose peer has already left a listener lets other tasks run."""
+"""The number of connections with a departed peer after which a listener lets other tasks run."""
 
 
 class SocketListener(Listener):
@@ -269,7 +269,7 @@ class SocketListener(Listener):
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self._sock)
             except OSError as error:
-                # The peer went away between connecting and being accepted, or while its options were set.
+                # The peer disconnected before its connection was accepted, or while its options were set.
                 if error.errno not in (errno.ECONNABORTED, errno.EPROTO, errno.ENOTCONN, errno.EINVAL):
                     raise
                 gone += 1

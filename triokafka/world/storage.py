@@ -21,7 +21,7 @@ class Storage(ABC):
 
     @abstractmethod
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether a file or directory exists."""
 
     @abstractmethod
     def is_dir(self, path: str) -> bool:
@@ -49,7 +49,7 @@ class Storage(ABC):
 
     @abstractmethod
     def modified_ms(self, path: str) -> int:
-        """When the content of a file was last changed, by the wall clock, in milliseconds since 1970."""
+        """Return when the content of a file last changed, in milliseconds since 1970 on the wall clock."""
 
     @abstractmethod
     def set_modified_ms(self, path: str, at_ms: int) -> None:
@@ -67,11 +67,11 @@ class Storage(ABC):
         """
 
     def space(self, path: str) -> tuple[int, int]:
-        """The size of the volume of ``path``, and its free space for this process, in bytes; -1 each when unknown."""
+        """Return the size of the volume of ``path``, and its free space for this process, in bytes; -1 if unknown."""
         return -1, -1
 
     def read_file(self, path: str) -> bytes:
-        """The whole content of a file."""
+        """Return the whole content of a file."""
         file = self.open(path, read_only=True)
         try:
             return file.read_at(0, file.size())

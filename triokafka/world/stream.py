@@ -16,7 +16,7 @@ class Stream(ABC):
     All methods raise `OSError` when the connection is gone (`BrokenPipeError`, `ConnectionResetError`, …) and
     `trio.ClosedResourceError` after `close`.
 
-    ``waits`` counts how often `receive_into` has waited, and so has let other tasks run. It is a lower bound.
+    ``waits`` counts how often `receive_into` has waited, and so let other tasks run. It is a lower bound.
     """
 
     waits: int = 0
@@ -25,8 +25,8 @@ class Stream(ABC):
     async def send(self, *buffers: Buffer) -> None:
         """Send all bytes of all buffers, in order.
 
-        Waits while the peer's window is full; when it need not wait it does not yield to other tasks. If cancelled, an
-        unknown part was sent and the stream must be closed.
+        Waits while the peer's window is full; otherwise it does not yield to other tasks. If cancelled, an unknown part
+        was sent, and the stream must be closed.
         """
 
     async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:

@@ -34,7 +34,7 @@ class World(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """Seconds on this node's monotonic clock; only differences mean anything."""
+        """Return seconds on this node's monotonic clock; only differences have a meaning."""
 
     @abstractmethod
     def wall_ms(self) -> int:

@@ -57,7 +57,7 @@ async def test_server_that_hangs_up_without_a_word_may_expect_tls_or_sasl() -> N
     simulation.nursery.start_soon(serve)
     config = NetworkConfig(bootstrap_servers=[listener.address])
     async with NetworkClient(config, world=simulation.host("client").world) as client:
-        with pytest.raises(KafkaConnectionError, match=r"closed the connection, before.*expect TLS or SASL"):
+        with pytest.raises(KafkaConnectionError, match=r"closed the connection before.*expect TLS or SASL"):
             await client.send(-1, MetadataRequest(topics=[]))
 
 
@@ -68,7 +68,7 @@ async def test_server_that_says_nothing_is_given_up_after_the_request_timeout() 
     config = NetworkConfig(bootstrap_servers=[listener.address], request_timeout_ms=2000)
     async with NetworkClient(config, world=simulation.host("client").world) as client:
         started = trio.current_time()
-        with pytest.raises(KafkaConnectionError, match=r"did not answer.*expect TLS, or is it none of Kafka's"):
+        with pytest.raises(KafkaConnectionError, match=r"did not answer.*expect TLS\? Is it a Kafka listener"):
             await client.send(-1, MetadataRequest(topics=[]), timeout_ms=10_000)
         assert trio.current_time() - started == pytest.approx(2, abs=0.1)
 

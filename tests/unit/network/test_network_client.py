@@ -197,7 +197,7 @@ async def test_version_is_the_newest_that_both_know() -> None:
         assert client.version_for(-1, MetadataRequest) == 8
         with pytest.raises(UnsupportedVersionError, match="Metadata in versions 4 to 8, this call needs 9 to 13"):
             await client.send(-1, ASK, min_version=9)
-        with pytest.raises(UnsupportedVersionError, match="does not know the API Heartbeat"):
+        with pytest.raises(UnsupportedVersionError, match="does not support the API Heartbeat"):
             await client.send(-1, HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))
         with pytest.raises(TypeError, match="api="):
             await client.send(-1, build)

@@ -55,7 +55,7 @@ async def test_nothing_is_sent_before_the_versions_are_agreed_on() -> None:
         assert not client.ready(-1)
         with pytest.raises(NodeNotReadyError, match="not ready for a request"):
             client.submit(-1, ASK, 12, ignore)
-        with pytest.raises(NodeNotReadyError, match="which versions it speaks"):
+        with pytest.raises(NodeNotReadyError, match="has not sent its API versions"):
             client.version_for(-1, MetadataRequest)
         go.set()
         await trio.sleep(1)

@@ -11,12 +11,12 @@ from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.coordinator.runtime.coordinator_log import TransactionMarker
 from triokafka.protocol.api.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
     WritableTxnMarkerTopic,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
+    WrittenTxnMarker,
+    WrittenTxnMarkerPartition,
+    WrittenTxnMarkerTopic,
 )
 from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
@@ -64,13 +64,13 @@ def _partitions(topics: list[WritableTxnMarkerTopic]) -> list[TopicPartition]:
 def _response(request: WriteTxnMarkersRequest, codes: list[dict[TopicPartition, int]]) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         markers=[
-            WritableTxnMarkerResult(
+            WrittenTxnMarker(
                 producer_id=marker.producer_id,
                 topics=[
-                    WritableTxnMarkerTopicResult(
+                    WrittenTxnMarkerTopic(
                         name=topic.name,
                         partitions=[
-                            WritableTxnMarkerPartitionResult(
+                            WrittenTxnMarkerPartition(
                                 partition_index=number, error_code=found[TopicPartition(topic.name, number)]
                             )
                             for number in topic.partition_indexes

@@ -19,7 +19,6 @@ from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
 from triokafka.broker_stub.controller.local_metadata_log import LocalMetadataLog, begin_epoch, load
 from triokafka.broker_stub.controller.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.controller.metadata_log import MetadataLogListener
-from triokafka.broker_stub.controller.metadata_log_files import KEEP_ALL, MetadataLogFiles
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
 from triokafka.broker_stub.controller.snapshot_generator import SnapshotGenerator
@@ -28,6 +27,8 @@ from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.metadata.snapshots import Quorum
+from triokafka.broker_stub.raft.metadata_log_files import KEEP_ALL, MetadataLogFiles
+from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
 from triokafka.world import World
 
 if TYPE_CHECKING:
@@ -212,6 +213,7 @@ class Controller:
         first_min_insync_replicas = (config.text(features.MIN_INSYNC_REPLICAS) or "1") if first else None
         image = begin_epoch(
             files,
+            QuorumStateFile(world.storage, files.directory),
             replay.image,
             self._quorum(),
             now_ms=world.wall_ms(),

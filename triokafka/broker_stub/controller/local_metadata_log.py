@@ -9,12 +9,15 @@ import trio
 
 from triokafka.broker_stub.controller import feature_updates
 from triokafka.broker_stub.controller.metadata_log import MetadataLogListener
-from triokafka.broker_stub.controller.metadata_log_files import MetadataLogFiles
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.records import encode_leader_change, encode_records
 from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.broker_stub.metadata.snapshots import Quorum
+from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
+from triokafka.broker_stub.raft.quorum_state import ElectionState
+from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
+from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.errors import CorruptRecordError, KafkaError, KafkaStorageError, NotControllerError, ProtocolError
 from triokafka.protocol.message import Struct
 from triokafka.world import World
@@ -43,6 +46,11 @@ class LocalMetadataLog:
         self._append_error: Exception | None = None
         self._stopped = False
         self._appended = trio.Event()
+
+    @property
+    def end_offset(self) -> int:
+        """See `MetadataLog`."""
+        return self._files.end_offset
 
     def append(self, records: Sequence[Struct], epoch: int, *, metadata_version: int) -> int:
         """See `MetadataLog.append`."""
@@ -89,11 +97,11 @@ class LocalMetadataLog:
         error = self._append_error
         if error is None and end_offset > self._committed_end:
             try:
-                job = files.begin_sync()
+                job = files.begin_flush()
                 if job is not None:
                     with trio.CancelScope(shield=True):
                         await self._world.run_in_thread(job.run)
-                    files.synced(job)
+                    files.flushed(job)
             except (OSError, KafkaError) as failure:
                 error = failure.with_traceback(None)
             else:
@@ -109,7 +117,7 @@ class LocalMetadataLog:
         logger.error("Metadata log %s: write failed: %s", files.directory, error)
         self._append_error, self._uncommitted_bytes = None, 0
         try:
-            files.truncate_to(self._committed_end, now_ms=self._world.wall_ms())
+            files.truncate_to(self._committed_end)
         except (OSError, KafkaError) as truncation_error:
             # The disk may have records whose operations failed: no append may follow them.
             logger.critical(
@@ -135,24 +143,11 @@ def load(files: MetadataLogFiles, now_ms: int) -> tuple[LogReplay, int]:
     replay = LogReplay()
     start = files.start_offset
     try:
-        snapshot = files.snapshots.newest()
-        if snapshot is not None and snapshot.snapshot_id.end_offset >= start:
-            end_offset, epoch = snapshot.snapshot_id
-            replay.load(snapshot.batches, end_offset=end_offset, epoch=epoch)
-            if end_offset > files.end_offset:
-                if files.end_offset > files.start_offset:
-                    raise files.damaged(
-                        f"{files.directory}: the records end at offset {files.end_offset}, before the snapshot "
-                        f"{snapshot.snapshot_id.file_name} does"
-                    )
-                logger.warning("%s: the log is empty, and starts at the end of the snapshot", files.directory)
-                files.begin_at(end_offset, now_ms=now_ms)
-            start = end_offset
-        elif start > 0:
-            raise KafkaStorageError(
-                f"the metadata log in {files.directory} begins at offset {start}, and no snapshot leads up to it, or "
-                f"none that can be read. Restore {files.directory} from a backup."
-            )
+        files.reconcile(alone=True, now_ms=now_ms)
+        newest = files.latest_snapshot_id()
+        if newest is not None:
+            replay.load(files.snapshots.read(newest).batches, end_offset=newest.end_offset, epoch=newest.epoch)
+            start = newest.end_offset
         replay.replay(files.read_all(from_offset=start))
     except CorruptRecordError as error:
         raise files.damaged(f"{files.directory}: {error}") from error
@@ -163,6 +158,7 @@ def load(files: MetadataLogFiles, now_ms: int) -> tuple[LogReplay, int]:
 
 def begin_epoch(
     files: MetadataLogFiles,
+    quorum_state: QuorumStateFile,
     image: MetadataImage,
     voter: Quorum,
     *,
@@ -176,12 +172,14 @@ def begin_epoch(
     Raises:
         KafkaStorageError: the disk failed.
     """
-    epoch = max(files.read_epoch(), image.epoch) + 1
+    stored = quorum_state.read()
+    epoch = max(0 if stored is None else stored.epoch, image.epoch) + 1
     replay = LogReplay(image)
     first = first_min_insync_replicas is not None
     node_id, directory_id, kraft_version, endpoints = voter
     try:
-        files.write_epoch(epoch, node_id, directory_id, kraft_version=kraft_version)
+        state = ElectionState(epoch, node_id, ReplicaKey(node_id, directory_id))
+        quorum_state.write(state, kraft_version=kraft_version, voter_ids=[node_id])
         start = files.end_offset
         opening = encode_leader_change(
             node_id,
@@ -202,10 +200,10 @@ def begin_epoch(
                 metadata_version=features.metadata_version(features.INITIAL_LEVELS),
             )
             files.append(batch, now_ms=now_ms)
-        job = files.begin_sync()
+        job = files.begin_flush()
         if job is not None:
             job.run()
-            files.synced(job)
+            files.flushed(job)
     except OSError as error:
         raise KafkaStorageError(f"{files.directory}: {error}") from error
     replay.replay(files.read_all(from_offset=start))

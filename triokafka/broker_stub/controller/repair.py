@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from triokafka.broker_stub.controller.metadata_log_files import PARTITION, MetadataLogFiles
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, keep_file
 from triokafka.broker_stub.log.log_directory import LogDirectory
+from triokafka.broker_stub.raft.metadata_log_files import PARTITION, MetadataLogFiles
 from triokafka.errors import ConfigurationError, KafkaError, UnsupportedVersionError
 from triokafka.named_tuple import NamedTuple
 from triokafka.world import Storage

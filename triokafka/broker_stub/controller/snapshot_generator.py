@@ -8,10 +8,10 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.local_metadata_log import LocalMetadataLog
-from triokafka.broker_stub.controller.metadata_log_files import MetadataLogFiles
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.snapshots import Quorum, SnapshotSchedule
+from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
 from triokafka.errors import KafkaError
 from triokafka.world import World
 
@@ -88,7 +88,7 @@ class SnapshotGenerator:
         timestamp_ms = files.last_append_ms
         with trio.CancelScope(shield=True):  # a thread cannot be stopped, and must not outlive the log
             written = await self._world.run_in_thread(
-                lambda: files.snapshots.write(image, quorum, timestamp_ms=timestamp_ms)
+                lambda: files.write_snapshot(image, quorum, timestamp_ms=timestamp_ms)
             )
         self._schedule.taken(files.bytes_since(written.end_offset), self._world.now())
         logger.info("wrote the snapshot %s", written.file_name)

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): the broker remembers what a client fetches, so that both sides send differences only. Pure.
+"""Fetch sessions (KIP-227): the broker stores a client's partitions, so that both sides send only differences. Pure.
 
-`FetchSessionCache.context_for` turns the session part of a request into a context: what to read now (`partitions`),
-and, once it is read, what to answer (`respond`). Topics are named as the request named them: by name up to version 12,
+`FetchSessionCache.context_for` turns the session part of a request into a context, which has the partitions to read
+(`partitions`) and makes the response (`respond`). Topics are identified as in the request: by name up to version 12,
 by id from 13; a session does not change from one to the other.
 """
 
@@ -28,7 +28,7 @@ PartitionKey: TypeAlias = tuple[TopicKey, int]
 
 
 class WantedPartition(NamedTuple):
-    """What a request (or its session) asks of one partition."""
+    """One partition in a request or its session."""
 
     topic: TopicKey
     partition: int
@@ -40,12 +40,12 @@ class WantedPartition(NamedTuple):
 
     @property
     def key(self) -> PartitionKey:
-        """Its key in sessions and answers."""
+        """Its key in sessions and responses."""
         return (self.topic, self.partition)
 
 
 class PartitionOutcome(Protocol):
-    """The result of reading one partition, as far as a session compares it with the previous one."""
+    """The result of reading one partition: the part that a session compares with the previous result."""
 
     @property
     def error_code(self) -> int:
@@ -65,14 +65,14 @@ class PartitionOutcome(Protocol):
 
     @property
     def diverging_epoch(self) -> object | None:
-        """Where the fetcher's log diverges from the leader's (KIP-595); None when it does not."""
+        """The epoch and offset where the fetcher's log diverges from the leader's (KIP-595); None if it does not."""
 
 
 Outcome = TypeVar("Outcome", bound=PartitionOutcome)
 
 
 class _Cached:
-    """One partition of a session: what is asked for, and what the client was told last."""
+    """One partition of a session: its fetch position, and the offsets of the last response."""
 
     __slots__ = ("high_watermark", "log_start_offset", "wanted")
 
@@ -82,7 +82,7 @@ class _Cached:
         self.log_start_offset = -1
 
     def news(self, outcome: PartitionOutcome) -> bool:
-        """Whether the client must be told."""
+        """Return whether the response must include the partition."""
         return bool(
             len(outcome.records)
             or outcome.error_code
@@ -92,13 +92,13 @@ class _Cached:
         )
 
     def told(self, outcome: PartitionOutcome) -> None:
-        """The client learns of ``outcome``. After an error it is told again once the error is gone."""
+        """Note that the client receives ``outcome``. After an error, the next success is always included."""
         self.high_watermark = -1 if outcome.error_code else outcome.high_watermark
         self.log_start_offset = outcome.log_start_offset
 
 
 class FetchSession:
-    """What one client fetches. ``epoch`` is the one that the next incremental request must carry."""
+    """The partitions that one client fetches. The next incremental request must have ``epoch``."""
 
     __slots__ = ("by_topic_id", "created_at", "epoch", "id", "last_used_at", "partitions", "privileged")
 
@@ -112,13 +112,13 @@ class FetchSession:
         self.partitions: dict[PartitionKey, _Cached] = {}
 
     def advance(self) -> None:
-        """The expected epoch after a request was accepted: one more, never 0 or negative."""
+        """Increment the expected epoch after an accepted request; it is never 0 or negative."""
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[Outcome]):
-    """What goes into the response: the session, an error of the whole request, and the partitions to name."""
+    """The session part of a response: session id, an error of the whole request, and the included partitions."""
 
     session_id: int
     error_code: int
@@ -126,22 +126,22 @@ class Answered(Generic[Outcome]):
 
 
 class FetchContext(Generic[Outcome]):
-    """One request's view: ``partitions`` are to be read. Without a session, all of them are answered."""
+    """One request: ``partitions`` are to be read. Without a session, the response includes all of them."""
 
     def __init__(self, partitions: Iterable[WantedPartition]) -> None:
         self.partitions: list[WantedPartition] = list(partitions)
 
     def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
-        """What to answer, given what was read for `partitions` (in their order)."""
+        """Return the response for the results of reading `partitions` (in their order)."""
         return Answered(NO_SESSION, 0, outcomes)
 
     def throttle(self) -> Answered[Outcome]:
-        """What to answer instead of `respond` to a client whose quota is used up: nothing was read for it."""
+        """Return the response, instead of `respond`, for a client over its quota; nothing was read."""
         return Answered(NO_SESSION, 0, {})
 
 
 class _RefusedContext(FetchContext[Outcome]):
-    """The session part of the request is wrong: nothing is read."""
+    """A request with an invalid session part: nothing is read."""
 
     def __init__(self, error: type[errors.BrokerResponseError]) -> None:
         super().__init__(())
@@ -155,7 +155,7 @@ class _RefusedContext(FetchContext[Outcome]):
 
 
 class _FullContext(FetchContext[Outcome]):
-    """A full request that asks for a session, which is made when the answer is."""
+    """A full request for a new session, which is created with the response."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class _FullContext(FetchContext[Outcome]):
 
 
 class _IncrementalContext(FetchContext[Outcome]):
-    """A request within a session: everything in it is read, news are answered."""
+    """An incremental request: all partitions of the session are read, and changed ones are included."""
 
     def __init__(self, session: FetchSession) -> None:
         super().__init__(cached.wanted for cached in session.partitions.values())
@@ -194,7 +194,7 @@ class _IncrementalContext(FetchContext[Outcome]):
 
     def respond(self, outcomes: Mapping[PartitionKey, Outcome], now: float) -> Answered[Outcome]:
         session = self._session
-        if session.epoch != self._epoch:  # a second request of the session overtook this one
+        if session.epoch != self._epoch:  # a later request of the session was processed first
             return Answered(NO_SESSION, errors.InvalidFetchSessionEpochError.code, {})
         news: dict[PartitionKey, Outcome] = {}
         for key, outcome in outcomes.items():
@@ -203,12 +203,12 @@ class _IncrementalContext(FetchContext[Outcome]):
                 continue
             cached.told(outcome)
             news[key] = outcome
-            if len(outcome.records):  # to the end of the line: with a byte limit, the others come first next time
+            if len(outcome.records):  # move it to the end: under a byte limit, the others come first next time
                 session.partitions[key] = session.partitions.pop(key)
         return Answered(session.id, 0, news)
 
     def throttle(self) -> Answered[Outcome]:
-        # The epoch is used up, and what the client was told last stays: the next request gets the news.
+        # The epoch is used, and the stored offsets stay: the next response includes the changes.
         return Answered(self._session.id, 0, {})
 
 
@@ -216,8 +216,8 @@ class FetchSessionCache(Generic[Outcome]):
     """The sessions of one broker.
 
     Args:
-        slots: how many there may be (``max.incremental.fetch.session.cache.slots``).
-        world: for session ids, which are random.
+        slots: maximum number of sessions (``max.incremental.fetch.session.cache.slots``).
+        world: source of random session ids.
     """
 
     def __init__(self, slots: int, world: World) -> None:
@@ -232,7 +232,7 @@ class FetchSessionCache(Generic[Outcome]):
 
     @property
     def cached_partitions(self) -> int:
-        """Partitions in all sessions."""
+        """The number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def context_for(
@@ -246,7 +246,7 @@ class FetchSessionCache(Generic[Outcome]):
         by_topic_id: bool,
         now: float,
     ) -> FetchContext[Outcome]:
-        """The context for one request. ``privileged`` is a follower; ``now`` the monotonic clock in seconds."""
+        """Return the context of one request. ``privileged`` is a follower; ``now`` the monotonic clock in seconds."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
                 self._sessions.pop(session_id, None)
@@ -277,7 +277,7 @@ class FetchSessionCache(Generic[Outcome]):
         return _IncrementalContext(session)
 
     def try_create(self, *, size: int, privileged: bool, by_topic_id: bool, now: float) -> FetchSession | None:
-        """Make a session for ``size`` partitions if there is room, or can be made."""
+        """Create a session for ``size`` partitions if there is room, or an older one can be evicted."""
         if not size or not self._make_room(size, privileged, now):
             return None
         session_id = NO_SESSION
@@ -296,13 +296,13 @@ class FetchSessionCache(Generic[Outcome]):
         if now - oldest.last_used_at > EVICTION_SECONDS:
             self._evict(oldest)
             return True
-        # Clients that get no session ask for one with every fetch: the search is not repeated for each of them. A
-        # newcomer counts as id 0, so of equal size it loses, and the session stays.
+        # A client without a session requests one with every fetch: do not repeat the search for each. A new client
+        # counts as id 0, so with equal size the existing session stays.
         cost = (privileged, size, 0)
         until, least = self._refused.get(privileged, (now, None))
         if now < until and (least is None or cost <= least):
             return False
-        # A follower may take any consumer's place; a consumer only that of one who has had it for long enough.
+        # A follower may evict any consumer; a consumer only evicts one whose session is old enough.
         candidates = [
             session
             for session in self._sessions.values()

@@ -1,7 +1,7 @@
 """Incremental fetch sessions with one broker (KIP-227). A plain object: no I/O, no clock.
 
-The broker remembers the partitions of the last fetch; a request names only those that changed. Any doubt ends in a full
-request, which lists everything anew.
+The broker stores the partitions of the last fetch; a request names only the changed ones. After any doubt a full
+request lists all partitions again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ NO_TOPIC_ID: Final = uuid.UUID(int=0)
 
 
 class FetchTarget(NamedTuple):
-    """What to fetch of one partition.
+    """The fetch position of one partition.
 
-    As from Kafka's consumer, there goes no ``last_fetched_epoch`` with it (KIP-595), which is for followers: the epoch
-    of a position that ListOffsets gave is the leader's own, which other logs need not have though nothing was cut off.
+    As in Kafka's consumer, ``last_fetched_epoch`` (KIP-595) is not sent; it is for followers. The epoch of a position
+    from ListOffsets is the leader's own: other logs may lack it without being truncated.
     """
 
     fetch_offset: int
@@ -40,10 +40,10 @@ class FetchPlan(NamedTuple):
     send: Mapping[TopicPartition, FetchTarget]
     forget: Sequence[tuple[TopicPartition, uuid.UUID]]
     targets: Mapping[TopicPartition, FetchTarget]
-    """All partitions that the broker may answer for."""
+    """All partitions that may be in the response."""
 
     def topics(self, version: int) -> list[FetchTopic]:
-        """The partitions to send in a request of this version: without sessions all of them."""
+        """Return the partitions to send in a request of this version; without sessions, all of them."""
         topics: dict[str, FetchTopic] = {}
         partitions = self.send if version >= _FIRST_VERSION_WITH_SESSIONS else self.targets
         for partition, target in partitions.items():
@@ -61,7 +61,7 @@ class FetchPlan(NamedTuple):
         return list(topics.values())
 
     def forgotten_topics(self, version: int) -> list[ForgottenTopic]:
-        """The partitions that the session is to forget."""
+        """Return the partitions to remove from the session."""
         forgotten: dict[tuple[str, uuid.UUID], ForgottenTopic] = {}
         for partition, topic_id in self.forget if version >= _FIRST_VERSION_WITH_SESSIONS else ():
             key = (partition.topic, topic_id)
@@ -81,11 +81,11 @@ class FetchSessionHandler:
 
     @property
     def session_id(self) -> int:
-        """The broker's number for this session, 0 while there is none."""
+        """The session id; 0 without a session."""
         return self._id
 
     def plan(self, targets: Mapping[TopicPartition, FetchTarget]) -> FetchPlan:
-        """What to send in order to fetch ``targets``, in their order."""
+        """Return the request for ``targets``, in their order."""
         if self._epoch == 0:
             self._known = dict(targets)
             return FetchPlan(self._id, 0, self._known, (), self._known)
@@ -94,7 +94,7 @@ class FetchSessionHandler:
         for partition, before in list(self._known.items()):
             now = targets.get(partition)
             if now is None or now.topic_id != before.topic_id:
-                # A topic deleted and made again is another one: the old is forgotten, the new one added.
+                # A recreated topic is another topic: remove the old one and add the new one.
                 forget.append((partition, before.topic_id))
                 del self._known[partition]
         for partition, target in targets.items():
@@ -105,7 +105,7 @@ class FetchSessionHandler:
         return FetchPlan(self._id, self._epoch, send, forget, dict(self._known))
 
     def answered(self, session_id: int, error_code: int) -> bool:
-        """Take in the top of a response. Returns whether its partitions can be used."""
+        """Process the top of a response. Return whether its partitions can be used."""
         if error_code:
             # With an unknown id there is nothing to close; otherwise a full request under the id replaces the session.
             if error_code == _FETCH_SESSION_ID_NOT_FOUND:
@@ -121,5 +121,5 @@ class FetchSessionHandler:
         return True
 
     def failed(self) -> None:
-        """The request may or may not have reached the broker: start over."""
+        """Start over, because the request may or may not have reached the broker."""
         self._epoch = 0

@@ -1,7 +1,6 @@
-"""WriteTxnMarkers (API key 27): end transactions in the partitions that took part, sent by their coordinator.
+"""WriteTxnMarkers (API key 27): a transaction coordinator has the markers of decided transactions written (KIP-98).
 
-Versions 1–2; flexible from 1. v1: the first version of Kafka 4. v2: the version of the transaction protocol, by which
-the partition's leader checks the epoch (KIP-1228).
+Versions 1–2; flexible. v2: the transaction version, for which the leader checks the epoch (KIP-1228).
 """
 
 from __future__ import annotations
@@ -11,78 +10,80 @@ from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, In
 
 
 class WritableTxnMarkerTopic(Struct):
-    """Partitions of one topic."""
+    """The partitions of one topic."""
 
     name: str = field(String, doc="The topic's name.")
     partition_indexes: list[int] = field(Array(Int32), doc="The partitions' numbers.")
 
 
 class WritableTxnMarker(Struct):
-    """The end of one transaction."""
+    """A decided transaction, with its partitions on the receiving broker."""
 
-    producer_id: int = field(Int64, doc="The producer's id.")
-    producer_epoch: int = field(Int16, doc="The producer's epoch.", errors=("InvalidProducerEpochError",))
-    transaction_result: bool = field(Boolean, doc="True to commit, false to abort.")
-    topics: list[WritableTxnMarkerTopic] = field(Array(WritableTxnMarkerTopic), doc="The partitions by topic.")
+    producer_id: int = field(Int64, doc="The producer id of the transaction.")
+    producer_epoch: int = field(
+        Int16, doc="The producer epoch that the marker carries.", errors=("InvalidProducerEpochError",)
+    )
+    transaction_result: bool = field(Boolean, doc="Whether the transaction was committed; otherwise it was aborted.")
+    topics: list[WritableTxnMarkerTopic] = field(Array(WritableTxnMarkerTopic), doc="The topics to write to.")
     coordinator_epoch: int = field(
         Int32,
-        doc="The leader epoch of the coordinator's partition of __transaction_state.",
+        doc="The leader epoch of the coordinator's partition of ``__transaction_state``.",
         errors=("TransactionCoordinatorFencedError",),
     )
     transaction_version: int = field(
         Int8,
         versions="2+",
         ignorable=True,
-        doc="The version of the transaction protocol; from 2 on the epoch must be above that of the records.",
+        default=0,
+        doc="The level of the feature ``transaction.version`` under which the transaction ran.",
     )
 
 
 class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"], api_key=27, versions="1-2", flexible="1+"):
-    """End transactions in partitions."""
+    """Write the markers of decided transactions."""
 
-    markers: list[WritableTxnMarker] = field(Array(WritableTxnMarker), doc="The markers to write.")
+    markers: list[WritableTxnMarker] = field(Array(WritableTxnMarker), doc="The transactions.")
 
 
-class WritableTxnMarkerPartitionResult(Struct):
+class WrittenTxnMarkerPartition(Struct):
     """The outcome for one partition."""
 
     partition_index: int = field(Int32, doc="The partition's number.")
     error_code: int = field(
         Int16,
-        doc="The error code; 0 if the marker was written.",
+        doc="The error code of the partition; 0 means success.",
         errors=(
+            "ClusterAuthorizationFailedError",
+            "CorruptRecordError",
             "UnknownTopicOrPartitionError",
             "NotLeaderForPartitionError",
+            "MessageSizeTooLargeError",
+            "RecordListTooLargeError",
             "NotEnoughReplicasError",
             "NotEnoughReplicasAfterAppendError",
-            "RequestTimedOutError",
-            "KafkaStorageError",
+            "InvalidRequiredAcksError",
             "InvalidProducerEpochError",
             "TransactionCoordinatorFencedError",
-            "ClusterAuthorizationFailedError",
+            "KafkaStorageError",
         ),
     )
 
 
-class WritableTxnMarkerTopicResult(Struct):
-    """The outcomes for one topic."""
+class WrittenTxnMarkerTopic(Struct):
+    """The outcome for one topic."""
 
     name: str = field(String, doc="The topic's name.")
-    partitions: list[WritableTxnMarkerPartitionResult] = field(
-        Array(WritableTxnMarkerPartitionResult), doc="The outcomes by partition."
-    )
+    partitions: list[WrittenTxnMarkerPartition] = field(Array(WrittenTxnMarkerPartition), doc="The partitions.")
 
 
-class WritableTxnMarkerResult(Struct):
-    """The outcomes for one marker."""
+class WrittenTxnMarker(Struct):
+    """The outcome for one transaction."""
 
-    producer_id: int = field(Int64, doc="The producer's id.")
-    topics: list[WritableTxnMarkerTopicResult] = field(
-        Array(WritableTxnMarkerTopicResult), doc="The outcomes by topic."
-    )
+    producer_id: int = field(Int64, doc="The producer id of the transaction.")
+    topics: list[WrittenTxnMarkerTopic] = field(Array(WrittenTxnMarkerTopic), doc="The topics.")
 
 
 class WriteTxnMarkersResponse(Response, api_key=27, versions="1-2", flexible="1+"):
-    """The outcome per marker and partition."""
+    """The outcome for each transaction."""
 
-    markers: list[WritableTxnMarkerResult] = field(Array(WritableTxnMarkerResult), doc="The outcomes by marker.")
+    markers: list[WrittenTxnMarker] = field(Array(WrittenTxnMarker), doc="The transactions.")

@@ -28,7 +28,6 @@ from tests.unit.broker_stub.clusters import (
 )
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.metadata_log_files import MetadataLogFiles
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
@@ -41,6 +40,7 @@ from triokafka.broker_stub.metadata.snapshots import (
     encode_snapshot,
     image_records,
 )
+from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
 from triokafka.protocol.stored.cluster_metadata import (
     ClientQuotaEntityData,
     ClientQuotaRecord,
