@@ -13,6 +13,8 @@ from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_ch
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.gateway.controller_gateway import ForwardedClient
+    from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
+    from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -47,6 +50,10 @@ class LocalControllerGateway:
         self._submit = controller.submit
         self._topic_config = controller.state.configuration.effective.topic_config_of
         self._world = controller.world
+
+    def on_behalf_of(self, client: ForwardedClient) -> LocalControllerGateway:
+        """Return this gateway: the caller has authorized the client."""
+        return self
 
     # Topics and partitions
 
