@@ -8,9 +8,10 @@ the same way backwards. No request is handled here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import trio
 
@@ -98,6 +99,7 @@ class Broker:
         self._controller = controller
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
+        self._shares_logs = shares_logs
         self.metadata = MetadataCache(lambda: controller.kraft_version)
         self.lifecycle = BrokerLifecycle(
             self.world,
@@ -274,8 +276,9 @@ class Broker:
             incarnation_id=self.world.uuid(),
             cluster_id=self.cluster_id,
             endpoints=self._advertised(),
-            directory_ids=self._controller.identity.directory_ids,
+            directory_ids=self._own_directory_ids(),
             missed_directories=self.replicas.missed_directories,
+            previous_broker_epoch=self.logs.previous_broker_epoch,
         )
         await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)
         start(self.lifecycle.run)
@@ -283,6 +286,13 @@ class Broker:
         start(self._serve)
         start(partial(load_the_rest, self.dispatcher, self.coordinators))
         logger.info("broker %d of cluster %s serves %s", self.node_id, self.cluster_id, self.bootstrap_servers)
+
+    def _own_directory_ids(self) -> Mapping[str, UUID]:
+        """Return the ids of the data directories; others if brokers share them, since no two may register the same."""
+        ids = self._controller.identity.directory_ids
+        if not self._shares_logs:
+            return ids
+        return {path: UUID(int=(directory_id.int + self.node_id) % (1 << 128)) for path, directory_id in ids.items()}
 
     async def stop(self, *, cleanly: bool = True) -> None:
         """Stop serving and end all tasks; cleanly, requests in progress finish first and the broker signs off."""
