@@ -87,6 +87,7 @@ CONTROLLER_MODULES: Final = {
     "broker_registration": (62, 0, 4),
     "broker_heartbeat": (63, 0, 2),
     "allocate_producer_ids": (67, 0, 0),
+    "controller_registration": (70, 0, 0),
     "update_raft_voter": (82, 0, 0),
 }  # fmt: skip
 """The same of the APIs on a controller's listeners. Administrative requests have the same handlers there (KIP-919)."""

@@ -139,4 +139,6 @@ class ControllerChannel:
                     failures = 0
         if self._ended:
             raise errors.NotControllerError("this node stops")
-        raise errors.RequestTimedOutError(f"the active controller did not answer within {limit * 1000:.0f} ms: {failure}")
+        raise errors.RequestTimedOutError(
+            f"the active controller did not answer within {limit * 1000:.0f} ms: {failure}"
+        )

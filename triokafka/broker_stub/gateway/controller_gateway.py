@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.broker_registration import (
+    BrokerHeartbeat,
+    BrokerRegistration,
+    ControllerRegistration,
+    HeartbeatReply,
+)
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
@@ -162,4 +167,12 @@ class ControllerGateway(Protocol):
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send a broker's heartbeat."""
+        ...
+
+    async def register_controller(self, registration: ControllerRegistration) -> None:
+        """Register a controller.
+
+        Raises:
+            UnsupportedVersionError: ``metadata.version`` is below 3.7.
+        """
         ...

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from triokafka import errors
 from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
 from triokafka.broker_stub.gateway.controller_gateway import DeniedResources, ForwardedClient
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.broker_registration import (
+    BrokerHeartbeat,
+    BrokerRegistration,
+    ControllerRegistration,
+    HeartbeatReply,
+)
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.broker_stub.request.error_counts import error_counter
@@ -166,7 +171,9 @@ class RemoteControllerGateway:
         """Replace the whole configuration of resources."""
         from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse
 
-        allowed = AlterConfigsRequest(resources=_allowed(request.resources, denied), validate_only=request.validate_only)
+        allowed = AlterConfigsRequest(
+            resources=_allowed(request.resources, denied), validate_only=request.validate_only
+        )
         response = await self._send(allowed)
         response.responses = _merged(request.resources, response.responses, denied, AlterConfigsResourceResponse)
         return response
@@ -233,6 +240,12 @@ class RemoteControllerGateway:
 
         response = await self._checked(heartbeat_request(beat), timeout_ms=self._session_timeout_ms)
         return HeartbeatReply(response.is_caught_up, response.is_fenced, response.should_shut_down)
+
+    async def register_controller(self, registration: ControllerRegistration) -> None:
+        """Register a controller."""
+        from triokafka.broker_stub.gateway.registration_messages import controller_registration_request
+
+        await self._checked(controller_registration_request(registration), timeout_ms=self._session_timeout_ms)
 
 
 def _is_not_controller(response: Response) -> bool:

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway, DeniedResources, ForwardedClient
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.broker_registration import (
+    BrokerHeartbeat,
+    BrokerRegistration,
+    ControllerRegistration,
+    HeartbeatReply,
+)
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.errors import NotControllerError
@@ -153,3 +158,7 @@ class SwitchingControllerGateway:
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send the broker's heartbeat."""
         return await self._call(lambda to: to.broker_heartbeat(beat))
+
+    async def register_controller(self, registration: ControllerRegistration) -> None:
+        """Register a controller."""
+        await self._call(lambda to: to.register_controller(registration))
