@@ -1,4 +1,4 @@
-"""Imports that a broker defers: a module is imported when it is first needed, or else soon after the start.
+"""Imports that a broker defers: a module is imported at its first use, or else soon after the start.
 
 The first response then does not wait for modules that it does not use.
 """
@@ -20,7 +20,7 @@ from triokafka.broker_stub.request.dispatcher import Dispatcher
 logger = logging.getLogger(__name__)
 
 _FIRST_ANSWERS_SECONDS: Final = 0.02
-"""How long the broker serves clients that waited for its start before it imports the rest."""
+"""The time for clients that waited for the broker's start before it imports the remaining modules."""
 _RETRY_SECONDS: Final = 1.0
 """Time between two attempts while a module cannot be read."""
 
@@ -30,15 +30,15 @@ _PARTS: Final = (
     "triokafka.broker_stub.log.cleaner.cleaner_pass",
     "triokafka.broker_stub.metrics.catalogue",
 )
-"""Modules besides the handlers'."""
+"""Deferred modules other than handlers."""
 
 
 async def load_the_rest(dispatcher: Dispatcher, coordinators: CoordinatorRegistry) -> None:
-    """Import, one after the other, the modules that no request has needed yet.
+    """Import, one after the other, the modules that no request has used yet.
 
     Later they might be unreadable or replaced.
 
-    Tries again while modules cannot be read, such as in a storm of connections that takes every file descriptor.
+    Retries while modules cannot be read, for example in a storm of connections that takes every file descriptor.
     """
     await trio.sleep(_FIRST_ANSWERS_SECONDS)
     warned = False
@@ -53,7 +53,7 @@ async def load_the_rest(dispatcher: Dispatcher, coordinators: CoordinatorRegistr
             except OSError as error:
                 if not warned:
                     warned = True
-                    logger.warning("cannot load the rest of the broker now: %s; it tries again every second", error)
+                    logger.warning("Deferred modules cannot be loaded: %s. The broker retries every second", error)
                 await trio.sleep(_RETRY_SECONDS)
             else:
                 break

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server: one request per connection, bounded in size, time and connections.
 
-It refuses what a web page can send: on a loopback address a ``Host`` that is not this machine (DNS rebinding), anywhere
-an ``Origin`` that is not its own, and with a token every request without it. What is answered is the caller's.
+It refuses requests that a web page can send: on a loopback address a ``Host`` other than this machine (DNS rebinding),
+on any address a foreign ``Origin``, and with a token every request without it. The caller makes the replies.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _MAX_CONNECTIONS: Final = 64
 _TIMEOUT_SECONDS: Final = 10
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 _COMPLAINT_SECONDS: Final = 60.0
-"""Time between two log lines that say that nobody can be accepted, as long as that lasts."""
+"""Time between two log lines about a lasting lack of file descriptors."""
 
 
 class BadRequestError(errors.KafkaError):
-    """A request that makes no sense; the message says why."""
+    """A malformed request; the message has the reason."""
 
 
 class HttpRequest(NamedTuple):
-    """One request; the names of headers are in lower case, and ``path`` is as it was sent."""
+    """One request; header names are in lower case, and ``path`` is the unchanged request target."""
 
     method: str
     path: str
@@ -44,16 +44,16 @@ class HttpRequest(NamedTuple):
 
 
 Reply = tuple[str, Any]
-"""A status line such as ``200 OK``, and the body: text as it is, anything else as JSON."""
+"""A status line such as ``200 OK``, and the body: text, or an object that is sent as JSON."""
 
 
 class HttpServer:
-    """Serves one address. `bind` first, so that the address is known; then `run`.
+    """Serves one address. Call `bind` first, which returns the address, and then `run`.
 
     Args:
-        name: what the log calls it.
-        answer: makes the reply to a request that may be answered. A `KafkaError` from it is a 400.
-        token: what ``Authorization: Bearer`` must carry; nothing is asked for when None.
+        name: the server's name in the log.
+        answer: makes the reply to an allowed request. A `KafkaError` from it becomes a 400.
+        token: the token that ``Authorization: Bearer`` must contain; None requires no token.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class HttpServer:
         self._names: frozenset[str] = frozenset({"localhost"})
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return host and port; port 0 takes a free one. Raises `OSError`."""
+        """Listen and return host and port; port 0 selects a free one. Raises `OSError`."""
         self._listener = await self._world.listen(host, port)
         address = self._listener.address
         self._loopback = is_loopback(address[0])
@@ -81,19 +81,19 @@ class HttpServer:
         return address
 
     def require_token(self, token: str) -> None:
-        """Answer only requests that carry the token, from now on."""
+        """Answer only requests with the token from now on."""
         self._token = token
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the server."""
         return self._loopback
 
     async def run(self) -> None:
-        """Serve until cancelled. A lack of file descriptors is waited out."""
+        """Serve until cancelled. Waits while there are no file descriptors."""
         listener = self._listener
         if listener is None:
-            raise errors.IllegalStateError(f"{self._name} listens nowhere: bind it first")
+            raise errors.IllegalStateError(f"{self._name} is not bound to an address: call bind() first")
         room = trio.Semaphore(_MAX_CONNECTIONS)
         silent_until = -inf
         try:
@@ -132,7 +132,7 @@ class HttpServer:
             room.release()
 
     def _refusal(self, request: HttpRequest) -> Reply | None:
-        """The reply to a request that may not be answered; None for all others."""
+        """Return the reply to a refused request; None for an allowed one."""
         headers = request.headers
         host = headers.get("host")
         if not host:
@@ -149,7 +149,8 @@ class HttpServer:
         return None
 
     def _is_here(self, host: str) -> bool:
-        """Whether a ``Host`` header names this machine. An address cannot be rebound by somebody's name server."""
+        """Whether a ``Host`` header names this machine. DNS rebinding cannot use an address, so every address is
+        allowed."""
         name = host.partition("]" if host.startswith("[") else ":")[0].removeprefix("[").lower()
         return name in self._names or is_loopback(name)
 
@@ -158,13 +159,13 @@ class HttpServer:
             return await self._answer(request)
         except errors.KafkaError as error:
             return "400 Bad Request", as_answer(error)
-        except Exception as error:  # a test may break the broker by what it asks for, but not by how it asks
-            logger.exception("%s %s failed in an unforeseen way", request.method, request.path)
+        except Exception as error:  # an action of a test may fail in any way, and must not stop the broker
+            logger.exception("%s %s failed with an unexpected error", request.method, request.path)
             return "500 Internal Server Error", as_answer(error)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is an address of the loopback interface; a name is not."""
+    """Return whether a host is an address of the loopback interface; a name is not."""
     try:
         return ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
@@ -189,12 +190,12 @@ async def _read_request(stream: Stream) -> HttpRequest:
     for line in lines[1:]:
         name, _, value = line.partition(":")
         if (name := name.strip().lower()) in headers and name in ("host", "origin", "content-length", "content-type"):
-            raise BadRequestError(f"the header {name} is there twice")
+            raise BadRequestError(f"the header {name} occurs twice")
         headers[name] = value.strip()
     length = headers.get("content-length", "0")
-    # Few enough digits for int(), and none of those that it does not take (²).
+    # Few enough digits for int(), and no digits that it does not accept (²).
     if not length.isdecimal() or len(length) > 9 or int(length) > MAX_BODY_BYTES:
-        raise BadRequestError(f"content-length {length}; up to {MAX_BODY_BYTES} bytes are taken")
+        raise BadRequestError(f"content-length {length}; the maximum is {MAX_BODY_BYTES} bytes")
     rest = bytearray(body)
     while len(rest) < int(length):
         await _receive(stream, rest)

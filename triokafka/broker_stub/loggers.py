@@ -1,7 +1,7 @@
 """The log levels of this process, as configuration of the resource BROKER_LOGGER (KIP-412).
 
-Loggers are Python's: the one called ``root``, and those of this package. Levels have Kafka's names. A level is not kept
-anywhere: the next start begins as it was configured to.
+Loggers are Python's: ``root``, and those of this package. Levels have Kafka's names. A changed level is not stored: it
+lasts until the process ends.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def levels() -> dict[str, str]:
 
 
 def check(name: str, level: str | None) -> None:
-    """Check a change of one logger; ``level`` None takes its own level away.
+    """Check a change of one logger; ``level`` None removes its own level.
 
     Raises:
-        InvalidConfigurationError: there is no such logger, or no such level.
+        InvalidConfigurationError: the logger or the level does not exist.
         InvalidRequestError: the logger must have a level.
     """
     if name not in _names():
@@ -50,7 +50,7 @@ def check(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Give a logger a level, or with None that of its parent. The change was checked."""
+    """Set a logger's level; None restores that of its parent. The caller has checked the change."""
     _logger(name).setLevel(logging.NOTSET if level is None else _LEVELS[level])
 
 
@@ -64,5 +64,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _name_of(level: int) -> str:
-    """The nearest of Kafka's levels that lets as much through."""
+    """Return the nearest of Kafka's levels that logs as much."""
     return next((name for name, number in _LEVELS.items() if level <= number), "FATAL")

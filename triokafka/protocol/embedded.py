@@ -1,8 +1,8 @@
-"""Messages in the opaque bytes of group requests: subscriptions and assignments of consumers.
+"""Messages in the opaque bytes of other messages: subscriptions and assignments of consumers, principals of clients.
 
-Both start with their version in two bytes. A reader of an older version ignores the fields that a newer version
-appended, so clients of different versions can share a group. Versions 0–3. v1: owned partitions (KIP-429). v2:
-generation. v3: rack (KIP-881).
+All start with their version in two bytes. A reader of an older version ignores the fields that a newer version
+appended, so clients of different versions can share a group. Principals have version 0 only. Subscriptions and
+assignments have versions 0–3. v1: owned partitions (KIP-429). v2: generation. v3: rack (KIP-881).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from triokafka.errors import ProtocolError
 from triokafka.protocol.message import Message, Struct, field
-from triokafka.protocol.primitives import Array, Bytes, Int32, String
+from triokafka.protocol.primitives import Array, Boolean, Bytes, Int32, String
 from triokafka.structs import Buffer
 
 _VERSION: Final = Packer(">h")
@@ -100,3 +100,11 @@ class ConsumerProtocolAssignment(EmbeddedMessage, versions="0-3"):
         default=None,
         doc="Data of the assignment strategy; null for none.",
     )
+
+
+class DefaultPrincipalData(EmbeddedMessage, versions="0", flexible="0+"):
+    """The principal of a client whose request a broker forwards to the controller (KIP-590)."""
+
+    type: str = field(String, doc="The principal's type, as in ``User``.")
+    name: str = field(String, doc="The principal's name.")
+    token_authenticated: bool = field(Boolean, doc="Whether a delegation token authenticated the client.")

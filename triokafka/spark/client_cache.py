@@ -1,7 +1,7 @@
 """Cached clients: connections and fetch sessions outlive the calls that use them.
 
-Spark reuses a Python worker for many tasks, and the process that plans offsets for a whole query, and never tells when
-it has finished with either. So cached clients need no explicit closing; their number and idle time are bounded.
+Spark reuses a Python worker for many tasks, and the process that plans offsets for a whole query, and does not report
+the end of either. So cached clients need no explicit closing; their number and idle time are bounded.
 """
 
 from __future__ import annotations

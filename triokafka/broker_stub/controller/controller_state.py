@@ -58,11 +58,22 @@ class ControllerState:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next record."""
+        """The offset of the next record, if no control record comes before it."""
         return self.image.offset + 1
 
-    def stage(self, records: Sequence[Struct]) -> Generator[int, None, StagedChange]:
+    def image_before(self, offset: int) -> MetadataImage:
+        """Return the newest image as the state before ``offset``: since its own offset there are only control records.
+
+        An operation takes the offsets of its records from the image that it reads.
+        """
+        image = self.image
+        return image if image.offset + 1 >= offset else image._replace(offset=offset - 1)
+
+    def stage(self, records: Sequence[Struct], base_offset: int | None = None) -> Generator[int, None, StagedChange]:
         """Replay the records of an operation in steps; they are staged after the last step.
+
+        Args:
+            base_offset: the offset of the first record; by default the one after the newest image.
 
         Raises, with nothing staged:
             ValueError: the records do not fit the image.
@@ -73,7 +84,7 @@ class ControllerState:
             delta.replay(record)
             yield 1
         self.check_newest(delta.base)
-        base_offset = self.next_offset
+        base_offset = self.next_offset if base_offset is None else base_offset
         change = StagedChange(base_offset, records, delta, delta.image(base_offset + len(records) - 1, self.epoch))
         self._staged.append(change)
         return change

@@ -42,6 +42,10 @@ MAX_UNCOMMITTED: Final = 64
 """The most appended operations that wait for their commitment; further ones begin when earlier ones complete."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class Follower(Protocol):
     """Follows changes with work that is too slow for the event loop. Raises nothing."""
 
@@ -65,6 +69,11 @@ class Operation(Generic[T]):
         self._done = trio.Event()
         self._response: list[T] = []
         self._error: Exception | None = None
+
+    @property
+    def error(self) -> Exception | None:
+        """The error with which the operation has failed, None if it has not."""
+        return self._error
 
     def succeed(self, response: T) -> None:
         """Complete the operation: its change is committed and published."""
@@ -110,6 +119,11 @@ class EventQueue:
         new_log: creates the metadata log, which this node leads, with its listener.
         publish: receives every committed change in order, before its operation completes.
         follower: does slow work for a change, before and after it is published.
+        leads: this node leads the log already.
+        activate: the first operation of every term.
+        resign: called with the epoch when that operation fails: without its first records a term cannot go on.
+        term_began, term_ended: called when this node begins to lead an epoch, and when it has published the last change
+            of the epoch that it led.
     """
 
     def __init__(
@@ -120,13 +134,24 @@ class EventQueue:
         publish: Callable[[MetadataDelta, MetadataImage], None],
         *,
         follower: Follower | None = None,
+        leads: bool = True,
+        activate: Compute[None] | None = None,
+        resign: Callable[[int], object] | None = None,
+        term_began: Callable[[], None] = _nothing,
+        term_ended: Callable[[], None] = _nothing,
     ) -> None:
         self._world = world
         self._state = state
         self._publish = publish
         self._follower = follower
         self._committed_end = state.next_offset
-        self._leads = True
+        self._leads = self._in_term = leads
+        self._activate = activate
+        self._activation_due = False
+        self._resign = resign
+        self._waiting = trio.CancelScope()
+        self._term_began = term_began
+        self._term_ended = term_ended
         self._new_term: tuple[int, MetadataImage] | None = None
         self._stopped = False
         self._uncommitted: deque[_Appended] = deque()
@@ -187,18 +212,41 @@ class EventQueue:
 
     async def _process_operations(self) -> None:
         while True:
-            try:
-                operation = await self._receive.receive()
-            except (trio.EndOfChannel, trio.ClosedResourceError):
-                return
+            operation: Operation[Any] | None = None
+            with trio.CancelScope() as self._waiting:
+                if self._activation_due:
+                    self._waiting.cancel()
+                try:
+                    operation = await self._receive.receive()
+                except (trio.EndOfChannel, trio.ClosedResourceError):
+                    return
+            if operation is None:
+                await self._process_activation()
+                continue
             # Append all waiting operations without a pause, so that one sync commits them.
             while True:
+                if self._activation_due:
+                    await self._process_activation()
                 await self._process(operation)
                 try:
                     operation = self._receive.receive_nowait()
                 except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
                     break
             del operation  # and its request
+
+    async def _process_activation(self) -> None:
+        """Process the first operation of a term, before any other."""
+        activate, self._activation_due = self._activate, False
+        if activate is None:
+            return
+        epoch = self._state.epoch
+        operation = Operation("Activate", activate, math.inf)
+        await self._process(operation)
+        if operation.error is not None and self._leads and self._state.epoch == epoch:
+            logger.error("The controller cannot begin epoch %d and resigns: %s", epoch, operation.error)
+            self._leads = False
+            if self._resign is not None:
+                self._resign(epoch)
 
     async def _process(self, operation: Operation[Any]) -> None:
         try:
@@ -225,27 +273,32 @@ class EventQueue:
             raise log.failure.fresh_copy()
         if operation.expires_at <= self._world.now():
             raise errors.RequestTimedOutError(f"{operation.name}: its time limit ended before the controller began")
-        image = state.image
-        found = operation.compute(image)
-        records, response = await run_within_budget(found) if isinstance(found, Generator) else found
-        state.check_newest(image)
-        if not records:
-            if self._uncommitted:  # it may have read uncommitted changes
-                self._uncommitted.append(_Appended(self._uncommitted[-1].end_offset, operation, response, None))
-            else:
-                operation.succeed(response)
+        while True:
+            newest, base_offset = state.image, log.end_offset
+            found = operation.compute(state.image_before(base_offset))
+            records, response = await run_within_budget(found) if isinstance(found, Generator) else found
+            state.check_newest(newest)
+            if not records:
+                if self._uncommitted:  # it may have read uncommitted changes
+                    self._uncommitted.append(_Appended(self._uncommitted[-1].end_offset, operation, response, None))
+                else:
+                    operation.succeed(response)
+                return
+            change = await run_within_budget(state.stage(records, base_offset))
+            try:
+                if len(records) > BUDGET:
+                    await trio.lowlevel.checkpoint()  # other tasks run before all of it is encoded
+                    state.check_newest(change.image)
+                if log.end_offset != base_offset:  # a control record has taken the offset meanwhile
+                    state.roll_back(base_offset)
+                    continue
+                level = features.metadata_version(change.image.features)
+                end_offset = log.append(records, state.epoch, metadata_version=level)
+            except BaseException:
+                state.roll_back(change.base_offset)
+                raise
+            self._uncommitted.append(_Appended(end_offset, operation, response, change))
             return
-        change = await run_within_budget(state.stage(records))
-        try:
-            if len(records) > BUDGET:
-                await trio.lowlevel.checkpoint()  # other tasks run before all of it is encoded
-                state.check_newest(change.image)
-            level = features.metadata_version(change.image.features)
-            end_offset = log.append(records, state.epoch, metadata_version=level)
-        except BaseException:
-            state.roll_back(change.base_offset)
-            raise
-        self._uncommitted.append(_Appended(end_offset, operation, response, change))
 
     # Events of the log
 
@@ -262,11 +315,13 @@ class EventQueue:
         """See `MetadataLogListener`."""
         if epoch >= self._state.epoch:
             self._leads, self._new_term = False, None
+            self._activation_due = False
             self._drop_after(self._committed_end, _lost_leadership())
 
     def became_leader(self, epoch: int, image: MetadataImage) -> None:
         """See `MetadataLogListener`."""
         self._new_term = epoch, image
+        self._in_term = True
         self._woken.set()
 
     def _drop_after(self, end_offset: int, error: errors.KafkaError) -> None:
@@ -284,6 +339,9 @@ class EventQueue:
                 self._woken = trio.Event()
                 while self._uncommitted and self._uncommitted[0].end_offset <= self._committed_end:
                     await self._answer_committed()
+                if self._in_term and not self._leads and self._new_term is None and not self._uncommitted:
+                    self._in_term = False
+                    self._term_ended()
                 if self._new_term is not None:
                     self._begin_term(*self._new_term)
                 if self._stopped and not self._uncommitted:
@@ -312,6 +370,9 @@ class EventQueue:
         self._state.load(image._replace(epoch=epoch))
         self._committed_end = self._state.next_offset
         self._leads, self._new_term = True, None
+        self._activation_due = True
+        self._term_began()
+        self._waiting.cancel()
 
 
 def _lost_leadership() -> errors.NotControllerError:

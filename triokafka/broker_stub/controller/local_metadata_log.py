@@ -47,6 +47,11 @@ class LocalMetadataLog:
         self._stopped = False
         self._appended = trio.Event()
 
+    @property
+    def end_offset(self) -> int:
+        """See `MetadataLog`."""
+        return self._files.end_offset
+
     def append(self, records: Sequence[Struct], epoch: int, *, metadata_version: int) -> int:
         """See `MetadataLog.append`."""
         if self._stopped or epoch != self._epoch:

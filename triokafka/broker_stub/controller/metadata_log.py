@@ -42,6 +42,11 @@ class MetadataLog(Protocol):
         """The reason why the log accepts no records until the next start, or None."""
         ...
 
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record. Control records of the quorum take offsets, too."""
+        ...
+
     def append(self, records: Sequence[Struct], epoch: int, *, metadata_version: int) -> int:
         """Append the records of one operation, all or none, and return the end offset of the log after them.
 

@@ -112,11 +112,13 @@ def check(fault: Fault | RequestFault) -> None:
         ConfigurationError: a number is invalid; the message names it.
     """
     if fault.times < -1:
-        raise ConfigurationError(f"times={fault.times}: a fault happens so often, or -1: until it is disarmed")
+        raise ConfigurationError(
+            f"times={fault.times}: the number of faults must be 0 or more, or -1 for all until disarmed"
+        )
     if fault.skip < 0:
-        raise ConfigurationError(f"skip={fault.skip}: so many matches pass first, 0 or more")
+        raise ConfigurationError(f"skip={fault.skip}: the number of skipped matches must be 0 or more")
     if not 0 <= fault.chance <= 1:
-        raise ConfigurationError(f"chance={fault.chance}: a probability is from 0 to 1")
+        raise ConfigurationError(f"chance={fault.chance}: a probability must be from 0 to 1")
     if isinstance(fault, RequestFault):
         for name in ("delay_ms", "answer_delay_ms", "throttle_ms"):
             if not 0 <= getattr(fault, name) <= _LARGEST_INT:

@@ -171,7 +171,7 @@ class LocalControllerGateway:
         return await self._submit(
             "RegisterBroker",
             lambda image: state.cluster.register(
-                image, registration, now=self._world.now(), next_offset=state.next_offset
+                image, registration, now=self._world.now(), next_offset=image.offset + 1
             ),
         )
 

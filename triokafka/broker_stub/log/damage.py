@@ -21,13 +21,13 @@ from triokafka.world import Storage
 
 DAMAGED_SUFFIX: Final = ".damaged"
 MAX_JUMP: Final = 2**31
-"""The most offsets that may be missing at the end of a log; a checkpoint beyond that is damaged itself."""
+"""The maximum number of missing offsets at the end of a log; a checkpoint beyond that is damaged itself."""
 
 _WINDOW: Final = 1 << 20  # bytes searched at once
 _PIECE: Final = 1 << 20  # bytes copied at once
 _CHECK_BUDGET: Final = 1 << 28
-"""The most bytes of which one search computes checksums. If the search stops there, the rest counts as damage, which
-loses nothing.
+"""The maximum number of bytes of which one search computes checksums. If the search stops there, the rest counts as
+damage, which loses nothing.
 """
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 
@@ -54,7 +54,7 @@ def find_valid_batches(
 
     Args:
         expected: the lowest offset of the next batch. Batches below it are remains of earlier content of the file.
-        limit: the most batches to find.
+        limit: the maximum number of batches to find.
     """
     batches = records = size = 0
     position, next_offset, budget = start, expected, _CHECK_BUDGET

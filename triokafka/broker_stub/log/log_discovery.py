@@ -163,5 +163,5 @@ def _topic_id(storage: Storage, path: str) -> UUID | None:
         logger.warning("%s. The file is ignored.", error)
         return None
     except OSError as error:
-        # Without its id, the log could be taken for that of a later topic with the same name.
+        # Without its id, the log could be assigned to a later topic with the same name.
         raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be read: {error}") from error

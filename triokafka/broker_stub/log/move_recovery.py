@@ -1,9 +1,9 @@
-"""What a crash leaves of a log that was being moved to another data directory, told by names and a mark.
+"""Recovery of a log whose move to another data directory a crash interrupted, from folder names and a mark.
 
-A move makes a copy (``topic-partition.…-future``). Once all of it is on the disk, it gets the mark `MOVED_HERE`; then
-the log's folder is renamed to ``…-delete``, and the copy's to the log's name, each of it on the disk before the next;
-last, the mark goes. So a copy with the mark and no log beside it is the log; and of two logs of one name, one with the
-mark, the other is the one that was to go. With the log still there, a copy is worth nothing, and is made again.
+A move makes a copy (``topic-partition.…-future``). When all of the copy is on disk, it gets the mark `MOVED_HERE`. Then
+the log's folder is renamed to ``…-delete``, and the copy's folder to the log's name; each rename is on disk before the
+next step. Last, the mark is removed. So a copy with the mark and without a log beside it is the log. Of two logs with
+one name, the one without the mark was to be deleted. While the log exists, a copy is worthless and is made again.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from triokafka.world import Storage
 logger = logging.getLogger(__name__)
 
 MOVED_HERE: Final = "moved-here"
-"""A file in the folder of a copy that is whole, with the name that the folder is to get; in its own it may be cut."""
+"""A file in the folder of a complete copy, with the folder's new name; the file itself may be incomplete."""
 
 
 class UnfinishedMove(NamedTuple):
-    """A move that is to begin again."""
+    """A move to start again."""
 
     topic_partition: TopicPartition
     target: LogDirectory
 
 
 class MoveOutcome(enum.Enum):
-    """What became of an `exchange`."""
+    """The outcome of an `exchange`."""
 
     DONE = "the copy is the log"
     AS_BEFORE = "the log is the log"
-    UNCLEAR = "the next start will tell"
+    UNCLEAR = "the next start will find the outcome"
 
 
 class Problem(NamedTuple):
-    """An error of the disk that a log (``path`` is its folder), or its copy, is on."""
+    """A disk error of a log (``path`` is its folder) or of its copy."""
 
     path: str
     error: OSError
@@ -69,9 +69,9 @@ class UnsettledError(Exception):
 def exchange(
     storage: Storage, topic_partition: TopicPartition, *, log: str, gone: str, copy: str, path: str
 ) -> tuple[MoveOutcome, list[Problem]]:
-    """Let the copy in the folder ``copy``, all of which is on the disk, be the log, with the folder ``path``.
+    """Make the copy in the folder ``copy``, which is completely on disk, the log, with the folder ``path``.
 
-    The folder ``log`` becomes ``gone``. Problems are those of the disks; it may be done all the same.
+    The folder ``log`` becomes ``gone``. Problems are disk errors; the exchange may succeed in spite of them.
     """
     try:
         take_mark(storage, log)
@@ -89,7 +89,7 @@ def exchange(
     try:
         storage.sync_dir(os.path.dirname(gone))
     except OSError as error:
-        problems.append(Problem(log, error))  # the mark stays, and tells which one counts if this name comes back
+        problems.append(Problem(log, error))  # the mark stays, and decides which log is valid if this name comes back
     try:
         storage.rename(copy, path)
     except OSError as error:
@@ -110,12 +110,12 @@ def exchange(
 
 
 def mark_whole(storage: Storage, folder: str, topic_partition: TopicPartition) -> None:
-    """Say, durably, that the copy in ``folder`` may take the log's place. Raises `OSError`."""
+    """Set the mark, durably: the copy in ``folder`` may replace the log. Raises `OSError`."""
     storage.replace_file(f"{folder}/{MOVED_HERE}", folder_name(topic_partition).encode())
 
 
 def take_mark(storage: Storage, folder: str) -> None:
-    """Take the mark back, durably; it may be missing. Raises `OSError`."""
+    """Remove the mark, durably; it may be missing. Raises `OSError`."""
     if storage.exists(f"{folder}/{MOVED_HERE}"):
         storage.remove(f"{folder}/{MOVED_HERE}")
         storage.sync_dir(folder)
@@ -129,16 +129,17 @@ def settle_moves(
     all_there: bool,
     new_name: Callable[[], str],
 ) -> None:
-    """Bring every move to its end, or to its beginning.
+    """Finish or restart every interrupted move.
 
     Args:
-        directories: those that are online, locked.
-        again: is given the moves that are to begin again, also those found before an error: their copies are gone.
-        all_there: no other one is offline. Otherwise what is missing may be there, and copies are left alone.
-        new_name: something unique for the name of a folder that goes.
+        directories: the online directories, locked.
+        again: receives the moves to start again, including those found before an error; their copies are removed.
+        all_there: whether all directories are online. Otherwise a missing log may be in an offline one, and copies are
+            not touched.
+        new_name: returns a unique part for the name of a folder to delete.
 
     Raises:
-        UnsettledError: a directory cannot be read or written. Without it, what is left to do can be done.
+        UnsettledError: a directory cannot be read or written. Without that directory the rest can be finished.
     """
     logs = {}
     for directory in directories:
@@ -150,7 +151,7 @@ def settle_moves(
             copies = [(folder, *_copy_of(storage, folder)) for folder in directory.future_folders()]
         for folder, topic_partition, whole in copies:
             if topic_partition is None:
-                logger.warning("%s is not the copy of a partition; it is left alone", folder)
+                logger.warning("%s is not the copy of a partition; it is not touched", folder)
                 continue
             there = [(place, known[topic_partition]) for place, known in logs.items() if topic_partition in known]
             own = [(place, log) for place, log in there if _same_topic(storage, [(place, log), (directory, folder)])]
@@ -159,21 +160,21 @@ def settle_moves(
                     if own:
                         again.append(UnfinishedMove(topic_partition, directory))
                     log = (own or there)[0][1]
-                    logger.info("%s is removed: %s, of which it is a copy, is still there", folder, log)
+                    logger.info("%s is removed: it is a copy of %s, which still exists", folder, log)
                     storage.remove_tree(folder)
             elif whole and all_there and topic_partition not in logs[directory]:
                 target = f"{directory.path}/{folder_name(topic_partition)}"
-                logger.info("%s is whole, and becomes %s", folder, target)
+                logger.info("%s is complete, and becomes %s", folder, target)
                 with _on_disk_of(directory):
                     storage.rename(folder, target)
-                # Who renamed the log may have died before that was on the disk: it must not come back without the mark.
+                # The log's rename may not have been on disk at the crash: the log must not come back without the mark.
                 for each in directories:
                     with _on_disk_of(each):
                         storage.sync_dir(each.path)
                 with _on_disk_of(directory):
                     take_mark(storage, target)
             else:
-                logger.warning("%s is a copy of a log that is not here; it is left alone", folder)
+                logger.warning("%s is a copy of a log that does not exist here; it is not touched", folder)
 
 
 @contextmanager
@@ -187,7 +188,7 @@ def _on_disk_of(directory: LogDirectory) -> Iterator[None]:
 def _drop_originals(
     storage: Storage, logs: Mapping[LogDirectory, dict[TopicPartition, str]], new_name: Callable[[], str]
 ) -> None:
-    """Rename the one of two logs that was to be renamed when the power failed."""
+    """Rename the one of two logs that was to be renamed at the power cut."""
     places: dict[TopicPartition, list[LogDirectory]] = {}
     for directory, known in logs.items():
         for topic_partition in known:
@@ -199,9 +200,9 @@ def _drop_originals(
         copies = [d for d in found if d not in original]
         if len(original) == 1 and len(copies) == 1:
             if not _same_topic(storage, [(d, logs[d][topic_partition]) for d in found]):
-                continue  # one of a former topic, whose directory was missing when it was deleted
+                continue  # the log of a former topic, whose directory was offline when the topic was deleted
             path = logs[original[0]].pop(topic_partition)
-            logger.info("%s goes: the log was moved to %s", path, copies[0].path)
+            logger.info("%s is deleted: the log was moved to %s", path, copies[0].path)
             target = renamed_folder(topic_partition, new_name(), DELETE_SUFFIX)
             with _on_disk_of(original[0]):
                 storage.rename(path, f"{original[0].path}/{target}")
@@ -211,7 +212,7 @@ def _drop_originals(
 
 
 def _same_topic(storage: Storage, folders: Sequence[tuple[LogDirectory, str]]) -> bool:
-    """Whether logs may be of one topic, as far as they say."""
+    """Return whether logs may be of one topic, by their topic ids."""
     known = set()
     for directory, folder in folders:
         with _on_disk_of(directory):
@@ -220,7 +221,7 @@ def _same_topic(storage: Storage, folders: Sequence[tuple[LogDirectory, str]]) -
 
 
 def _copy_of(storage: Storage, folder: str) -> tuple[TopicPartition | None, bool]:
-    """The partition that a copy is of, and whether it is whole."""
+    """Return the partition of a copy, and whether the copy is complete."""
     try:
         return parse_folder(storage.read_file(f"{folder}/{MOVED_HERE}").decode("utf-8", "replace")), True
     except FileNotFoundError:

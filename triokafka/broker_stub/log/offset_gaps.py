@@ -52,7 +52,9 @@ def find_gaps(storage: Storage, directory: str, bases: Sequence[int], *, compact
         try:
             end, reason = _end_of(storage, file, directory, base)
             if end < following and (reason or not (compacted or _was_compacted(file))):
-                gaps.append(OffsetGap(path, end, following, reason or "a segment is missing, or its last batches are"))
+                gaps.append(
+                    OffsetGap(path, end, following, reason or "a segment is missing, or its last batches are missing")
+                )
         finally:
             file.close()
     return gaps
@@ -72,7 +74,7 @@ def _end_of(storage: Storage, file: File, directory: str, base: int) -> tuple[in
         if not reason or not position:
             break
     if not reason and indexed and indexed >= size:
-        reason = f"its index goes on to byte {indexed}, but the segment ends at byte {size}"
+        reason = f"its index reaches byte {indexed}, but the segment ends at byte {size}"
     return end, reason
 
 

@@ -1,9 +1,9 @@
-"""Opening a log's directory: loading segments, and cutting what a crash has torn.
+"""Opening a log's directory: loading segments, and cutting the incomplete end after a crash.
 
-After a clean stop nothing is read but names, sizes, the ends of the last segment and its indexes, and one snapshot of
-producers. After a crash everything from the recovery point on is read: indexes and producers are made anew, and the
-records end at the first bad batch. A torn tail is cut there. Of damage (see ``damage``) what is cut is kept in files
-beside the segments, and an ERROR names it.
+After a clean stop recovery reads only names, sizes, the ends of the last segment and its indexes, and one producer
+snapshot. After a crash it reads everything from the recovery point on. Indexes and producer states are rebuilt, and
+the log ends at the first bad batch. A torn tail is cut there. Bytes cut because of damage (see ``damage``) are stored
+in files beside the segments, and an ERROR names the file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 class LoadedLog(NamedTuple):
     """The content of a log's directory.
 
-    ``segments``: at least one, ascending. ``dropped_bytes``: how many recovery cut off.
+    ``segments``: at least one, ascending. ``dropped_bytes``: the number of bytes that recovery cut off.
     """
 
     segments: list[LogSegment]
@@ -50,8 +50,8 @@ class LoadedLog(NamedTuple):
 
 
 class KnownOffsets(NamedTuple):
-    """What checkpoints say of a log: everything below ``recovery_point`` is on disk, everything below ``committed`` was
-    committed, and records before ``log_start`` were deleted."""
+    """The offsets of a log in the checkpoints: everything below ``recovery_point`` is on disk, everything below
+    ``committed`` was committed, and records before ``log_start`` were deleted."""
 
     recovery_point: int = 0
     committed: int = 0
@@ -59,7 +59,7 @@ class KnownOffsets(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset at which the log ends at least."""
+        """The minimum end offset of the log."""
         return max(self.recovery_point, self.committed)
 
 
@@ -79,13 +79,13 @@ def load_log(
     """Load the segments of a log, and repair them unless the last stop was ``clean``.
 
     Args:
-        epochs: learns the epochs of the batches that are read.
-        snapshots: loses those of records that are gone.
+        epochs: receives the epochs of the batches that are read.
+        snapshots: recovery removes those of truncated records.
         known: from the checkpoints. An empty directory starts at ``known.log_start``.
-        refuse_damage: raise instead of cutting what is damaged; a torn tail is cut all the same.
+        refuse_damage: raise instead of cutting damaged data; a torn tail is cut all the same.
 
     Raises:
-        OSError: the directory cannot be read, or not be repaired.
+        OSError: the directory cannot be read, or cannot be repaired.
         CorruptRecordError: a batch below the recovery point is damaged.
         DamagedLogError: with ``refuse_damage``; the records are untouched.
     """
@@ -110,7 +110,7 @@ def load_log(
         producers, dropped = recovery.run(read_from, compacts=config.compacts)
     end_offset = segments[-1].next_offset()
     if snapshots.remove_after(end_offset):
-        storage.sync_dir(directory)  # others will get these offsets
+        storage.sync_dir(directory)  # new records will get these offsets
     if producers is None:
         producers = load_producers(snapshots, segments, end_offset)
     snapshots.remove_strays({segment.base_offset for segment in segments})
@@ -143,7 +143,7 @@ def _open_segments(files: OpenFiles, directory: str, config: LogConfig, now_ms: 
 
 
 def _remove_leftover_segments(storage: Storage, segments: list[LogSegment]) -> None:
-    """Remove what rolls that failed have left: empty files at offsets that the segment before goes past."""
+    """Remove remains of failed rolls: empty files whose offsets the previous segment contains."""
     index = 1
     while index < len(segments):
         segment = segments[index]
@@ -155,8 +155,11 @@ def _remove_leftover_segments(storage: Storage, segments: list[LogSegment]) -> N
 
 
 def _remove_before(storage: Storage, segments: list[LogSegment], start_offset: int) -> None:
-    """Remove the segments before the one with ``start_offset``. Retention may have dropped some of them, and what is
-    left would tell of transactions whose ends are gone, and seem to end the log."""
+    """Remove the segments before the one with ``start_offset``.
+
+    Retention may have removed some of them. The others have transactions whose markers are gone, and their gaps would
+    look like the end of the log.
+    """
     kept = max((i for i, segment in enumerate(segments) if segment.base_offset <= start_offset), default=0)
     for segment in segments[:kept]:
         _remove(storage, segment)
@@ -164,24 +167,25 @@ def _remove_before(storage: Storage, segments: list[LogSegment], start_offset: i
 
 
 def _starts_behind(segments: Sequence[LogSegment], start_offset: int) -> bool:
-    """Whether a log with records ends before the offset at which it is said to start."""
+    """Return whether a log with records ends before its start offset in the checkpoint."""
     if not segments or start_offset <= segments[-1].base_offset or not any(segment.size for segment in segments):
         return False
     try:
         return segments[-1].next_offset() < start_offset
     except CorruptRecordError:
-        return False  # how far the log goes, recovery finds out
+        return False  # recovery will find the end
 
 
 def _keep_all(
     storage: Storage, directory: str, topic_partition: TopicPartition, segments: list[LogSegment], start_offset: int
 ) -> None:
-    """Keep aside all segments of a log whose records are said to be deleted up to an offset beyond its end."""
+    """Move all segments aside: the checkpointed start offset is beyond the end of the log."""
     first, end = segments[0].base_offset, segments[-1].next_offset()
     kept = [_keep(storage, segment) for segment in segments if segment.size]
     logger.error(
-        "%s: the log in %s ends at offset %d, but is to start at %d (log-start-offset-checkpoint). Offsets %d to %d "
-        "are lost or were deleted; their segments are kept as %s. Remove them when they are not needed.",
+        "%s: the log in %s ends at offset %d, but its start offset is %d (log-start-offset-checkpoint). "
+        "Offsets %d to %d are lost or were deleted; their segments are kept as %s. Remove them when they are not "
+        "needed.",
         topic_partition,
         directory,
         end,
@@ -197,7 +201,7 @@ def _keep_all(
 
 
 def _keep(storage: Storage, segment: LogSegment) -> str:
-    """Keep the records of a segment aside, and remove its indexes; returns the path of the file with the records."""
+    """Move the records of a segment aside, and remove its indexes; return the path of the file with the records."""
     segment.close()
     kept = keep_file(storage, segment.path(LOG_SUFFIX))
     _remove(storage, segment)
@@ -208,7 +212,7 @@ def _goes_past(segment: LogSegment, offset: int) -> bool:
     try:
         return segment.next_offset() > offset
     except CorruptRecordError:
-        return False  # recovery will see
+        return False  # recovery will handle it
 
 
 def _remove(storage: Storage, segment: LogSegment) -> None:
@@ -244,23 +248,23 @@ class LogRecovery:
         self._producers = ProducerStates()
         self._expected = 0
         self._segment = segments[0]
-        self._has_gaps = False  # it was compacted once
+        self._has_gaps = False  # whether the log has been compacted
 
     def run(self, read_from: int, *, compacts: bool) -> tuple[ProducerStates, int]:
         """Read from an offset on, and remove everything from the first bad batch on.
 
-        Returns the producers, and the bytes removed.
+        Returns the producer states and the number of removed bytes.
         """
         segments = self._segments
         self._has_gaps = compacts
         position = max((i for i, segment in enumerate(segments) if segment.base_offset <= read_from), default=0)
         if position and not segments[position].size:
-            position -= 1  # whether the log has really come to the empty one, the one before says
+            position -= 1  # check that the previous segment reaches the empty one
         first, dropped = position, 0
         while position < len(segments) and not dropped:
             segment = self._segment = segments[position]
-            # Only compaction leaves gaps, maybe before the topic's policy was changed; otherwise the end of the segment
-            # before was lost, and what follows is no continuation of the log any more.
+            # Only compaction leaves gaps, maybe before the topic's policy was changed. Any other gap means that the end
+            # of the previous segment was lost, and the following records do not continue the log.
             gaps = self._has_gaps or segment.base_offset <= self._known.recovery_point
             if position > first and (
                 segment.base_offset < self._expected or (segment.base_offset > self._expected and not gaps)
@@ -278,7 +282,8 @@ class LogRecovery:
             self._expected = segment.base_offset if trusted is None else trusted.end_offset
             if position == first:
                 self._producers = load_producers(self._snapshots, segments, self._expected)
-                # From here on the batches say it. The file may tell of others, which an earlier crash has taken.
+                # From here on the epochs come from the batches. The file may list others, which an earlier crash has
+                # removed.
                 self._epochs.truncate_to(self._expected)
             dropped = segment.recover(self._visit, after=trusted, before_cut=partial(self._judge, position))
             position += 1
@@ -293,15 +298,15 @@ class LogRecovery:
             else:
                 _remove(self._storage, segment)
         del segments[position:]
-        # Also for what a dead process has removed: else another crash brings it back behind what was appended since.
+        # Also for files that a dead process has removed: otherwise another crash restores them behind newer records.
         self._storage.sync_dir(self._directory)
         return self._producers, dropped
 
     def _judge(self, index: int, position: int) -> None:
-        """Segment ``index`` has a bad batch at a byte: keep what follows, unless it is nothing but a torn tail.
+        """Segment ``index`` has a bad batch at ``position``: store the following bytes, unless they are a torn tail.
 
         Raises:
-            DamagedLogError: it is damage, and that is refused.
+            DamagedLogError: it is damage, and ``refuse_damage`` is set.
         """
         segment = self._segments[index]
         path, size = segment.path(LOG_SUFFIX), segment.size
@@ -335,7 +340,7 @@ class LogRecovery:
         )
 
     def _judge_gap(self, index: int) -> None:
-        """Segment ``index`` does not continue the one before. Raises `DamagedLogError` where that is refused."""
+        """Segment ``index`` does not continue the previous one. Raises `DamagedLogError` if damage is refused."""
         later = self._segments[index:]
         ends = self._end_of_loss(-1, later)
         what = (
@@ -347,7 +352,7 @@ class LogRecovery:
         logger.error("%s. Offsets %d to %d are lost.", what, self._expected, ends - 1)
 
     def _end_of_loss(self, found_end: int, later: Sequence[LogSegment]) -> int:
-        """The offset after the last record that is lost, as far as valid batches and checkpoints tell."""
+        """Return the offset after the last lost record, as far as valid batches and checkpoints show."""
         ends = [self._expected, found_end, self._known.end]
         for segment in later:
             try:

@@ -1,9 +1,9 @@
-"""What a crash leaves of files that were coming or going, told by the ends of their names.
+"""Recovery of files that a crash left between two states, identified by the suffixes of their names.
 
-A new segment is written as ``.cleaned``, becomes ``.swap`` once it is complete, and loses the suffix when the segments
-that it replaces are out of the way; those become ``.deleted``. Between two steps the directory is synced, so that the
-names alone say how far a replacement had come: with a ``.cleaned`` at or below a ``.swap`` it had not begun, otherwise
-it is to be finished.
+A new segment is written as ``.cleaned``, becomes ``.swap`` when it is complete, and loses the suffix when the replaced
+segments are out of the way; those become ``.deleted``. The directory is synced between two steps, so the names alone
+show the state of a replacement: with a ``.cleaned`` at or below a ``.swap`` it had not begun; otherwise it must be
+finished.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from triokafka.world import Storage
 
 
 def complete_swaps(storage: Storage, directory: str) -> None:
-    """Remove what was on its way out or never complete, and finish the replacements that had begun.
+    """Remove files that were being deleted or are incomplete, and finish the replacements that had begun.
 
     Raises:
         OSError: the directory cannot be read or written.
@@ -43,7 +43,7 @@ def complete_swaps(storage: Storage, directory: str) -> None:
     for name in doomed:
         storage.remove(f"{directory}/{name}")
     if doomed:
-        storage.sync_dir(directory)  # before what proves them incomplete goes
+        storage.sync_dir(directory)  # before removing the files that prove them incomplete
     for name in names:
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
             storage.remove(f"{directory}/{name}")
@@ -52,7 +52,7 @@ def complete_swaps(storage: Storage, directory: str) -> None:
 
 
 def remove_unfinished(storage: Storage, directory: str, *, keep: Collection[int]) -> None:
-    """Remove what earlier replacements have left that failed, but for ``.cleaned`` files at the base offsets ``keep``.
+    """Remove the remains of failed replacements, except ``.cleaned`` files at the base offsets ``keep``.
 
     Raises:
         OSError: the directory cannot be read or written.
@@ -62,16 +62,16 @@ def remove_unfinished(storage: Storage, directory: str, *, keep: Collection[int]
     for name in swaps:
         storage.remove(f"{directory}/{name}")
     if swaps:
-        storage.sync_dir(directory)  # before what proves them incomplete goes
+        storage.sync_dir(directory)  # before removing the files that prove them incomplete
     for name in names:
         if name.endswith(CLEANED_SUFFIX) and _base_of(name, CLEANED_SUFFIX) not in keep:
             storage.remove(f"{directory}/{name}")
 
 
 def _finish(storage: Storage, directory: str, swaps: dict[str, int]) -> None:
-    """Let complete ``.swap`` files, all of one replacement, take the place of the segments that begin in their range.
+    """Rename complete ``.swap`` files, all of one replacement, over the segments that begin in their range.
 
-    A ``.log`` goes only with the rename over it, and that comes before its indexes'.
+    A ``.log`` is removed only by the rename over it, which precedes the renames of its indexes.
     """
     ranges = [_range(storage, f"{directory}/{name}", base) for name, base in swaps.items() if _is_log(name)]
     renamed = {name.removesuffix(SWAP_SUFFIX) for name in swaps}
@@ -88,7 +88,7 @@ def _finish(storage: Storage, directory: str, swaps: dict[str, int]) -> None:
 
 
 def _range(storage: Storage, path: str, base: int) -> tuple[int, int]:
-    """The offsets of a segment's batches, as [first, end)."""
+    """Return the offsets of a segment's batches, as [first, end)."""
     end = base + 1
     file = storage.open(path, read_only=True)
     try:
@@ -106,5 +106,5 @@ def _is_log(name: str) -> bool:
 
 
 def _base_of(name: str, suffix: str) -> int | None:
-    """The base offset of a segment's file with ``suffix`` behind its usual name; None for other files."""
+    """Return the base offset in a file name that ends with ``suffix``; None for other files."""
     return int(name[:20]) if any(is_segment_file(name, kind + suffix) for kind in SEGMENT_SUFFIXES) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from triokafka.broker_stub.metadata.delta import MetadataDelta
@@ -15,6 +15,39 @@ from triokafka.protocol.stored.cluster_metadata import (
     RemoveTopicRecord,
 )
 from triokafka.protocol.stored.metadata_record import MetadataRecord
+
+
+class TransactionFilter:
+    """Holds back the records of a metadata transaction until its end (KIP-868).
+
+    Records between BeginTransactionRecord and EndTransactionRecord are one change. Without an end, or with an
+    AbortTransactionRecord, they have no effect.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[MetadataRecord] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._held is not None
+
+    def take(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
+        """Yield the records that take effect with these ones."""
+        for record in records:
+            match record:
+                case BeginTransactionRecord():
+                    self._held = []
+                case AbortTransactionRecord():
+                    self._held = None
+                case EndTransactionRecord():
+                    held, self._held = self._held, None
+                    yield from held or ()
+                case _ if self._held is not None:
+                    self._held.append(record)
+                case _:
+                    yield record
+
 
 _CHUNK = 50_000
 """The most records of one delta; this limits the data that loading holds twice."""
@@ -33,7 +66,7 @@ class LogReplay:
         self._count = 0
         self._offset = image.offset
         self._epoch = image.epoch
-        self._transaction: list[MetadataRecord] | None = None
+        self._transaction = TransactionFilter()
 
     def replay(self, batches: Iterable[LogBatch]) -> None:
         """Replay further batches.
@@ -42,8 +75,8 @@ class LogReplay:
             ValueError: a record does not fit the state before it: the metadata log is incomplete.
         """
         for batch in batches:
-            for record in batch.records:
-                self._take(record)
+            for record in self._transaction.take(batch.records):
+                self._apply(record)
             self._offset, self._epoch = batch.last_offset, batch.epoch
             if batch.kraft_version is not None:
                 self.kraft_version = batch.kraft_version
@@ -54,22 +87,6 @@ class LogReplay:
         """Load a snapshot, the state before the record at ``end_offset``. Call it before any `replay`."""
         self.replay(batches)
         self._offset, self._epoch = end_offset - 1, epoch
-
-    def _take(self, record: MetadataRecord) -> None:
-        # Records between begin and end are one change; without an end they have no effect.
-        match record:
-            case BeginTransactionRecord():
-                self._transaction = []
-            case AbortTransactionRecord():
-                self._transaction = None
-            case EndTransactionRecord():
-                for held in self._transaction or ():
-                    self._apply(held)
-                self._transaction = None
-            case _ if self._transaction is not None:
-                self._transaction.append(record)
-            case _:
-                self._apply(record)
 
     def _apply(self, record: MetadataRecord) -> None:
         if isinstance(record, RemoveTopicRecord):

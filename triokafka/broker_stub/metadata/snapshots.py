@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from triokafka.broker_stub.metadata import features
-from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage, PartitionImage, QuotaEntity
 from triokafka.broker_stub.metadata.records import (
     LogBatch,
     decode_batches,
@@ -128,56 +128,71 @@ def image_records(image: MetadataImage) -> Iterator[Struct]:
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
     for broker in image.brokers.values():
-        yield RegisterBrokerRecord(
-            broker_id=broker.broker_id,
-            incarnation_id=broker.incarnation_id,
-            broker_epoch=broker.broker_epoch,
-            end_points=[
-                BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
-                for e in broker.endpoints
-            ],
-            features=[
-                BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in broker.features.items()
-            ],
-            rack=broker.rack,
-            fenced=broker.fenced,
-            in_controlled_shutdown=broker.in_controlled_shutdown,
-            log_dirs=list(broker.directories),
-            cordoned_log_dirs=None if broker.cordoned_directories is None else list(broker.cordoned_directories),
-        )
+        yield registration_record(broker)
     yield from image.controllers.values()
     for topic in image.topics.values():
         yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for partition in topic.partitions.values():
-            yield PartitionRecord(
-                partition_id=partition.partition,
-                topic_id=topic.topic_id,
-                replicas=list(partition.replicas),
-                isr=list(partition.isr),
-                removing_replicas=list(partition.removing_replicas),
-                adding_replicas=list(partition.adding_replicas),
-                leader=partition.leader,
-                leader_recovery_state=partition.leader_recovery_state,
-                leader_epoch=partition.leader_epoch,
-                partition_epoch=partition.partition_epoch,
-                directories=list(partition.directories),
-                eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
-                last_known_elr=list(partition.last_known_elr) or None,
-            )
+            yield partition_record(topic.topic_id, partition)
     for (resource_type, resource_name), values in image.configs.items():
         for name, value in values.items():
             yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
     for entity, quotas in image.client_quotas.items():
         for key, quota in quotas.items():
-            yield ClientQuotaRecord(
-                entity=[ClientQuotaEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                key=key,
-                value=quota,
-                remove=False,
-            )
+            yield quota_record(entity, key, quota)
     if image.producer_ids:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids)
+
+
+def registration_record(broker: BrokerImage) -> RegisterBrokerRecord:
+    """Return the record that registers a broker in its present state."""
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.broker_epoch,
+        end_points=[
+            BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in broker.endpoints
+        ],
+        features=[
+            BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in broker.features.items()
+        ],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.directories),
+        cordoned_log_dirs=None if broker.cordoned_directories is None else list(broker.cordoned_directories),
+    )
+
+
+def partition_record(topic_id: uuid.UUID, partition: PartitionImage) -> PartitionRecord:
+    """Return the record that creates a partition in its present state."""
+    return PartitionRecord(
+        partition_id=partition.partition,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )
+
+
+def quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
+    """Return the record that sets one quota; without a value, the one that removes it."""
+    return ClientQuotaRecord(
+        entity=[ClientQuotaEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        key=key,
+        value=0.0 if value is None else value,
+        remove=value is None,
+    )
 
 
 def encode_snapshot(image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Options with the prefix ``kafka.``: settings of Java's consumer, mapped to the settings of this client. No I/O.
 
-Settings that change what is read and cannot be supported are refused: serializers, interceptors, security. Settings
-that only tune Java's clients are ignored, misspelt ones are refused, and unknown ones are ignored with one warning.
+Unsupported settings that change the returned records are refused: serializers, interceptors, security. Settings that
+only tune Java's clients are ignored, misspelt ones are refused, and unknown ones are ignored with one warning.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REFUSED: Final = {
     "value.deserializer": _BYTES.replace("{what}", "values"),
     "enable.auto.commit": "Kafka option '{name}' is not supported: Spark keeps offsets in its checkpoint; option"
     " 'commitGroupId' commits them to a group as well",
-    "interceptor.classes": "Kafka option '{name}' is not supported: interceptors may change what is read",
+    "interceptor.classes": "Kafka option '{name}' is not supported: interceptors may change the records",
 }
 # Objects and functions, which have no text form, and settings that Spark controls.
 _NOT_FROM_TEXT: Final = frozenset((

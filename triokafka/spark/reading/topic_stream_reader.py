@@ -1,7 +1,7 @@
 """One streaming query: the driver resolves offsets and plans batches; tasks read them as in a batch read.
 
 Spark keeps one reader for the offsets in a process next to the driver, and pickles another one for the tasks. The two
-share nothing except what a task is given. Spark never tells that a query has stopped, so nothing here needs closing.
+share nothing except the task's arguments. Spark never reports that a query has stopped, so nothing here needs closing.
 
 That process is started for every query, and the query waits for its imports: modules that only tasks need are imported
 where they are used.

@@ -1,4 +1,4 @@
-"""The sink: every Spark task sends its rows through its own producer and reports what it wrote where.
+"""The sink: every Spark task sends its rows through its own producer and reports the written offsets.
 
 Rows come from the JVM as Arrow and are sent by column. A task returns when all its records are acknowledged. The
 driver's `commit` and `abort` only log: without transactions, records of a failed attempt stay in the topic, and the

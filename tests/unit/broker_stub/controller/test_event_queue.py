@@ -341,3 +341,140 @@ def test_every_caller_gets_the_answer_that_fits_the_log(steps: list[str]) -> Non
             assert [max(topics, key=succeeded.index) for topics in rig.published] == succeeded
 
     trio.run(play)
+
+
+# Control records between changes, and terms
+
+
+async def test_records_get_their_offsets_from_the_log() -> None:
+    """The quorum has appended control records after the newest image."""
+    async with running() as rig:
+        rig.log.end_offset += 2
+        base = rig.log.end_offset
+        seen: list[int] = []
+
+        def compute(image: MetadataImage) -> Outcome[None]:
+            seen.append(image.offset)
+            return Outcome([TopicRecord(name="a", topic_id=uuid.uuid4())], None)
+
+        rig._nursery.start_soon(rig._submit, "a", compute)
+        await rig.settle()
+        rig.log.commit()
+        await rig.settle()
+        assert seen == [base - 1] and rig.state.committed.offset == base
+
+
+async def test_operation_is_computed_again_when_a_control_record_takes_its_offset() -> None:
+    async with running() as rig:
+        base = rig.log.end_offset
+        seen: list[int] = []
+
+        def compute(image: MetadataImage) -> Steps[int]:
+            seen.append(image.offset + 1)
+            yield 1
+            if len(seen) == 1:
+                rig.log.end_offset += 1
+            return Outcome([TopicRecord(name="a", topic_id=uuid.uuid4())], image.offset + 1)
+
+        rig._nursery.start_soon(rig._submit, "a", compute)
+        await rig.settle()
+        rig.log.commit()
+        await rig.settle()
+        assert seen == [base, base + 1] and rig.answers == {"a": base + 1}
+        assert rig.state.committed.offset == base + 1 and rig.published == [{"a"}]
+
+
+class Terms:
+    """A queue that does not lead at first."""
+
+    def __init__(self, nursery: trio.Nursery, *, fails: bool = False) -> None:
+        self.rig = Rig(nursery)
+        self.events: list[str] = []
+
+        def activate(image: MetadataImage) -> Outcome[None]:
+            self.events.append("activate")
+            if fails:
+                raise errors.UnsupportedVersionError("cannot")
+            return Outcome([TopicRecord(name=f"first{self.rig.log.epoch}", topic_id=uuid.uuid4())], None)
+
+        self.rig.queue = EventQueue(
+            MemoryWorld(),
+            self.rig.state,
+            self._same_log,
+            self.rig._publish,
+            leads=False,
+            activate=activate,
+            resign=lambda epoch: self.events.append(f"resign {epoch}"),
+            term_began=lambda: self.events.append("began"),
+            term_ended=lambda: self.events.append("ended"),
+        )
+
+    def _same_log(self, listener: MetadataLogListener) -> ScriptedLog:
+        self.rig.log.listener = listener
+        return self.rig.log
+
+
+async def test_term_begins_with_the_activation_before_any_other_operation() -> None:
+    async with trio.open_nursery() as nursery:
+        terms = Terms(nursery)
+        rig = terms.rig
+        nursery.start_soon(rig.queue.run)
+        await rig.create("early")
+        assert rig.answers == {"early": errors.NotControllerError}
+        rig.log.lead(EPOCH + 1, rig.state.committed)
+        await rig.settle()
+        nursery.start_soon(rig._submit, "a", lambda image: Outcome([], sorted(image.topics)))
+        await rig.settle()
+        rig.log.commit()
+        await rig.settle()
+        assert rig.answers["a"] == ["first4"] and terms.events == ["began", "activate"]
+        rig.log.lose()
+        await rig.settle()
+        rig.log.lead(EPOCH + 2, rig.state.committed)
+        await rig.settle()
+        assert terms.events == ["began", "activate", "ended", "began", "activate"]
+        rig.log.lose()
+        rig.queue.stop()
+
+
+async def test_term_ends_after_the_last_committed_change_is_published() -> None:
+    async with trio.open_nursery() as nursery:
+        terms = Terms(nursery)
+        rig = terms.rig
+        nursery.start_soon(rig.queue.run)
+        rig.log.lead(EPOCH + 1, rig.state.committed)
+        await rig.settle()
+        await rig.create("a", "b")
+        rig.log.commit(rig.log.appends[1][0])
+        rig.log.lose()
+        assert "ended" not in terms.events
+        await rig.settle()
+        assert terms.events[-1] == "ended" and rig.answers == {"a": ["first4"], "b": errors.NotControllerError}
+        assert rig.published[-1] == {"first4", "a"}
+        rig.queue.stop()
+
+
+async def test_leadership_that_is_lost_before_the_term_began_ends_it() -> None:
+    async with trio.open_nursery() as nursery:
+        terms = Terms(nursery)
+        rig = terms.rig
+        nursery.start_soon(rig.queue.run)
+        rig.log.lead(EPOCH + 1, rig.state.committed)
+        rig.log.lose()
+        await rig.settle()
+        assert terms.events == ["ended"]
+        rig.queue.stop()
+
+
+async def test_controller_whose_activation_fails_resigns() -> None:
+    async with trio.open_nursery() as nursery:
+        terms = Terms(nursery, fails=True)
+        rig = terms.rig
+        nursery.start_soon(rig.queue.run)
+        rig.log.lead(EPOCH + 1, rig.state.committed)
+        await rig.settle()
+        await rig.create("a")
+        assert rig.answers == {"a": errors.NotControllerError}
+        assert terms.events[:3] == ["began", "activate", f"resign {EPOCH + 1}"]
+        rig.log.lose()
+        rig.queue.stop()

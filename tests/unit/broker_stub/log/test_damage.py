@@ -193,7 +193,7 @@ def test_records_before_a_start_offset_beyond_the_end_are_kept_aside(caplog: pyt
     log = open_log(storage, clean=True, recovery_point=COUNT, log_start_offset=COUNT + 500)
     assert (log.log_start_offset, log.log_end_offset) == (COUNT + 500, COUNT + 500)
     assert set(kept(storage)) == {f"{base:020d}.log.damaged" for base in bases}
-    assert f"ends at offset {COUNT}, but is to start at {COUNT + 500}" in caplog.text
+    assert f"ends at offset {COUNT}, but its start offset is {COUNT + 500}" in caplog.text
 
 
 @pytest.mark.parametrize("length", [b"\x00\x10\x00\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x01", b"\x80\x00\x00\x00"])

@@ -1,0 +1,149 @@
+"""The committed image of one node: following the metadata log from committed records to published changes.
+
+A node that does not lead replays what the quorum has committed (`MetadataLoader.next_change`). The active controller
+has replayed its own records when it staged them, so it brings the finished change (`MetadataLoader.publish`). Either
+way there is one image, and every change goes through one publisher, in the order of the log.
+
+Pure: a caller runs the steps and waits where it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from typing import Final, Protocol
+from uuid import UUID
+
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
+from triokafka.broker_stub.metadata.image_difference import difference_records
+from triokafka.broker_stub.metadata.publisher import MetadataPublisher
+from triokafka.broker_stub.metadata.records import LogBatch
+from triokafka.broker_stub.metadata.replay import TransactionFilter
+from triokafka.broker_stub.metadata.snapshots import SnapshotId
+from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.stored.cluster_metadata import RemoveTopicRecord
+
+MAX_RECORDS: Final = 50_000
+"""The most records of one change, apart from those of one batch; this limits the data that loading holds twice."""
+
+
+class LoadedChange(NamedTuple):
+    """A change that is replayed but not published."""
+
+    delta: MetadataDelta
+    image: MetadataImage
+
+
+class CommittedLog(Protocol):
+    """The committed part of the metadata log."""
+
+    def read_committed(self, from_offset: int) -> Iterator[LogBatch]:
+        """Yield the committed batches from an offset on. Raises the errors of `decode_batches`."""
+        ...
+
+
+class MetadataLoader:
+    """Owns the committed image of a node.
+
+    ``image`` is the image published last. ``next_offset`` is the offset of the next record to replay. ``kraft_version``
+    is the newest committed one that was replayed. ``removed_topics`` are the ids of topics that replayed records
+    removed, until `forget_removed_topics`.
+
+    The records of an unfinished metadata transaction (KIP-868) are held back, and the image stays before them, so that
+    no snapshot ends inside a transaction.
+    """
+
+    def __init__(self, publisher: MetadataPublisher) -> None:
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.kraft_version = 0
+        self.next_offset = 0
+        self.removed_topics: set[UUID] | None = set()
+        self._publisher = publisher
+        self._delta = MetadataDelta(EMPTY_IMAGE)
+        self._count = 0
+        self._transaction = TransactionFilter()
+        self._settled = (EMPTY_IMAGE.offset, EMPTY_IMAGE.epoch)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the replayed records end within a metadata transaction."""
+        return self._transaction.is_open
+
+    def forget_removed_topics(self) -> None:
+        """Stop collecting removed topics: from now on every change is published before the next one."""
+        self.removed_topics = None
+
+    def next_change(self, log: CommittedLog) -> Generator[int, None, LoadedChange | None]:
+        """Replay committed records; return the change to publish next, or None when all are published.
+
+        Yields the number of records of each step. Abandoning the steps loses nothing: the next call continues.
+
+        Raises:
+            ValueError: a record does not fit the image: the log is not this cluster's, or incomplete.
+        """
+        for batch in log.read_committed(self.next_offset):
+            if batch.base_offset < self.next_offset:
+                continue  # a batch is replayed as a whole
+            for record in self._transaction.take(batch.records):
+                if isinstance(record, RemoveTopicRecord) and self.removed_topics is not None:
+                    self.removed_topics.add(record.topic_id)
+                self._delta.replay(record)
+                self._count += 1
+            self.next_offset = batch.last_offset + 1
+            if batch.kraft_version is not None:
+                self.kraft_version = batch.kraft_version
+            if not self._transaction.is_open:
+                self._settled = (batch.last_offset, batch.epoch)
+            yield max(1, len(batch.records))
+            if self._count >= MAX_RECORDS:
+                break
+        offset, epoch = self._settled
+        if offset <= self.image.offset:
+            return None
+        return LoadedChange(self._delta, self._delta.image(offset, epoch))
+
+    def load_snapshot(
+        self, batches: Iterable[LogBatch], snapshot_id: SnapshotId
+    ) -> Generator[int, None, LoadedChange | None]:
+        """Replay a snapshot; return the change from the present image to it, None if the image is not older.
+
+        Yields the number of records of each step; the loader is unchanged before the last one.
+
+        Raises:
+            ValueError: a record does not fit the snapshot before it.
+        """
+        if snapshot_id.end_offset <= self.image.offset + 1 and self.image.offset >= 0:
+            return None
+        whole = MetadataDelta(EMPTY_IMAGE)
+        kraft_version = 0
+        for batch in batches:
+            for record in batch.records:
+                whole.replay(record)
+            kraft_version = kraft_version if batch.kraft_version is None else batch.kraft_version
+            yield max(1, len(batch.records))
+        after = whole.image(snapshot_id.end_offset - 1, snapshot_id.epoch)
+        if self.image is EMPTY_IMAGE:
+            delta = whole
+        else:
+            delta = MetadataDelta(self.image)
+            for difference in difference_records(self.image, after):
+                delta.replay(difference)
+                yield 1
+        self.kraft_version = kraft_version
+        self.next_offset = snapshot_id.end_offset
+        self._transaction = TransactionFilter()
+        self._delta, self._count = delta, 0
+        self._settled = (after.offset, after.epoch)
+        return LoadedChange(delta, delta.image(*self._settled))
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Make a committed change the image, and hand it to the subscribers.
+
+        The change is one that this loader has returned, or one of the active controller: its records begin after the
+        present image, and all records in between are control records.
+        """
+        self.image = image
+        self.next_offset = max(self.next_offset, image.offset + 1)
+        self._settled = (image.offset, image.epoch)
+        self._delta, self._count = MetadataDelta(image), 0
+        self._publisher.publish(delta, image)
