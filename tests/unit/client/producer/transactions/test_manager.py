@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from triokafka.client.producer.sequences import ProducerIdentity
-from triokafka.client.producer.transactions.coordinator_call import GROUP, CoordinatorCall, Outcome
+from triokafka.client.producer.transactions.coordinator_call import GROUP, Outcome
 from triokafka.client.producer.transactions.manager import TransactionManager
 from triokafka.client.producer.transactions.transaction_state import TransactionState as State
 from triokafka.errors import (
@@ -49,7 +49,7 @@ class Bench:
         self.level = level
         self.manager = TransactionManager("tx", 60_000, lambda: self.level)
 
-    def call(self, kind: type[Any], *, idle: bool = True) -> CoordinatorCall:
+    def call(self, kind: type[Any], *, idle: bool = True) -> Any:
         """The next request, which must be of this kind."""
         call = self.manager.next_call(idle=idle)
         assert call is not None, f"{kind.__name__} expected in {self.manager.state}"
@@ -77,7 +77,8 @@ class Bench:
         return self.manager
 
     def end(self, code: int = 0, **identity: int) -> Outcome:
-        return self.call(EndTxnRequest).answered(EndTxnResponse(error_code=code, **identity))
+        outcome: Outcome = self.call(EndTxnRequest).answered(EndTxnResponse(error_code=code, **identity))
+        return outcome
 
 
 def added(*partitions: TopicPartition, code: int = 0) -> AddPartitionsToTxnResponse:
