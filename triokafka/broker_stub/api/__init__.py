@@ -1,8 +1,4 @@
-"""One module per API that this broker serves, named as in ``protocol/api``; `MODULES` is the whole list.
-
-Transactions (AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit) are not served, so ApiVersions does not name
-them.
-"""
+"""One module per API that this broker serves, named as in ``protocol/api``; `MODULES` is the whole list."""
 
 from __future__ import annotations
 
@@ -33,6 +29,11 @@ MODULES: Final = {
     "delete_records": (21, 0, 2),
     "init_producer_id": (22, 0, 5),
     "offset_for_leader_epoch": (23, 2, 4),
+    "add_partitions_to_txn": (24, 0, 5),
+    "add_offsets_to_txn": (25, 0, 4),
+    "end_txn": (26, 0, 5),
+    "write_txn_markers": (27, 1, 2),
+    "txn_offset_commit": (28, 0, 5),
     "describe_configs": (32, 1, 4),
     "alter_configs": (33, 0, 2),
     "create_partitions": (37, 0, 3),

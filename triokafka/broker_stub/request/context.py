@@ -24,8 +24,9 @@ from triokafka.protocol.repeated_requests import KnownRequest
 from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.world import World
 
-if TYPE_CHECKING:  # imported when the first group is used: a broker starts without it
+if TYPE_CHECKING:  # imported when the first group or transactional id is used: a broker starts without them
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
 
 @dataclass(slots=True)
@@ -113,6 +114,11 @@ class RequestContext:
     def groups(self) -> GroupCoordinator:
         """The groups that this broker coordinates."""
         return self.services.groups.coordinator
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transactional ids that this broker coordinates."""
+        return self.services.transactions.coordinator
 
     @property
     def topic_creation(self) -> AutoTopicCreation:
