@@ -8,9 +8,10 @@ the same way backwards. No request is handled here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import trio
 
@@ -29,6 +30,7 @@ from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
+from triokafka.broker_stub.log_options import fetcher_config
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
@@ -72,7 +74,8 @@ class Broker:
         gateway: reaches the active controller.
         controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
         authorizer, quota, authentication, faults: see `Node`.
-        shares_logs: other brokers host partitions of the same logs; see `ReplicaManager`.
+        directory_ids: returns the ids of the broker's data directories by path; those that the controller knows when
+            None.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class Broker:
         quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
-        shares_logs: bool = False,
+        directory_ids: Callable[[], Mapping[str, UUID]] | None = None,
     ) -> None:
         check_listeners(config)
         self._config = DynamicBrokerConfig(config)
@@ -96,6 +99,7 @@ class Broker:
         self.faults = Faults(world.random.random) if faults is None else faults
         self._storage = storage
         self._controller = controller
+        self._directory_ids = directory_ids or (lambda: controller.identity.directory_ids)
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
         self.metadata = MetadataCache(lambda: controller.kraft_version)
@@ -116,7 +120,8 @@ class Broker:
             listener=self,
             produce_purge_interval=config.producer_purgatory_purge_interval_requests,
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
-            shares_logs=shares_logs,
+            delete_purge_interval=config.delete_records_purgatory_purge_interval_requests,
+            lag_ms=config.replica_lag_time_max_ms,
         )
         self.quotas = ClientQuotas(
             config.quota_window_num,
@@ -267,14 +272,26 @@ class Broker:
             KafkaError: the controller did not let the broker in.
         """
         start = self.tasks.start
-        for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
+        replicas = self.replicas
+        for purgatory in (replicas.produce_purgatory, replicas.fetch_purgatory, replicas.delete_purgatory):
             start(Expirer(purgatory, self.world).run)
+        # Before the registration: a restarted broker catches up while it is fenced.
+        start(partial(replicas.run_in_sync_sets, self.gateway, lambda: self.lifecycle.broker_epoch))
+        start(
+            partial(
+                replicas.fetchers.run,
+                fetcher_config(self.config),
+                listener=self.config.inter_broker_listener,
+                image=lambda: self.image,
+                broker_epoch=lambda: self.lifecycle.broker_epoch,
+            )
+        )
         registration = registration_of(
             self.config,
             incarnation_id=self.world.uuid(),
             cluster_id=self.cluster_id,
             endpoints=self._advertised(),
-            directory_ids=self._controller.identity.directory_ids,
+            directory_ids=self._directory_ids(),
             missed_directories=self.replicas.missed_directories,
         )
         await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)

@@ -229,11 +229,6 @@ class ClusterControl:
             if not broker.fenced and broker.broker_id != own_id:
                 self._sessions.setdefault(broker.broker_id, _Session(broker.incarnation_id, now))
 
-    def all_follow(self, offset: int) -> None:
-        """Record that every broker has applied the metadata up to ``offset``, since they share this process."""
-        for session in self._sessions.values():
-            session.metadata_offset = max(session.metadata_offset, offset)
-
     def resume(self, now: float) -> None:
         """Extend every session: this process was stopped for a while, and could not receive heartbeats."""
         for session in self._sessions.values():
