@@ -293,6 +293,7 @@ class Broker:
             endpoints=self._advertised(),
             directory_ids=self._directory_ids(),
             missed_directories=self.replicas.missed_directories,
+            previous_broker_epoch=self.logs.previous_broker_epoch,
         )
         await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)
         start(self.lifecycle.run)

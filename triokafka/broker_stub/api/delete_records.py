@@ -46,7 +46,7 @@ def _failed(request: DeleteRecordsRequest, context: RequestContext, code: int, m
     on_error=_failed,
 )
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Raise each partition's log start offset, and wait at most ``timeout_ms`` until the followers have raised theirs."""
+    """Raise each partition's log start offset; wait at most ``timeout_ms`` until the followers have raised theirs."""
     outcomes: dict[TopicPartition, DeleteOutcome] = {}
     budget = WorkBudget()
     for topic in request.topics:

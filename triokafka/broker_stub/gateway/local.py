@@ -150,6 +150,7 @@ class LocalControllerGateway:
                 self._controller.kraft_version,
                 version=version,
                 min_insync_replicas=self._controller.config.text(features.MIN_INSYNC_REPLICAS) or "1",
+                support=feature_updates.FeatureSupport(self._controller.config.node_id),
             ),
         )
 
@@ -180,9 +181,7 @@ class LocalControllerGateway:
         state = self._controller.state
         return await self._submit(
             "BrokerHeartbeat",
-            lambda image: state.cluster.heartbeat(
-                image, beat, now=self._world.now(), committed_offset=state.committed.offset
-            ),
+            lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=state.next_offset),
         )
 
     async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:

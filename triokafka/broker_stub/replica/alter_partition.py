@@ -86,7 +86,9 @@ class PendingProposals:
 
         # A newer leader epoch, or newer metadata, has settled the others.
         self._sent = {
-            key: pending for key, pending in self._waiting.items() if pending.partition.isr.in_flight is pending.proposal
+            key: pending
+            for key, pending in self._waiting.items()
+            if pending.partition.isr.in_flight is pending.proposal
         }
         self._waiting = {}
         if not self._sent:
@@ -133,9 +135,7 @@ class PendingProposals:
         if not code:
             if result.leader_epoch != partition.leader_epoch or not partition.is_leader:
                 return True  # superseded by a newer leader epoch
-            if partition.isr_committed(
-                proposal, partition_epoch=result.partition_epoch, in_sync_replicas=result.isr
-            ):
+            if partition.isr_committed(proposal, partition_epoch=result.partition_epoch, in_sync_replicas=result.isr):
                 logger.info("%s: in-sync replicas %s", partition.topic_partition, sorted(result.isr))
                 self._committed(partition)
             return True

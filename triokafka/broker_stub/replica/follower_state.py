@@ -19,8 +19,8 @@ class FollowerState:
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
-    fetched_at: float = 0.0
-    caught_up_at: float = 0.0
+    fetched_at: float = float("-inf")
+    caught_up_at: float = float("-inf")
     leader_end_offset: int = UNKNOWN_OFFSET
     broker_epoch: int = -1
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_LEADER: Final = -1
+_NEVER: Final = float("-inf")
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -114,7 +115,7 @@ class Partition:
         known = {} if is_new else self._followers
         self._followers = {
             # In-sync followers get the whole lag time to fetch from the new leader.
-            replica: known.get(replica) or FollowerState(caught_up_at=now if replica in self.isr.committed else 0.0)
+            replica: known.get(replica) or FollowerState(caught_up_at=now if replica in self.isr.committed else _NEVER)
             for replica in self.replicas
             if replica != self._node_id
         }

@@ -11,7 +11,8 @@ class Traffic:
 
     ``bytes_in`` and ``records_in`` count appends of clients. ``bytes_out`` counts records in responses to consumers,
     ``replication_bytes_out`` those in responses to followers. ``replication_bytes_in`` counts what this broker appended
-    as a follower, ``reassignment_bytes_in`` the part of it for replicas that a reassignment adds. Requests and failures are counted per partition.
+    as a follower, ``reassignment_bytes_in`` the part of it for replicas that a reassignment adds. Requests and failures
+    are counted per partition.
     """
 
     bytes_in: int = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -164,10 +163,10 @@ class FetcherManager:
 
         config = settings.config
         state = FetcherState(max_bytes=config.fetch_max_bytes, backoff_seconds=config.fetch_backoff_ms / 1000)
-        data = FetchedData(
-            state, self._hosted, self._traffic, node_id=self._node_id, wall_ms=self._world.wall_ms
+        data = FetchedData(state, self._hosted, self._traffic, node_id=self._node_id, wall_ms=self._world.wall_ms)
+        name = (
+            f"replica fetcher {key.fetcher_id} of broker {self._node_id} from {node.address} (broker {key.leader_id})"
         )
-        name = f"replica fetcher {key.fetcher_id} of broker {self._node_id} from {node.address} (broker {key.leader_id})"
         fetcher = FetcherTask(
             name,
             state,
@@ -229,9 +228,7 @@ def _truncate_without_epochs(partition: Partition, now_ms: int) -> None:
     log = partition.log
     if log.leader_epochs.latest < 0 and log.log_end_offset > partition.high_watermark:
         try:
-            partition.truncate_as_follower(
-                partition.high_watermark, leader_epoch=partition.leader_epoch, now_ms=now_ms
-            )
+            partition.truncate_as_follower(partition.high_watermark, leader_epoch=partition.leader_epoch, now_ms=now_ms)
         except KafkaError as error:
             logger.error("%s: truncating to the high watermark failed: %s", partition.topic_partition, error)
 

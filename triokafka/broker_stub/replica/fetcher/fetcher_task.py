@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import trio
 
@@ -17,16 +17,16 @@ from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, ReplicaState
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from triokafka.protocol.message import Request
+from triokafka.protocol.message import Request, Response
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Response)
 
 _SHORT_WAIT_MS: Final = 20
-_FULL_VERSION: Final = 15  # the version in which the follower's identity moved
+_IDENTITY_APART_SINCE: Final = 15
 
 
 class LeaderChannel(Protocol):
@@ -36,8 +36,12 @@ class LeaderChannel(Protocol):
         """Serve the connection until cancelled."""
 
     async def send(
-        self, request: Request[Any], *, max_version: int | None = None, timeout_ms: int | None = None
-    ) -> Any:
+        self,
+        request: Request[R] | Callable[[int], Request[R]],
+        *,
+        api: type[Request[R]] | None = None,
+        timeout_ms: float | None = None,
+    ) -> R:
         """Send a request and return its response."""
 
     def close(self) -> None:
@@ -130,20 +134,30 @@ class FetcherTask:
     async def _fetch(self, plan: FetchPlan) -> tuple[FetchResponse, bool]:
         """Send one fetch; return the response, and whether it came before its time."""
         config = self._config
-        wait_ms = min(_SHORT_WAIT_MS, config.fetch_wait_max_ms) if self.state.waits_shortly else config.fetch_wait_max_ms
-        request = FetchRequest(
-            replica_id=self._node_id,
-            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
-            max_wait_ms=wait_ms,
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_response_max_bytes,
-            session_id=plan.session_id,
-            session_epoch=plan.epoch,
-            topics=plan.topics(_FULL_VERSION),
-            forgotten_topics_data=plan.forgotten_topics(_FULL_VERSION),
+        wait_ms = (
+            min(_SHORT_WAIT_MS, config.fetch_wait_max_ms) if self.state.waits_shortly else config.fetch_wait_max_ms
         )
+
+        def request(version: int) -> FetchRequest:
+            is_named_apart = version >= _IDENTITY_APART_SINCE
+            return FetchRequest(
+                replica_id=-1 if is_named_apart else self._node_id,
+                replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch())
+                if is_named_apart
+                else ReplicaState(),
+                max_wait_ms=wait_ms,
+                min_bytes=config.fetch_min_bytes,
+                max_bytes=config.fetch_response_max_bytes,
+                session_id=plan.session_id,
+                session_epoch=plan.epoch,
+                topics=plan.topics(version),
+                forgotten_topics_data=plan.forgotten_topics(version),
+            )
+
         began = self._world.now()
-        response: FetchResponse = await self._channel.send(request, timeout_ms=config.socket_timeout_ms + wait_ms)
+        response: FetchResponse = await self._channel.send(
+            request, api=FetchRequest, timeout_ms=config.socket_timeout_ms + wait_ms
+        )
         return response, self._world.now() - began < wait_ms / 2000
 
     async def _apply(self, plan: FetchPlan, response: FetchResponse) -> None:
@@ -211,9 +225,9 @@ class FetcherTask:
             logger.info("%s: ListOffsets failed: %s", self.name, error)
             self.state.failed(self._world.now())
             return found
-        for topic in response.topics:
-            for result in topic.partitions:
-                key = TopicPartition(topic.name, result.partition_index)
+        for answered in response.topics:
+            for result in answered.partitions:
+                key = TopicPartition(answered.name, result.partition_index)
                 known = positions.pop(key, None)
                 current = self.state.positions([key])
                 if known is None or not current or current[0] is not known[0]:
