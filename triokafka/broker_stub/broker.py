@@ -23,7 +23,10 @@ from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
+from triokafka.broker_stub.coordinators.node_requests import UnreachableNodes
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.coordinators.transaction_entry import transaction_entry
+from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
 from triokafka.broker_stub.deferred_imports import load_the_rest
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
@@ -52,9 +55,11 @@ from triokafka.structs import TopicPartition, address_text
 from triokafka.world import World
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
     from triokafka.broker_stub.metrics.catalogue import Sample
     from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 
 logger = logging.getLogger(__name__)
@@ -132,8 +137,29 @@ class Broker:
         self._group_entry = group_entry(
             self.world, config, self.replicas, lambda: self.image, self._coordinator_created
         )
+        nodes = UnreachableNodes()
+        self._transaction_entry = transaction_entry(
+            self.world,
+            config,
+            self.replicas,
+            lambda: self.image,
+            self._coordinator_created,
+            markers=lambda: self.partition_markers,
+            nodes=nodes,
+            new_producer_id=self.producer_ids.next_id,
+        )
         self.coordinators = CoordinatorRegistry(
-            [self._group_entry], log_size=lambda topic_partition: self.replicas.partition(topic_partition).log.size
+            [self._group_entry, self._transaction_entry],
+            log_size=lambda topic_partition: self.replicas.partition(topic_partition).log.size,
+        )
+        verifier = TransactionVerifier(
+            self.world,
+            config.node_id,
+            self.replicas,
+            lambda: self.image,
+            self._transaction_entry,
+            nodes,
+            lambda: self.config.transaction_partition_verification_enable,
         )
         self.topic_creation = AutoTopicCreation(self.gateway, config, self.metadata, self.coordinators)
         self.sockets = SocketServer(
@@ -153,6 +179,9 @@ class Broker:
             prevalidation_slots=PrevalidationSlots(config.num_validation_threads),
             fetch_sessions=lambda: self.fetch_sessions,
             groups=self._group_entry,
+            transactions=self._transaction_entry,
+            transaction_verifier=verifier,
+            partition_markers=lambda: self.partition_markers,
             coordinators=self.coordinators,
             quotas=self.quotas,
             producer_ids=self.producer_ids,
@@ -224,6 +253,18 @@ class Broker:
     def group_coordinator(self) -> GroupCoordinator:
         """Groups and their offsets; created on first use."""
         return self._group_entry.coordinator
+
+    @cached_property
+    def partition_markers(self) -> PartitionMarkers:
+        """Writes transaction markers to the partitions that this broker leads; imported with the first."""
+        from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+
+        return PartitionMarkers(self.world, self.replicas, self._group_entry, lambda: self.config.request_timeout_ms)
+
+    @property
+    def transaction_coordinator(self) -> TransactionCoordinator:
+        """Transactional ids and their transactions; created on first use."""
+        return self._transaction_entry.coordinator
 
     def _coordinator_created(self, coordinator: Coordinator) -> None:
         if self.tasks.is_open:
