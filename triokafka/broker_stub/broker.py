@@ -8,9 +8,10 @@ the same way backwards. No request is handled here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import trio
 
@@ -22,7 +23,10 @@ from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
+from triokafka.broker_stub.coordinators.node_requests import UnreachableNodes
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.coordinators.transaction_entry import transaction_entry
+from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
 from triokafka.broker_stub.deferred_imports import load_the_rest
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
@@ -50,9 +54,11 @@ from triokafka.structs import TopicPartition, address_text
 from triokafka.world import World
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
     from triokafka.broker_stub.metrics.catalogue import Sample
     from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 
 logger = logging.getLogger(__name__)
@@ -98,6 +104,7 @@ class Broker:
         self._controller = controller
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
+        self._shares_logs = shares_logs
         self.metadata = MetadataCache(lambda: controller.kraft_version)
         self.lifecycle = BrokerLifecycle(
             self.world,
@@ -127,8 +134,29 @@ class Broker:
         self._group_entry = group_entry(
             self.world, config, self.replicas, lambda: self.image, self._coordinator_created
         )
+        nodes = UnreachableNodes()
+        self._transaction_entry = transaction_entry(
+            self.world,
+            config,
+            self.replicas,
+            lambda: self.image,
+            self._coordinator_created,
+            markers=lambda: self.partition_markers,
+            nodes=nodes,
+            new_producer_id=self.producer_ids.next_id,
+        )
         self.coordinators = CoordinatorRegistry(
-            [self._group_entry], log_size=lambda topic_partition: self.replicas.partition(topic_partition).log.size
+            [self._group_entry, self._transaction_entry],
+            log_size=lambda topic_partition: self.replicas.partition(topic_partition).log.size,
+        )
+        verifier = TransactionVerifier(
+            self.world,
+            config.node_id,
+            self.replicas,
+            lambda: self.image,
+            self._transaction_entry,
+            nodes,
+            lambda: self.config.transaction_partition_verification_enable,
         )
         self.topic_creation = AutoTopicCreation(self.gateway, config, self.metadata, self.coordinators)
         self.sockets = SocketServer(
@@ -148,6 +176,9 @@ class Broker:
             prevalidation_slots=PrevalidationSlots(config.num_validation_threads),
             fetch_sessions=lambda: self.fetch_sessions,
             groups=self._group_entry,
+            transactions=self._transaction_entry,
+            transaction_verifier=verifier,
+            partition_markers=lambda: self.partition_markers,
             coordinators=self.coordinators,
             quotas=self.quotas,
             producer_ids=self.producer_ids,
@@ -220,6 +251,18 @@ class Broker:
         """Groups and their offsets; created on first use."""
         return self._group_entry.coordinator
 
+    @cached_property
+    def partition_markers(self) -> PartitionMarkers:
+        """Writes transaction markers to the partitions that this broker leads; imported with the first."""
+        from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+
+        return PartitionMarkers(self.world, self.replicas, self._group_entry, lambda: self.config.request_timeout_ms)
+
+    @property
+    def transaction_coordinator(self) -> TransactionCoordinator:
+        """Transactional ids and their transactions; created on first use."""
+        return self._transaction_entry.coordinator
+
     def _coordinator_created(self, coordinator: Coordinator) -> None:
         if self.tasks.is_open:
             self.tasks.start(coordinator.run)
@@ -274,8 +317,9 @@ class Broker:
             incarnation_id=self.world.uuid(),
             cluster_id=self.cluster_id,
             endpoints=self._advertised(),
-            directory_ids=self._controller.identity.directory_ids,
+            directory_ids=self._own_directory_ids(),
             missed_directories=self.replicas.missed_directories,
+            previous_broker_epoch=self.logs.previous_broker_epoch,
         )
         await self.lifecycle.start(registration, timeout_ms=self.config.initial_broker_registration_timeout_ms)
         start(self.lifecycle.run)
@@ -283,6 +327,13 @@ class Broker:
         start(self._serve)
         start(partial(load_the_rest, self.dispatcher, self.coordinators))
         logger.info("broker %d of cluster %s serves %s", self.node_id, self.cluster_id, self.bootstrap_servers)
+
+    def _own_directory_ids(self) -> Mapping[str, UUID]:
+        """Return the ids of the data directories; others if brokers share them, since no two may register the same."""
+        ids = self._controller.identity.directory_ids
+        if not self._shares_logs:
+            return ids
+        return {path: UUID(int=(directory_id.int + self.node_id) % (1 << 128)) for path, directory_id in ids.items()}
 
     async def stop(self, *, cleanly: bool = True) -> None:
         """Stop serving and end all tasks; cleanly, requests in progress finish first and the broker signs off."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka import errors
+from triokafka.broker_stub.controller.cluster_control import check_broker_epoch
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import (
     RECOVERED,
@@ -70,20 +71,6 @@ def alter_partition(
         ]
         topics.append(AlteredTopic(topic_id=asked.topic_id, partitions=partitions))
     return Outcome(records, AlterPartitionResponse(topics=topics))
-
-
-def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> None:
-    """Reject a broker that is not registered with this epoch: another process replaced it.
-
-    Raises:
-        BrokerIdNotRegisteredError: no broker has this id.
-        StaleBrokerEpochError: the broker is registered with another epoch.
-    """
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        raise errors.BrokerIdNotRegisteredError(f"broker {broker_id} is not registered")
-    if broker.broker_epoch != broker_epoch:
-        raise errors.StaleBrokerEpochError(f"broker {broker_id} has epoch {broker.broker_epoch}, not {broker_epoch}")
 
 
 def _answer(

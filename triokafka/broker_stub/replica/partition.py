@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from triokafka import errors
+from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.broker_stub.replica.read_result import EpochEnd, LeaderHint, ReadOutcome
 from triokafka.structs import Buffer, OffsetAndTimestamp, TopicPartition
 
@@ -159,9 +160,16 @@ class Partition:
         return in_sync >= max(len(self.replicas), 1)
 
     def append(
-        self, batches: Buffer | PrevalidatedBatch, *, required_acks: int, now_ms: int, from_client: bool = True
+        self,
+        batches: Buffer | PrevalidatedBatch,
+        *,
+        required_acks: int,
+        now_ms: int,
+        from_client: bool = True,
+        guard: VerificationGuard | None = UNVERIFIED_ALLOWED,
+        transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append as the leader. The caller then calls `advance_high_watermark`.
+        """Append as the leader. The caller then calls `advance_high_watermark`. Arguments as `LogAppender`.
 
         Raises:
             NotEnoughReplicasError: too few replicas are in sync for acks=all; nothing was written.
@@ -174,7 +182,25 @@ class Partition:
                 f"min.insync.replicas requires {self.log.config.min_insync_replicas}"
             )
         return self.log.append_as_leader(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, from_client=from_client
+            batches,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            from_client=from_client,
+            guard=guard,
+            transaction_version=transaction_version,
+        )
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, bumps_epochs: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """See `ProducerStates.begin_verification`.
+
+        Raises:
+            NotLeaderForPartitionError: another broker leads.
+        """
+        self.require_leader()
+        return self.log.producers.begin_verification(
+            producer_id, epoch, sequence, bumps_epochs=bumps_epochs, now_ms=now_ms
         )
 
     def advance_high_watermark(self) -> bool:

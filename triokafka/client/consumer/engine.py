@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.arguments import checked_timeout_ms
 from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_collector import FetchCollector
@@ -209,6 +210,14 @@ class Engine:
             raise ClosedError(f"the consumer is {self._state}: use it inside its async with block")
         self.network.check_usable()
 
+    def seconds(self, timeout_ms: float | None) -> float:
+        """Return a call's time limit in seconds; ``default_api_timeout_ms`` by default. Raises `TypeError`."""
+        return checked_timeout_ms(self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+
+    def deadline(self, timeout_ms: float | None) -> float:
+        """Return the end of a call's time limit, in seconds on the world's clock. Raises `TypeError`."""
+        return self.world.now() + self.seconds(timeout_ms)
+
     # ---------------------------------------------------------------- subscription
 
     def subscribe(self, topics: Sequence[str], listener: object) -> None:
@@ -295,7 +304,7 @@ class Engine:
         self.wake()
 
     def _start_over(self, cluster: Cluster) -> None:
-        for topic in self._topics.made_anew(cluster):
+        for topic in self._topics.recreated(cluster):
             logger.warning("topic %r was deleted and created again: its positions are looked up again", topic)
             self.collector.put_back()
             self.subscription.start_over(topic)
@@ -304,10 +313,10 @@ class Engine:
     def _fetch_again(self, cluster: Cluster) -> None:
         """Drop buffered data of former leaders: new ones have every record below the position, but maybe not this
         data."""
-        led_anew = self.subscription.led_anew(cluster.leader_epoch_for)
-        if led_anew:
+        with_new_leader = self.subscription.with_new_leader(cluster.leader_epoch_for)
+        if with_new_leader:
             self.collector.put_back()
-            for partition in led_anew:
+            for partition in with_new_leader:
                 self.subscription.fetch_again(partition)
 
     def _positions_changed(self) -> None:
