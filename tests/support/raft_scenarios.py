@@ -188,12 +188,19 @@ def _repair(simulation: RaftSimulation) -> None:
 
 def contested_elections(seed: int) -> None:
     """Several candidates ask at the same time, while voters crash and come back at once."""
-    simulation = RaftSimulation(seed, voters=_voters(seed), latency=0.7, loss=0.05, append_every=0.4)
-    for _ in range(120):
-        simulation.run(simulation.random.uniform(0.01, 0.2))
-        node = _pick(simulation, simulation.up)
-        simulation.crash(node)
-        simulation.restart(node)
+    simulation = RaftSimulation(seed, voters=5, latency=0.7, loss=0.1, append_every=1.0)
+    for _ in range(4):
+        # All lose the leader at the same time, and so become candidates at the same time.
+        for action in (simulation.crash, simulation.restart):
+            for node in simulation.nodes.values():
+                action(node)
+        simulation.run(0.9)
+        for _ in range(25):
+            simulation.run(simulation.random.uniform(0.01, 0.25))
+            node = _pick(simulation, simulation.up)
+            if node.election is not None and node.election.voted not in (None, node.key):
+                simulation.crash(node)
+                simulation.restart(node)
     simulation.latency, simulation.loss = 0.03, 0.0
     simulation.settle(within=120)
 
