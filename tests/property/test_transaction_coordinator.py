@@ -26,7 +26,12 @@ from triokafka.coordinator.transaction.completions import Completion
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.coordinator_type import transaction_coordinator_type
 from triokafka.coordinator.transaction.marker_queue import MarkerQueue, MarkerRequest
-from triokafka.coordinator.transaction.metadata import LAST_CLIENT_EPOCH, NO_EPOCH, TransactionMetadata
+from triokafka.coordinator.transaction.metadata import (
+    LAST_CLIENT_EPOCH,
+    NO_EPOCH,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+)
 from triokafka.coordinator.transaction.producer_id_needed import ProducerIdNeeded
 from triokafka.coordinator.transaction.records import TransactionChange, decode, encode
 from triokafka.coordinator.transaction.state import TransactionState
@@ -181,14 +186,14 @@ class TransactionLife(Life):
     """A coordinator, three partitions, and producers of two transactional ids, some of them zombies."""
 
     STEPS: ClassVar = {
-        "act": 30,
-        "answers": 25,
-        "markers_are_sent": 14,
-        "markers_arrive": 14,
+        "act": 40,
+        "answers": 40,
+        "markers_are_sent": 16,
+        "markers_arrive": 16,
         "old_request_arrives_again": 6,
         "old_markers_arrive_again": 3,
-        "new_client": 3,
-        "coordinator_moves": 3,
+        "new_client": 2,
+        "coordinator_moves": 2,
         "log_lags_or_not": 3,
         "high_watermark_moves": 6,
         "appends_fail": 2,
@@ -233,7 +238,8 @@ class TransactionLife(Life):
     def _start(self, sent: Sent) -> None:
         """Deliver a request; its answer comes later. Raises what the broker answers at once."""
         request = sent.request
-        sent.reply = reply = Reply()
+        reply: Reply[Any] = Reply()
+        sent.reply = reply
         if isinstance(request, Write):
             producers = self.logs[request.partition].producers
             sent.guard = producers.begin_verification(
@@ -265,11 +271,7 @@ class TransactionLife(Life):
     @staticmethod
     def _operation(request: Init | End, new_id: int | None, reply: Reply[Any]) -> Any:
         if isinstance(request, Init):
-            expected = (
-                None
-                if request.epoch == NO_EPOCH
-                else initialization.ProducerIdAndEpoch(request.producer_id, request.epoch)
-            )
+            expected = None if request.epoch == NO_EPOCH else ProducerIdAndEpoch(request.producer_id, request.epoch)
             return partial(
                 initialization.initialize,
                 transactional_id=request.name,
@@ -298,15 +300,16 @@ class TransactionLife(Life):
 
     def act(self, draw: Draw) -> None:
         """A client sends its next request."""
-        client = draw.of(self.clients)
-        if client.is_dead or client.waits_for is not None:
+        free = [client for client in self.clients if not client.is_dead and client.waits_for is None]
+        if not free:
             return
+        client = draw.of(free)
         request: Request
         if client.epoch == NO_EPOCH:
             request = Init(client.name)
-        elif client.must_abort or (client.written and draw.one_in(4)):
+        elif client.must_abort or (client.written and draw.one_in(8)):
             request = End(client.name, client.producer_id, client.epoch, commits=False)
-        elif client.written and draw.one_in(3):
+        elif client.written and draw.one_in(2):
             request = End(client.name, client.producer_id, client.epoch, commits=True)
         else:
             partition = draw.of(TOPIC_PARTITIONS)
@@ -335,7 +338,7 @@ class TransactionLife(Life):
                 value = sent.reply.value
                 if isinstance(sent.request, Write):
                     self._finish_write(sent)
-                if draw.one_in(6):
+                if draw.one_in(10):
                     raise NotEnoughReplicasError("the answer is lost")
             except FATAL:
                 client.is_dead = not isinstance(sent.request, Write)

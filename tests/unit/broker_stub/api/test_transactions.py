@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -379,7 +381,7 @@ async def test_transactions_are_listed_by_filter_and_described() -> None:
         first, second = await Transactional(node, "alpha").start(), await Transactional(node, "beta").start()
         await first.write("t", b"v", partition=1)
 
-        async def listed(api_version: int = 2, **filters: object) -> list[str]:
+        async def listed(api_version: int = 2, **filters: Any) -> list[str]:
             response = await node.call(ListTransactionsRequest(**filters), api_version)
             assert response.error_code == 0
             return sorted(one.transactional_id for one in response.transaction_states)

@@ -18,6 +18,7 @@ from triokafka.protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from triokafka.records import decode_records, iter_batches
+from triokafka.structs import Buffer
 
 
 class Transactional:
@@ -188,7 +189,7 @@ async def committed_values(node: Node, topic: str, *, partitions: int = 1) -> li
     return values
 
 
-def visible(data: bytes, aborted: Sequence[tuple[int, int]]) -> list[bytes]:
+def visible(data: Buffer, aborted: Sequence[tuple[int, int]]) -> list[bytes]:
     """The values of a fetched partition without those of aborted transactions, as a consumer filters them."""
     left = sorted(aborted, key=lambda one: one[1])
     active: set[int] = set()
