@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
@@ -88,10 +87,8 @@ class AdminClient:
         await self._client.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._client.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *raised: object) -> None:
+        await self._client.__aexit__(*raised)
 
     create_topics = _method(TopicAdmin, TopicAdmin.create_topics)
     delete_topics = _method(TopicAdmin, TopicAdmin.delete_topics)
