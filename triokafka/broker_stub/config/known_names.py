@@ -111,7 +111,6 @@ UNUSED_NAMES: Final = frozenset(
         "remote.log.storage.system.enable",
         "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
-        "replica.socket.timeout.ms",
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
         "sasl.client.callback.handler.class",

@@ -314,6 +314,9 @@ class TopicOptions(Options):
         500, "Maximum time that a follower's fetch waits for replica.fetch.min.bytes."
     )
     replica_fetch_response_max_bytes: int = _int(10_485_760, "Maximum bytes in the response to a follower's fetch.", 0)
+    replica_socket_timeout_ms: int = _int(
+        30_000, "Time that a follower waits for the response to a fetch, in addition to replica.fetch.wait.max.ms.", 1
+    )
     replica_fetch_backoff_ms: int = _int(1000, "Time that a follower waits after a failed fetch.", 0)
     replica_high_watermark_checkpoint_interval_ms: int = _long(5000, "Interval between checkpoints of high watermarks.")
     num_replica_fetchers: int = _int(1, "Number of fetchers per leader.", 1, update_mode=CLUSTER)

@@ -28,6 +28,10 @@ _ADDING_VERSION: Final = 2
 """The transaction version of clients that leave it to the partition's leader to add a partition."""
 
 
+_MOST_QUESTIONS: Final = 3
+"""How often a coordinator is asked for one request, if markers of earlier transactions arrive meanwhile."""
+
+
 class AppendingProducer(NamedTuple):
     """A producer that appends in a transaction.
 
@@ -84,6 +88,29 @@ class TransactionVerifier:
         refused: dict[TopicPartition, int] = {}
         if not producer.adds and not self._enabled():
             return Admission(dict.fromkeys(sequences, UNVERIFIED_ALLOWED), refused)
+        asked = self._begin(producer, sequences, guards, refused)
+        for _ in range(_MOST_QUESTIONS):
+            if not asked:
+                break
+            for key, code in (await self._ask(producer, asked)).items():
+                if code:
+                    refused[key] = _for_client(code, producer)
+            # Meanwhile the marker of the producer's previous transaction may have removed the verification. Then the
+            # answer proves nothing, because the marker could also be this transaction's: ask again.
+            before = dict(guards)
+            admitted = {key: sequences[key] for key in asked if key not in refused}
+            begun = self._begin(producer, admitted, guards, refused)
+            asked = [key for key in begun if guards[key] is not before[key]]
+        return Admission(guards, refused)
+
+    def _begin(
+        self,
+        producer: AppendingProducer,
+        sequences: Mapping[TopicPartition, int],
+        guards: dict[TopicPartition, VerificationGuard | None],
+        refused: dict[TopicPartition, int],
+    ) -> list[TopicPartition]:
+        """Begin or continue verifications; return the partitions for which the coordinator must be asked."""
         asked = []
         now_ms = self._world.wall_ms()
         for key, sequence in sequences.items():
@@ -100,11 +127,7 @@ class TransactionVerifier:
                 continue
             if guards[key] is not None:
                 asked.append(key)
-        if asked:
-            for key, code in (await self._ask(producer, asked)).items():
-                if code:
-                    refused[key] = _for_client(code, producer)
-        return Admission(guards, refused)
+        return asked
 
     async def _ask(self, producer: AppendingProducer, asked: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         try:

@@ -1,4 +1,4 @@
-"""The parts of a broker that API handlers use."""
+"""The parts of a broker, and of a controller, that API handlers use."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when first used: a broker starts without them
     from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+    from triokafka.broker_stub.raft.raft_client import RaftClient
+    from triokafka.broker_stub.request.forwarding import ForwardedRequests
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
@@ -63,6 +65,34 @@ class BrokerServices:
     authorizer: Authorizer
     faults: Faults
     advertised: Mapping[int, range]
+    allows_all: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.allows_all = isinstance(self.authorizer, AllowAll)
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerServices:
+    """The parts of a controller that its dispatcher and API handlers use.
+
+    The handlers of administrative requests serve both kinds of listeners. They use the parts whose names are those of
+    `BrokerServices`. ``quorum`` returns the node's client of the metadata quorum, and ``forwarded`` answers the
+    requests that brokers forward. Both exist once the node has opened its metadata log.
+    """
+
+    node_id: int
+    world: World
+    config: DynamicBrokerConfig
+    cluster_id: Callable[[], str]
+    metadata: MetadataCache
+    configuration: EffectiveConfiguration
+    gateway: ControllerGateway
+    quotas: ClientQuotas
+    authorizer: Authorizer
+    faults: Faults
+    advertised: Mapping[int, range]
+    quorum: Callable[[], RaftClient]
+    forwarded: Callable[[], ForwardedRequests]
     allows_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
