@@ -225,6 +225,7 @@ class ClusterControl:
         This node's own broker ended with its process, and registers again.
         """
         self._cluster_id = cluster_id
+        self._sessions = {}
         for broker in image.brokers.values():
             if not broker.fenced and broker.broker_id != own_id:
                 self._sessions.setdefault(broker.broker_id, _Session(broker.incarnation_id, now))

@@ -20,7 +20,8 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
-from triokafka.broker_stub.controller.metadata_log import MetadataLog, MetadataLogListener
+from triokafka.broker_stub.metadata.publisher import Follower
+from triokafka.broker_stub.raft.metadata_log import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
@@ -44,18 +45,6 @@ MAX_UNCOMMITTED: Final = 64
 
 def _nothing() -> None:
     pass
-
-
-class Follower(Protocol):
-    """Follows changes with work that is too slow for the event loop. Raises nothing."""
-
-    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Prepare for a committed change that is about to be published."""
-        ...
-
-    async def settle(self) -> None:
-        """Finish the work on published changes, whose answers wait for it."""
-        ...
 
 
 class Operation(Generic[T]):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import trio
 
 from triokafka.broker_stub.controller import feature_updates
-from triokafka.broker_stub.controller.metadata_log import MetadataLogListener
+from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.records import encode_leader_change, encode_records

@@ -195,19 +195,14 @@ def quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQu
     )
 
 
-def encode_snapshot(image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) -> Iterator[bytes]:
-    """Yield the batches of a snapshot: header, records, footer. ``timestamp_ms`` is the time of the last change."""
-    epoch = image.epoch
-    yield encode_snapshot_header(
-        quorum.node_id,
-        quorum.directory_id,
-        epoch=epoch,
-        timestamp_ms=timestamp_ms,
-        kraft_version=quorum.kraft_version,
-        endpoints=quorum.endpoints,
-    )
-    # The header batch has one record, or three with kraft.version and the voters.
-    offset = 3 if quorum.kraft_version else 1
+def encode_image(image: MetadataImage, *, first_offset: int, timestamp_ms: int) -> Iterator[bytes]:
+    """Yield the batches of a snapshot after its header: the records of the image, and the footer.
+
+    Args:
+        first_offset: the number of records in the header batch.
+        timestamp_ms: the time of the last change.
+    """
+    offset, epoch = first_offset, image.epoch
     level = features.metadata_version(image.features)
     waiting: list[Struct] = []
 
