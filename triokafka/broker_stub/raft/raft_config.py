@@ -68,8 +68,11 @@ class RaftConfig:
 
     @property
     def bootstrap_nodes(self) -> list[Node]:
-        """The servers to ask for the leader while no leader is known; unknown ids count down from -2."""
+        """The other servers to ask for the leader while no leader is known; unknown ids count down from -2."""
+        own = {(endpoint.host, endpoint.port) for endpoint in self.endpoints}
         if self.bootstrap_servers:
-            return [Node(-2 - index, host, port) for index, (host, port) in enumerate(self.bootstrap_servers)]
-        found = (voter.node(self.controller_listener) for voter in self.static_voters)
-        return [node for node in found if node is not None]
+            nodes = [Node(-2 - index, host, port) for index, (host, port) in enumerate(self.bootstrap_servers)]
+        else:
+            found = (voter.node(self.controller_listener) for voter in self.static_voters)
+            nodes = [node for node in found if node is not None and node.node_id != self.node_id]
+        return [node for node in nodes if (node.host, node.port) not in own]

@@ -1,0 +1,265 @@
+"""Lives of a quorum, one per seed: elections, failures, partitions, lost messages, snapshots and changed voters.
+
+The first eight are those of Kafka's own simulation.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tests.support.raft_simulation import FETCH_TIMEOUT, RaftSimulation, SimulatedNode
+from triokafka.broker_stub.raft.leader_state import CHECK_QUORUM_FACTOR, Leader
+
+_SLACK: Final = 0.5
+
+
+def _voters(seed: int, *, least: int = 3) -> int:
+    return random.Random(seed).choice([count for count in (1, 3, 4, 5) if count >= least])
+
+
+def _pick(simulation: RaftSimulation, nodes: list[SimulatedNode]) -> SimulatedNode:
+    return nodes[simulation.random.randrange(len(nodes))]
+
+
+def first_election(seed: int) -> None:
+    """Nodes without any state elect a leader, and commit."""
+    RaftSimulation(seed, voters=_voters(seed, least=1), observers=seed % 3, dynamic=seed % 2 == 1).settle()
+
+
+def leader_fails(seed: int) -> None:
+    """The leader is killed, or leaves cleanly; another one follows."""
+    simulation = RaftSimulation(seed, voters=_voters(seed), observers=seed % 2)
+    simulation.settle()
+    leader = simulation.leader()
+    epoch = leader.running.quorum.epoch
+    if seed % 2:
+        leader.running.begin_shutdown()
+        simulation.step(leader)
+        simulation.run_until(lambda: leader.running.may_stop, within=20)
+    simulation.crash(leader)
+    simulation.settle()
+    assert simulation.leader().running.quorum.epoch > epoch
+    simulation.restart(leader)
+    simulation.settle()
+
+
+def all_fail(seed: int) -> None:
+    """All nodes are killed; a majority comes back and has everything that was committed."""
+    voters = _voters(seed)
+    simulation = RaftSimulation(seed, voters=voters)
+    simulation.settle()
+    simulation.run(simulation.random.uniform(0, 1))
+    nodes = list(simulation.nodes.values())
+    for node in nodes:
+        simulation.crash(node)
+        simulation.run(simulation.random.uniform(0, 0.05))
+    simulation.random.shuffle(nodes)
+    for node in nodes[: voters // 2 + 1]:
+        simulation.restart(node)
+    simulation.settle()
+
+
+def leader_partitioned(seed: int) -> None:
+    """The leader is cut off: it resigns within the time of check quorum, and the others go on without it."""
+    simulation = RaftSimulation(seed, voters=_voters(seed), observers=seed % 2)
+    simulation.settle()
+    leader = simulation.leader()
+    epoch = leader.running.quorum.epoch
+    simulation.isolate(leader.node_id)
+
+    def others_lead() -> bool:
+        newest = simulation.leaders
+        return bool(newest) and newest[0] is not leader
+
+    def resigned() -> bool:
+        return not isinstance(leader.running.quorum.state, Leader)
+
+    simulation.run_until(resigned, within=FETCH_TIMEOUT * CHECK_QUORUM_FACTOR + _SLACK)
+    simulation.run_until(others_lead, within=30)
+    assert leader.running.quorum.epoch <= epoch + 1, "a node without a majority raises its epoch"
+    simulation.heal()
+    simulation.settle()
+
+
+def minority_partitioned(seed: int) -> None:
+    """Only a majority is reachable: it makes progress, and the leader stays when the others come back."""
+    simulation = RaftSimulation(seed, voters=_voters(seed))
+    simulation.settle()
+    leader = simulation.leader()
+    count = (len(simulation.first_voters) - 1) // 2
+    others = [node for node in simulation.nodes.values() if node is not leader]
+    simulation.random.shuffle(others)
+    minority = others[:count]
+    simulation.isolate(*(node.node_id for node in minority))
+    target = leader.log.end_offset + 10
+    simulation.run_until(lambda: leader.high_watermark >= target, within=30)
+    simulation.run(simulation.random.uniform(0, 8))
+    epoch = leader.running.quorum.epoch
+    simulation.heal()
+    simulation.settle()
+    assert simulation.leader() is leader, "nodes that were away have ended the epoch of a working leader"
+    assert leader.running.quorum.epoch == epoch
+
+
+def back_to_back_failures(seed: int) -> None:
+    """Leaders fail one after the other, each as soon as it is elected."""
+    simulation = RaftSimulation(seed, voters=5 if seed % 2 else 3)
+    simulation.settle()
+    for _ in range(5):
+        leader = simulation.leader()
+        simulation.crash(leader)
+        simulation.run_until(lambda: bool(simulation.leaders), within=40)
+        simulation.run(simulation.random.uniform(0, 0.1))
+        simulation.restart(leader)
+        simulation.run_until(lambda: bool(simulation.leaders), within=40)
+    simulation.settle()
+
+
+def disk_lost(seed: int) -> None:
+    """One node loses its disk with committed records; the others have them."""
+    simulation = RaftSimulation(seed, voters=_voters(seed), snapshots=seed % 2 == 1)
+    simulation.settle()
+    node = _pick(simulation, simulation.up)
+    simulation.crash(node)
+    simulation.settle()
+    simulation.wipe(node)
+    simulation.restart(node)
+    simulation.settle()
+
+
+def lossy_network(seed: int) -> None:
+    """Messages are lost, doubled, and overtake each other; leaders change, and nothing that was committed is lost."""
+    simulation = RaftSimulation(seed, voters=_voters(seed), observers=seed % 2, loss=0.08, duplication=0.1, latency=0.2)
+    simulation.run_until(simulation.agree, within=120)
+    simulation.run(3)
+    simulation.crash(simulation.leader() if simulation.leaders else _pick(simulation, simulation.up))
+    simulation.run(3)
+    for node in simulation.nodes.values():
+        simulation.restart(node)
+    simulation.loss = simulation.duplication = 0.0
+    simulation.settle()
+
+
+def chaos(seed: int) -> None:
+    """Nodes crash and come back, networks break and heal, at any moment; at the end all is well."""
+    dynamic, snapshots = seed % 2 == 1, seed % 3 == 0
+    simulation = RaftSimulation(
+        seed, voters=_voters(seed), observers=seed % 2, loss=0.02, duplication=0.03, latency=0.08, dynamic=dynamic,
+        snapshots=snapshots, append_every=0.08,
+    )  # fmt: skip
+    for _ in range(25):
+        _disturb(simulation)
+        simulation.run(simulation.random.uniform(0.02, 1.2))
+    _repair(simulation)
+    simulation.settle(within=120)
+
+
+def _disturb(simulation: RaftSimulation) -> None:
+    match simulation.random.randrange(7):
+        case 0 | 1:
+            if simulation.up:
+                simulation.crash(_pick(simulation, simulation.up))
+        case 2:
+            if simulation.leaders:
+                simulation.crash(simulation.leader())
+        case 3:
+            if simulation.up:
+                simulation.isolate(_pick(simulation, simulation.up).node_id)
+        case 4:
+            simulation.heal()
+        case _:
+            for node in simulation.nodes.values():
+                simulation.restart(node)
+
+
+def _repair(simulation: RaftSimulation) -> None:
+    simulation.loss = simulation.duplication = 0.0
+    simulation.heal()
+    for node in simulation.nodes.values():
+        simulation.restart(node)
+
+
+def snapshots(seed: int) -> None:
+    """A node that was away finds its records only in snapshots, which arrive in parts; leaders change meanwhile."""
+    simulation = RaftSimulation(
+        seed, voters=3, observers=seed % 2, dynamic=seed % 4 > 1, snapshots=True, append_every=0.08
+    )
+    simulation.settle()
+    for _ in range(3):
+        node = _pick(simulation, simulation.up)
+        if simulation.random.random() < 0.5:
+            simulation.crash(node)
+        else:
+            simulation.isolate(node.node_id)
+        simulation.run(simulation.random.uniform(1, 6))
+        simulation.heal()
+        simulation.restart(node)
+        if simulation.random.random() < 0.5 and simulation.leaders:
+            simulation.run(simulation.random.uniform(0, 0.2))
+            if simulation.leaders:
+                simulation.crash(simulation.leader())
+            simulation.run(simulation.random.uniform(0, 3))
+            for other in simulation.nodes.values():
+                simulation.restart(other)
+    simulation.settle(within=120)
+
+
+def voters_change(seed: int) -> None:
+    """Voters are added and removed, the leader included, while nodes crash."""
+    simulation = RaftSimulation(
+        seed, voters=(1, 3, 3)[seed % 3], dynamic=True, snapshots=seed % 2 == 1, loss=0.01 * (seed % 2)
+    )
+    simulation.run_until(simulation.agree, within=60)
+    changes: list[Callable[[], None]] = [
+        lambda: _add(simulation),
+        lambda: _remove(simulation),
+        lambda: _crash_one(simulation),
+    ]
+    simulation.add_node()
+    simulation.run(2)
+    for _ in range(8):
+        simulation.random.choice(changes)()
+        simulation.run(simulation.random.uniform(0.01, 2.5))
+        for node in simulation.nodes.values():
+            simulation.restart(node)
+    simulation.loss = 0.0
+    simulation.run_until(lambda: bool(simulation.leaders), within=60)
+    simulation.settle(within=120)
+
+
+def _voting(simulation: RaftSimulation) -> list[SimulatedNode]:
+    voters = simulation.leader().running.quorum.voters if simulation.leaders else None
+    return [] if voters is None else [node for node in simulation.nodes.values() if voters.is_voter(node.key)]
+
+
+def _add(simulation: RaftSimulation) -> None:
+    voting = _voting(simulation)
+    others = [node for node in simulation.up if node not in voting]
+    if not others:
+        simulation.add_node()
+        simulation.run(1.0)
+    elif voting:
+        simulation.add_voter(_pick(simulation, others))
+
+
+def _remove(simulation: RaftSimulation) -> None:
+    voting = _voting(simulation)
+    if len(voting) > 2 or (len(voting) > 1 and simulation.random.random() < 0.3):
+        leader = simulation.leader()
+        simulation.remove_voter(leader if simulation.random.random() < 0.4 else _pick(simulation, voting))
+
+
+def _crash_one(simulation: RaftSimulation) -> None:
+    node = simulation.leader() if simulation.leaders and simulation.random.random() < 0.5 else None
+    simulation.crash(node if node is not None else _pick(simulation, simulation.up))
+
+
+SCENARIOS: Final[dict[str, Callable[[int], None]]] = {
+    scenario.__name__: scenario
+    for scenario in (
+        first_election, leader_fails, all_fail, leader_partitioned, minority_partitioned, back_to_back_failures,
+        disk_lost, lossy_network, chaos, snapshots, voters_change,
+    )
+}  # fmt: skip

@@ -1,0 +1,158 @@
+"""The leader's side of replication: answers Fetch, holds it while there is nothing new, and commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.raft import messages
+from triokafka.broker_stub.raft.effects import Reply
+from triokafka.broker_stub.raft.leader_state import Leader
+from triokafka.broker_stub.raft.log_comparison import Comparison, compare
+from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse
+from triokafka.structs import Buffer
+
+MAX_HELD: Final = 10_000
+"""The most Fetch requests that a leader holds; further ones are answered immediately."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A Fetch that found nothing, answered at ``expires_at`` at the latest."""
+
+    request: FetchRequest
+    listener: str
+    reply: Reply[FetchResponse]
+    expires_at: float
+
+
+class FetchServer:
+    """Answers the fetches of followers and observers, and advances the high watermark by them."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+        self._held: list[_Held] = []
+
+    def fetch(self, request: FetchRequest, *, listener: str, now: float) -> Reply[FetchResponse]:
+        """Answer a Fetch, now or when there are records or a higher high watermark.
+
+        Partition errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
+        BROKER_NOT_AVAILABLE. Of the whole request: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST.
+        """
+        quorum, reply = self._quorum, Reply[FetchResponse]()
+        partition = messages.fetch_partition(request)
+        if not messages.is_cluster(request.cluster_id, quorum.config.cluster_id):
+            quorum.effects.answer(reply, FetchResponse(error_code=errors.InconsistentClusterIdError.code))
+        elif partition is None:
+            quorum.effects.answer(reply, FetchResponse(error_code=errors.InvalidRequestError.code))
+        elif (
+            request.max_wait_ms < 0
+            or partition.fetch_offset < 0
+            or partition.last_fetched_epoch < 0
+            or partition.last_fetched_epoch > partition.current_leader_epoch
+            or messages.replica_id(request) == quorum.config.node_id
+        ):
+            self._answer(reply, listener, request, error=errors.InvalidRequestError.code)
+        elif not self._try(request, partition, listener, reply, now):
+            if request.max_wait_ms == 0 or len(self._held) >= MAX_HELD:
+                self._answer(reply, listener, request)
+            else:
+                self._held.append(_Held(request, listener, reply, now + request.max_wait_ms / 1000))
+        return reply
+
+    def _try(
+        self, request: FetchRequest, partition: FetchPartition, listener: str, reply: Reply[FetchResponse], now: float
+    ) -> bool:
+        """Answer if there is something to say; return whether it did."""
+        quorum = self._quorum
+        error = leader_error(quorum, partition.current_leader_epoch)
+        leader = quorum.state
+        if error or not isinstance(leader, Leader):
+            self._answer(reply, listener, request, error=error)
+            return True
+        comparison = compare(quorum.log, partition.fetch_offset, partition.last_fetched_epoch)
+        if comparison.diverging is not None or comparison.snapshot is not None:
+            self._answer(reply, listener, request, comparison=comparison)
+            return True
+        key = ReplicaKey.of(messages.replica_id(request), partition.replica_directory_id)
+        if key.node_id >= 0:
+            leader.fetched(key, partition.fetch_offset, quorum.log.end_offset, now)
+            self.commit()
+        if (
+            partition.fetch_offset >= quorum.log.end_offset
+            and (leader.high_watermark or -1) <= partition.high_watermark
+        ):
+            return False
+        size = max(1, min(request.max_bytes, partition.partition_max_bytes, quorum.config.fetch_max_bytes))
+        self._answer(reply, listener, request, records=quorum.log.read(partition.fetch_offset, size))
+        return True
+
+    def _answer(
+        self,
+        reply: Reply[FetchResponse],
+        listener: str,
+        request: FetchRequest,
+        *,
+        error: int = 0,
+        comparison: Comparison | None = None,
+        records: Buffer = b"",
+    ) -> None:
+        quorum = self._quorum
+        leader = quorum.state
+        high_watermark = -1
+        if isinstance(leader, Leader) and not error and leader.high_watermark is not None:
+            high_watermark = leader.high_watermark
+        quorum.effects.answer(
+            reply,
+            messages.fetch_response(
+                quorum, listener, error=error, comparison=comparison, records=records, high_watermark=high_watermark
+            ),
+        )
+
+    def commit(self) -> None:
+        """Compute the high watermark of this leader, and report it."""
+        quorum = self._quorum
+        leader = quorum.state
+        if isinstance(leader, Leader) and leader.update_high_watermark(quorum.log.flushed_offset):
+            quorum.advance(leader.high_watermark or 0)
+
+    def poll(self, now: float) -> float:
+        """Answer held requests that have something new or whose time is over; return when the next one ends."""
+        held, self._held = self._held, []
+        for index, entry in enumerate(held):
+            partition = messages.fetch_partition(entry.request)
+            if partition is not None and self._refers_to_past(partition):
+                self._try(entry.request, partition, entry.listener, entry.reply, now)
+            elif entry.expires_at <= now:
+                self._answer(entry.reply, entry.listener, entry.request)
+            else:
+                self._held.append(held[index])
+        return min((entry.expires_at for entry in self._held), default=float("inf"))
+
+    def _refers_to_past(self, partition: FetchPartition) -> bool:
+        """Whether the state has changed for a held request: new records, another epoch, a higher high watermark."""
+        quorum = self._quorum
+        leader = quorum.state
+        return (
+            not isinstance(leader, Leader)
+            or partition.current_leader_epoch != leader.epoch
+            or partition.fetch_offset < quorum.log.end_offset
+            or (leader.high_watermark or -1) > partition.high_watermark
+            or quorum.shutting_down
+        )
+
+
+def leader_error(quorum: Quorum, epoch: int) -> int:
+    """Return the error code for a request to the leader of ``epoch``; 0 if this node is that leader."""
+    if epoch < quorum.epoch:
+        return errors.FencedLeaderEpochError.code
+    if epoch > quorum.epoch:
+        return errors.UnknownLeaderEpochError.code
+    if not isinstance(quorum.state, Leader):
+        return errors.NotLeaderForPartitionError.code
+    if quorum.shutting_down:
+        return errors.BrokerNotAvailableError.code
+    return 0

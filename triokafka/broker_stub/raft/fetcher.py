@@ -1,0 +1,177 @@
+"""The follower's side of replication: fetches records, truncates where the logs diverge, and loads snapshots."""
+
+from __future__ import annotations
+
+import logging
+
+from triokafka import errors
+from triokafka.broker_stub.raft import messages
+from triokafka.broker_stub.raft.log_comparison import truncation_offset
+from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, SnapshotId, SnapshotWriter
+from triokafka.broker_stub.raft.responses import Responses
+from triokafka.broker_stub.raft.states import Follower
+from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, PartitionData
+from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from triokafka.structs import Node
+
+logger = logging.getLogger(__name__)
+
+
+class Fetcher:
+    """Sends Fetch and FetchSnapshot to the leader, and takes the answers into the log.
+
+    A controller says that it has records only once they are on disk: it fetches again after the sync.
+
+    ``unfinished_snapshot`` is a completely received snapshot, which the driver must finish (`SnapshotWriter.finish`).
+    """
+
+    def __init__(self, quorum: Quorum, responses: Responses) -> None:
+        self._quorum = quorum
+        self._responses = responses
+
+    @property
+    def unfinished_snapshot(self) -> SnapshotWriter | None:
+        """A snapshot whose last part has arrived."""
+        state = self._quorum.state
+        return state.snapshot if isinstance(state, Follower) and state.finishing_snapshot else None
+
+    # Requests
+
+    def request(self) -> FetchRequest | FetchSnapshotRequest | None:
+        """Return the next request to the leader; None while the disk has to catch up first."""
+        quorum = self._quorum
+        state = quorum.state
+        if isinstance(state, Follower) and state.snapshot is not None:
+            if state.finishing_snapshot:
+                return None
+            return messages.fetch_snapshot_request(quorum, state.snapshot.snapshot_id, state.snapshot.size)
+        # An observer may become a voter between two fetches, and the leader then counts what it has fetched.
+        if quorum.config.can_vote and quorum.log.flushed_offset < quorum.log.end_offset:
+            return None
+        return messages.fetch_request(quorum)
+
+    # Fetch
+
+    def fetched(self, source: Node, response: FetchResponse, now: float) -> bool:
+        """Take the answer to a Fetch. Returns whether the leader may be asked again without a pause."""
+        quorum = self._quorum
+        if response.error_code:
+            return self._responses.top_level_error(source, response.error_code)
+        partition = messages.fetched_partition(response)
+        if partition is None:
+            return False
+        handled = self._responses.common(
+            partition.error_code,
+            messages.known_id(partition.current_leader.leader_id),
+            partition.current_leader.leader_epoch,
+            messages.endpoints_of_nodes(
+                partition.current_leader.leader_id, response.node_endpoints, quorum.config.controller_listener
+            ),
+            source,
+            now,
+        )
+        if handled is not None:
+            return handled
+        state = quorum.state
+        if not isinstance(state, Follower):
+            return True
+        if partition.error_code:
+            return self._responses.unexpected(source, partition.error_code)
+        if not self._take(state, partition, now):
+            return False
+        state.fetch_timeout_at = now + quorum.config.fetch_timeout_ms / 1000
+        state.has_fetched = True
+        return True
+
+    def _take(self, state: Follower, partition: PartitionData, now: float) -> bool:
+        quorum, log = self._quorum, self._quorum.log
+        diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
+        if diverging.epoch >= 0:
+            offset = truncation_offset(log, OffsetAndEpoch(diverging.end_offset, diverging.epoch))
+            if offset < quorum.high_watermark:
+                logger.error(
+                    "Node %d: leader %d wants the metadata log truncated to offset %d, but everything before offset %d "
+                    "is committed",
+                    quorum.config.node_id, state.leader_id, offset, quorum.high_watermark,
+                )  # fmt: skip
+                return False
+            log.truncate_to(offset)
+            quorum.history.truncate_to(offset)
+            quorum.voters_changed()
+        elif snapshot.epoch >= 0 or snapshot.end_offset >= 0:
+            if snapshot.epoch < 0 or snapshot.end_offset < 0:
+                return False
+            state.snapshot = log.store_snapshot(SnapshotId(snapshot.end_offset, snapshot.epoch))
+            if state.snapshot is None and not self._load_snapshot():
+                return False  # this node has the snapshot and more; the leader may know more later
+        else:
+            if partition.records:
+                log.append(partition.records, now_ms=quorum.wall_ms())
+                quorum.history.update(log)
+                quorum.voters_changed()
+            quorum.advance(partition.high_watermark)
+        return True
+
+    # Snapshots
+
+    def fetched_snapshot(self, source: Node, response: FetchSnapshotResponse, now: float) -> bool:
+        """Take a part of a snapshot. Returns whether the leader may be asked again without a pause."""
+        quorum = self._quorum
+        if response.error_code:
+            return self._responses.top_level_error(source, response.error_code)
+        partition = messages.fetched_snapshot_partition(response)
+        if partition is None:
+            return False
+        leader = partition.current_leader
+        handled = self._responses.common(
+            partition.error_code,
+            messages.known_id(leader.leader_id),
+            leader.leader_epoch,
+            messages.endpoints_of_nodes(leader.leader_id, response.node_endpoints, quorum.config.controller_listener),
+            source,
+            now,
+        )
+        if handled is not None:
+            return handled
+        state = quorum.state
+        if not isinstance(state, Follower) or state.snapshot is None:
+            return True
+        writer, snapshot = state.snapshot, SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        state.fetch_timeout_at = now + quorum.config.fetch_timeout_ms / 1000
+        if partition.error_code or snapshot != writer.snapshot_id or partition.position != writer.size:
+            # The leader has deleted the snapshot, or the answer is not to the last request: begin again with a Fetch.
+            writer.abandon()
+            state.snapshot = None
+            return partition.error_code in (0, errors.SnapshotNotFoundError.code)
+        writer.append(partition.unaligned_records or b"")
+        state.finishing_snapshot = writer.size >= partition.size
+        return True
+
+    def snapshot_finished(self, writer: SnapshotWriter, now: float) -> None:
+        """Continue after the driver has finished a snapshot: replace the log with it."""
+        state = self._quorum.state
+        if isinstance(state, Follower) and state.snapshot is writer:
+            state.snapshot, state.finishing_snapshot = None, False
+            state.fetch_timeout_at = now + self._quorum.config.fetch_timeout_ms / 1000
+        self._load_snapshot()
+
+    def snapshot_failed(self, writer: SnapshotWriter) -> None:
+        """Give up a snapshot that could not be stored."""
+        state = self._quorum.state
+        if isinstance(state, Follower) and state.snapshot is writer:
+            state.snapshot, state.finishing_snapshot = None, False
+            self._quorum.peers.forget_all()
+
+    def _load_snapshot(self) -> bool:
+        """Replace the log with the newest snapshot; return False if the log has more than that."""
+        quorum = self._quorum
+        if not quorum.log.truncate_to_latest_snapshot():
+            return False
+        snapshot_id = quorum.log.latest_snapshot_id()
+        assert snapshot_id is not None
+        quorum.history.update(quorum.log)
+        quorum.voters_changed()
+        quorum.effects.event(lambda listener: listener.load_snapshot(snapshot_id))
+        quorum.advance(snapshot_id.end_offset)
+        return True

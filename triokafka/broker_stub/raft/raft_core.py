@@ -1,0 +1,461 @@
+"""The state machine of one node of the quorum: requests, responses and the time in, effects out. Pure.
+
+Every call takes ``now``, seconds on the monotonic clock, and may change the state. Afterwards the driver
+
+1. stores `unsaved` if it is set and calls `election_saved`,
+2. carries out the effects of `take_output`: there are none before step 1,
+3. begins a sync of the log if its ``flushed_offset`` is behind, and calls `flushed` after it,
+4. calls `poll` at the time that `poll` has returned.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from triokafka.broker_stub.raft import messages
+from triokafka.broker_stub.raft.effects import Output, Reply, Send
+from triokafka.broker_stub.raft.fetch_server import FetchServer
+from triokafka.broker_stub.raft.fetcher import Fetcher
+from triokafka.broker_stub.raft.leader_state import Leader
+from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.quorum_description import describe_quorum
+from triokafka.broker_stub.raft.quorum_state import ElectionState
+from triokafka.broker_stub.raft.raft_config import RaftConfig
+from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotWriter
+from triokafka.broker_stub.raft.randomness import Randomness
+from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.broker_stub.raft.responses import Responses
+from triokafka.broker_stub.raft.snapshot_server import fetch_snapshot
+from triokafka.broker_stub.raft.start_of_epoch import epoch_controls
+from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from triokafka.broker_stub.raft.voter_changes import VoterChanges
+from triokafka.broker_stub.raft.voter_set import VoterSet
+from triokafka.broker_stub.raft.voting import Voting
+from triokafka.errors import KafkaError, KafkaStorageError, NotControllerError, UnsupportedVersionError
+from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
+from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from triokafka.protocol.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from triokafka.protocol.api.vote import VoteRequest, VoteResponse
+from triokafka.protocol.message import Request
+from triokafka.protocol.stored.control_records import ControlRecordType, encode_control_key
+from triokafka.records import encode_batch
+from triokafka.structs import Buffer, Node
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+_CONTROL_VERSION: Final = 0
+_PAUSE_AFTER_FAILURE: Final = 0.1
+"""Seconds before the only voter leads again after a failed write."""
+
+
+class RaftCore:
+    """One node of the quorum. See the module for how to drive it.
+
+    Args:
+        stored: the election state of an earlier run; None at the first start.
+        rng: randomness for election timeouts.
+        wall_ms: the wall clock, for timestamps of records and DescribeQuorum.
+    """
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        log: RaftLog,
+        stored: ElectionState | None,
+        *,
+        rng: Randomness,
+        wall_ms: Callable[[], int],
+        now: float,
+    ) -> None:
+        self.config = config
+        self.log = log
+        self.quorum = Quorum(config, log, stored, rng=rng, wall_ms=wall_ms, now=now)
+        responses = Responses(self.quorum)
+        self._voting = Voting(self.quorum, responses)
+        self._fetch_server = FetchServer(self.quorum)
+        self._fetcher = Fetcher(self.quorum, responses)
+        self._changes = VoterChanges(self.quorum, self._append_voters)
+        self.quorum.on_become_leader = self._begin_epoch
+        self.quorum.on_leave_leadership = lambda leader: self._changes.left_leadership()
+        self._halted = False
+        self._lead_again_at = -math.inf
+
+    # Facts
+
+    @property
+    def unsaved(self) -> ElectionState | None:
+        """The election state that must be stored before anything leaves this node."""
+        return self.quorum.effects.unsaved
+
+    @property
+    def unfinished_snapshot(self) -> SnapshotWriter | None:
+        """A received snapshot for the driver to finish; then `snapshot_finished` or `snapshot_failed`."""
+        return self._fetcher.unfinished_snapshot
+
+    def take_output(self) -> Output:
+        """Return the effects since the last call."""
+        return self.quorum.effects.take()
+
+    def election_saved(self, state: ElectionState) -> None:
+        """Record that ``state`` is stored durably."""
+        self.quorum.effects.saved(state)
+
+    # Time
+
+    def poll(self, now: float) -> float:
+        """Do what is due; return when to call again at the latest."""
+        quorum = self.quorum
+        if self._halted:
+            self._fetch_server.poll(now)
+            return math.inf
+        while True:
+            state = quorum.state
+            due_at = self._poll_state(now)
+            if quorum.state is state:
+                break
+        high_watermark = quorum.high_watermark
+        due_at = min(due_at, self._fetch_server.poll(now), self._changes.poll(now))
+        if quorum.high_watermark > high_watermark or isinstance(quorum.state, Leader):
+            self._changes.committed(quorum.high_watermark)
+            if isinstance(quorum.state, Leader) and quorum.state.resign_requested:
+                return self.poll(now)
+        return due_at
+
+    def _poll_state(self, now: float) -> float:
+        quorum = self.quorum
+        alone = quorum.is_voter and quorum.voters.is_only_voter(self.config.key)
+        if alone and not quorum.shutting_down and not isinstance(quorum.state, Leader):
+            if now >= self._lead_again_at:
+                quorum.to_prospective(now)  # and leads at once: its own vote is the majority
+                return now
+            return self._lead_again_at
+        match quorum.state:
+            case Leader() as leader:
+                return self._poll_leader(leader, now)
+            case Prospective() | Candidate() as nominee:
+                return self._poll_nominee(nominee, now)
+            case Follower() as follower:
+                return self._poll_follower(follower, now)
+            case Unattached() as unattached:
+                return self._poll_unattached(unattached, now)
+            case Resigned() as resigned:
+                return self._poll_resigned(resigned, now)
+
+    def _poll_leader(self, leader: Leader, now: float) -> float:
+        quorum = self.quorum
+        if quorum.shutting_down or leader.resign_requested or now >= leader.check_quorum_at:
+            quorum.to_resigned(now)
+            return now
+        if now >= leader.begin_epoch_at:
+            interval = self.config.fetch_timeout_ms / 2000
+            for key in leader.to_notify(now, within=interval):
+                self._send_to_voter(key, messages.begin_request(quorum, key), now)
+            leader.begin_epoch_at = now + interval
+        return min(leader.check_quorum_at, leader.begin_epoch_at)
+
+    def _poll_nominee(self, nominee: Prospective | Candidate, now: float) -> float:
+        quorum = self.quorum
+        if now >= nominee.election_ends_at and not quorum.shutting_down:
+            if isinstance(nominee, Prospective):
+                quorum.pre_vote_lost(nominee, now)
+            else:
+                quorum.to_prospective(now)
+            return now
+        due_at = math.inf if quorum.shutting_down else nominee.election_ends_at
+        if not nominee.election.is_lost:
+            for key in nominee.election.unrecorded:
+                if key.node_id != self.config.node_id:
+                    due_at = min(due_at, self._send_to_voter(key, messages.vote_request(quorum, key), now))
+        return due_at
+
+    def _poll_follower(self, follower: Follower, now: float) -> float:
+        quorum = self.quorum
+        peers = quorum.peers
+        node = quorum.leader_node(self.config.controller_listener)
+        if quorum.may_lead:
+            if quorum.shutting_down:
+                return math.inf
+            if now >= follower.fetch_timeout_at:
+                quorum.to_prospective(now)
+                return now
+            if now >= follower.update_voter_at:
+                follower.update_voter_at = now + self.config.fetch_timeout_ms / 1000 * 3
+                own = quorum.voters.get(self.config.node_id)
+                if node is not None and quorum.history.kraft_version >= 1 and own != self.config.voter:
+                    self._send(node, messages.update_voter_request(quorum), now)
+            due_at = min(follower.fetch_timeout_at, follower.update_voter_at)
+            return min(due_at, self._fetch_from(node, now)) if node is not None else due_at
+        timed_out = node is not None and peers.has_timed_out(node.node_id, now)
+        if node is None or timed_out or now >= follower.fetch_timeout_at or peers.is_backing_off(node.node_id, now):
+            # Another node may know a newer leader.
+            due_at = self._fetch_from_bootstrap(now, excluding=-1 if node is None else node.node_id)
+            return due_at if node is None else min(due_at, self._fetch_from(node, now))
+        return min(follower.fetch_timeout_at, self._fetch_from(node, now))
+
+    def _poll_unattached(self, unattached: Unattached, now: float) -> float:
+        quorum = self.quorum
+        if quorum.may_lead:
+            if quorum.shutting_down:
+                return math.inf
+            if now >= unattached.election_at:
+                quorum.to_prospective(now)
+                return now
+            return min(unattached.election_at, self._fetch_from_bootstrap(now, excluding=self.config.node_id))
+        return self._fetch_from_bootstrap(now, excluding=self.config.node_id)
+
+    def _poll_resigned(self, resigned: Resigned, now: float) -> float:
+        quorum = self.quorum
+        if now >= resigned.election_at and not quorum.shutting_down:
+            # It was the leader of this epoch, and cannot follow itself in it.
+            quorum.to_next_epoch(now)
+            return now
+        due_at = math.inf if quorum.shutting_down else resigned.election_at
+        for key in quorum.voters.keys:
+            if key.node_id in resigned.unacknowledged:
+                due_at = min(due_at, self._send_to_voter(key, messages.end_request(quorum, resigned), now))
+        return due_at
+
+    # Sends
+
+    def _send(self, node: Node, request: Request[Any], now: float) -> float:
+        """Send if the node is ready; return when it will be."""
+        peers = self.quorum.peers
+        if peers.ready_at(node.node_id, now) <= now:
+            self.quorum.effects.send(Send(node, request, peers.sent(node.node_id, now)))
+        return peers.ready_at(node.node_id, now)
+
+    def _send_to_voter(self, key: ReplicaKey, request: Request[Any], now: float) -> float:
+        node = self.quorum.voters.node(key.node_id, self.config.controller_listener)
+        return math.inf if node is None else self._send(node, request, now)
+
+    def _fetch_from(self, node: Node, now: float) -> float:
+        if self.quorum.peers.ready_at(node.node_id, now) > now:
+            return self.quorum.peers.ready_at(node.node_id, now)
+        request = self._fetcher.request()
+        return math.inf if request is None else self._send(node, request, now)
+
+    def _fetch_from_bootstrap(self, now: float, *, excluding: int) -> float:
+        peers = self.quorum.peers
+        if peers.waits_until(now) > now:
+            return peers.waits_until(now)
+        nodes = self.quorum.possible_leaders(excluding=excluding)
+        node = peers.any_ready(nodes, now)
+        if node is None:
+            return peers.first_ready_at(nodes, now)
+        return self._send(node, messages.fetch_request(self.quorum), now)
+
+    # Results of sends
+
+    def receive(self, send: Send, response: object, now: float) -> None:
+        """Take the response to a request; late responses are ignored."""
+        peers, node = self.quorum.peers, send.node
+        if self._halted or not peers.is_expected(node.node_id, send.request_id):
+            return
+        try:
+            success = self._dispatch(node, response, now)
+        except (KafkaError, OSError) as error:
+            logger.error("Node %d: cannot take an answer of node %d: %s", self.config.node_id, node.node_id, error)
+            success = False
+        peers.answered(node.node_id, send.request_id, success=success, now=now)
+
+    def _dispatch(self, node: Node, response: object, now: float) -> bool:
+        match response:
+            case FetchResponse():
+                return self._fetcher.fetched(node, response, now)
+            case VoteResponse():
+                return self._voting.voted(node, response, now)
+            case BeginQuorumEpochResponse():
+                return self._voting.began_quorum_epoch(node, response, now)
+            case EndQuorumEpochResponse():
+                return self._voting.ended_quorum_epoch(node, response, now)
+            case FetchSnapshotResponse():
+                return self._fetcher.fetched_snapshot(node, response, now)
+            case ApiVersionsResponse():
+                return self._changes.versions_received(node, response, now)
+            case UpdateRaftVoterResponse():
+                return not response.error_code
+            case _:
+                raise TypeError(f"{type(response).__name__} is no response of the quorum")
+
+    def request_failed(self, send: Send, error: KafkaError, now: float) -> None:
+        """Record that a request got no response."""
+        peers, node = self.quorum.peers, send.node
+        if self._halted or not peers.is_expected(node.node_id, send.request_id):
+            return
+        if isinstance(send.request, ApiVersionsRequest):
+            self._changes.versions_failed(node)
+        elif isinstance(send.request, VoteRequest) and isinstance(error, UnsupportedVersionError):
+            self._voting.vote_unsupported(node, now)
+        peers.answered(node.node_id, send.request_id, success=False, now=now)
+
+    # Requests of others
+
+    def _done(self, response: R) -> Reply[R]:
+        reply = Reply[R]()
+        self.quorum.effects.answer(reply, response)
+        return reply
+
+    def vote(self, request: VoteRequest, *, listener: str, now: float) -> Reply[VoteResponse]:
+        """See `Voting.vote`."""
+        return self._done(self._voting.vote(request, listener=listener, now=now))
+
+    def begin_quorum_epoch(
+        self, request: BeginQuorumEpochRequest, *, listener: str, now: float
+    ) -> Reply[BeginQuorumEpochResponse]:
+        """See `Voting.begin_quorum_epoch`."""
+        return self._done(self._voting.begin_quorum_epoch(request, listener=listener, now=now))
+
+    def end_quorum_epoch(
+        self, request: EndQuorumEpochRequest, *, listener: str, now: float
+    ) -> Reply[EndQuorumEpochResponse]:
+        """See `Voting.end_quorum_epoch`."""
+        return self._done(self._voting.end_quorum_epoch(request, listener=listener, now=now))
+
+    def fetch(self, request: FetchRequest, *, listener: str, now: float) -> Reply[FetchResponse]:
+        """See `FetchServer.fetch`."""
+        return self._fetch_server.fetch(request, listener=listener, now=now)
+
+    def fetch_snapshot(
+        self, request: FetchSnapshotRequest, *, listener: str, now: float
+    ) -> Reply[FetchSnapshotResponse]:
+        """See `snapshot_server.fetch_snapshot`."""
+        return self._done(fetch_snapshot(self.quorum, request, listener=listener, now=now))
+
+    def add_voter(self, request: AddRaftVoterRequest, *, now: float) -> Reply[AddRaftVoterResponse]:
+        """See `VoterChanges.add`."""
+        return self._changes.add(request, now=now)
+
+    def remove_voter(self, request: RemoveRaftVoterRequest, *, now: float) -> Reply[RemoveRaftVoterResponse]:
+        """See `VoterChanges.remove`."""
+        return self._changes.remove(request, now=now)
+
+    def update_voter(
+        self, request: UpdateRaftVoterRequest, *, listener: str, now: float
+    ) -> Reply[UpdateRaftVoterResponse]:
+        """See `VoterChanges.update`."""
+        return self._done(self._changes.update(request, listener=listener, now=now))
+
+    def describe_quorum(self, request: DescribeQuorumRequest, *, version: int, now: float) -> DescribeQuorumResponse:
+        """See `quorum_description.describe_quorum`."""
+        return describe_quorum(self.quorum, request, version=version, now=now)
+
+    # The log
+
+    def append(self, batch: Buffer, epoch: int, now: float) -> int:
+        """Append one batch with final offsets as the leader of ``epoch``; return the end offset.
+
+        Raises:
+            NotControllerError: this node does not lead the epoch.
+            KafkaStorageError: the log cannot be written; this node leads no more.
+        """
+        leader = self.quorum.state
+        if not isinstance(leader, Leader) or leader.epoch != epoch or self._halted or leader.resign_requested:
+            raise NotControllerError(f"this node does not lead the metadata log in epoch {epoch}")
+        try:
+            self.log.append(batch, now_ms=self.quorum.wall_ms())
+        except (KafkaError, OSError) as error:
+            failure = _not_written(error)
+            self.write_failed(failure, now)
+            raise failure from None
+        return self.log.end_offset
+
+    def _append_controls(self, controls: Sequence[tuple[ControlRecordType, bytes]]) -> int:
+        """Append control records in a batch of this leader's epoch; return the offset of the last one."""
+        timestamp = self.quorum.wall_ms()
+        batch = encode_batch(
+            [(timestamp, encode_control_key(kind), value, ()) for kind, value in controls],
+            base_offset=self.log.end_offset,
+            leader_epoch=self.quorum.epoch,
+            control=True,
+        )
+        self.log.append(batch, now_ms=timestamp)
+        self.quorum.history.update(self.log)
+        self.quorum.voters_changed()
+        return self.log.end_offset - 1
+
+    def _begin_epoch(self, leader: Leader, now: float) -> None:
+        try:
+            self._append_controls(epoch_controls(self.quorum, leader))
+        except (KafkaError, OSError) as error:
+            self.write_failed(_not_written(error), now)
+
+    def _append_voters(self, voters: VoterSet, now: float) -> int:
+        return self._append_controls([(ControlRecordType.KRAFT_VOTERS, voters.record().encode(_CONTROL_VERSION))])
+
+    def flushed(self, now: float) -> None:
+        """Continue after a sync of the log."""
+        self._fetch_server.commit()
+
+    def write_failed(self, error: KafkaStorageError, now: float) -> None:
+        """Drop what is not on disk, as after a crash, and lead no more: the epoch's records must stay what they were.
+
+        If that fails, too, the node does nothing further until its next start.
+        """
+        quorum = self.quorum
+        logger.error("Node %d: the metadata log could not be written: %s", self.config.node_id, error)
+        leads = isinstance(quorum.state, Leader)
+        self._lead_again_at = now + _PAUSE_AFTER_FAILURE
+        try:
+            self.log.truncate_to(self.log.flushed_offset)
+            quorum.history.truncate_to(self.log.end_offset)
+        except (KafkaError, OSError):
+            self.halt()
+        if leads:
+            quorum.effects.event(lambda listener: listener.rolled_back(error))
+            quorum.to_resigned(now)
+        quorum.voters_changed()
+
+    def halt(self) -> None:
+        """Take no further part in the quorum: the content of the disk is unknown."""
+        self._halted = True
+
+    @property
+    def halted(self) -> bool:
+        """Whether the node takes no part in the quorum until its next start."""
+        return self._halted
+
+    def snapshot_finished(self, writer: SnapshotWriter, now: float) -> None:
+        """See `Fetcher.snapshot_finished`."""
+        self._fetcher.snapshot_finished(writer, now)
+
+    def snapshot_failed(self, writer: SnapshotWriter) -> None:
+        """See `Fetcher.snapshot_failed`."""
+        self._fetcher.snapshot_failed(writer)
+
+    # Leaving
+
+    def resign(self, epoch: int) -> None:
+        """Give up the leadership of ``epoch`` with the next `poll`."""
+        leader = self.quorum.state
+        if isinstance(leader, Leader) and leader.epoch == epoch:
+            leader.resign_requested = True
+
+    def begin_shutdown(self) -> None:
+        """Leave the quorum: a leader ends its epoch, and no election begins any more."""
+        self.quorum.shutting_down = True
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether a node that leaves may stop now: it is not needed to find the next leader."""
+        quorum = self.quorum
+        return (
+            self._halted
+            or not quorum.is_voter
+            or quorum.voters.is_only_voter(self.config.key)
+            or (quorum.leader.leader_id is not None and not isinstance(quorum.state, (Leader, Resigned)))
+        )
+
+
+def _not_written(error: Exception) -> KafkaStorageError:
+    return KafkaStorageError(f"the metadata log could not be written: {error}")

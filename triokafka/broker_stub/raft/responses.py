@@ -1,0 +1,61 @@
+"""What every answer of a peer has in common: an error code, and the leader and epoch that the peer knows."""
+
+from __future__ import annotations
+
+import logging
+
+from triokafka import errors
+from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.states import Endpoints
+from triokafka.structs import Node
+
+logger = logging.getLogger(__name__)
+
+
+class Responses:
+    """Takes over epochs and leaders from answers, and judges errors."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+
+    def common(
+        self, error: int, leader_id: int | None, epoch: int, endpoints: Endpoints, source: Node, now: float
+    ) -> bool | None:
+        """Learn from an answer.
+
+        Returns None when the caller has to go on with its content; else whether the peer may be asked again without a
+        pause.
+        """
+        quorum = self._quorum
+        if epoch < quorum.epoch or error == errors.UnknownLeaderEpochError.code:
+            return True  # an old answer, or the peer is behind and will learn
+        if epoch > quorum.epoch or error in (
+            errors.FencedLeaderEpochError.code,
+            errors.NotLeaderForPartitionError.code,
+        ):
+            before = quorum.state
+            quorum.learn(leader_id, epoch, endpoints, now)
+            return quorum.state is not before  # else the peer knows nothing new: not again at once
+        if leader_id is not None and quorum.leader_id is None:
+            quorum.learn(leader_id, epoch, endpoints, now)
+            return None if error == 0 else True
+        if error == errors.BrokerNotAvailableError.code:
+            return False
+        if error == errors.InvalidVoterKeyError.code:
+            logger.info("Node %d: node %d has another log directory", quorum.config.node_id, source.node_id)
+            return True
+        if error == errors.InvalidRequestError.code:
+            return self.unexpected(source, error)
+        return None
+
+    def top_level_error(self, source: Node, error: int) -> bool:
+        """Judge the error of a whole request: the peer may be asked again after a pause."""
+        return self.unexpected(source, error)
+
+    def unexpected(self, source: Node, error: int) -> bool:
+        """Log an error without a remedy; the peer may be asked again after a pause."""
+        logger.warning(
+            "Node %d: node %d at %s answers with %s",
+            self._quorum.config.node_id, source.node_id, source.address, errors.for_code(error).__name__,
+        )  # fmt: skip
+        return False

@@ -1,0 +1,207 @@
+"""Elections: Vote, BeginQuorumEpoch and EndQuorumEpoch, both sides."""
+
+from __future__ import annotations
+
+import logging
+
+from triokafka import errors
+from triokafka.broker_stub.raft import messages
+from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.replica_key import NO_DIRECTORY, ReplicaKey
+from triokafka.broker_stub.raft.responses import Responses
+from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from triokafka.protocol.api.vote import VoteRequest, VoteResponse
+from triokafka.structs import Node
+
+logger = logging.getLogger(__name__)
+
+
+class Voting:
+    """Grants and counts votes, and announces the beginning and the end of an epoch."""
+
+    def __init__(self, quorum: Quorum, responses: Responses) -> None:
+        self._quorum = quorum
+        self._responses = responses
+
+    # Vote
+
+    def vote(self, request: VoteRequest, *, listener: str, now: float) -> VoteResponse:
+        """Answer a candidate, or with ``pre_vote`` a prospective one.
+
+        Partition errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, INVALID_VOTER_KEY. Of the whole request:
+        INCONSISTENT_CLUSTER_ID, INVALID_REQUEST.
+        """
+        quorum = self._quorum
+        if not messages.is_cluster(request.cluster_id, quorum.config.cluster_id):
+            return VoteResponse(error_code=errors.InconsistentClusterIdError.code)
+        partition = messages.vote_partition(request)
+        if partition is None:
+            return VoteResponse(error_code=errors.InvalidRequestError.code)
+        epoch, pre_vote = partition.replica_epoch, partition.pre_vote
+        last_epoch, end_offset = partition.last_offset_epoch, partition.last_offset
+        if min(end_offset, last_epoch) < 0 or (last_epoch > epoch if pre_vote else last_epoch >= epoch):
+            return messages.vote_response(quorum, listener, error=errors.InvalidRequestError.code)
+        if error := self._voter_error(partition.replica_id, epoch):
+            return messages.vote_response(quorum, listener, error=error)
+        if epoch > quorum.epoch:
+            quorum.to_unattached(epoch, now)
+        if not self._is_meant(request.voter_id, partition.voter_directory_id):
+            return messages.vote_response(quorum, listener, error=errors.InvalidVoterKeyError.code)
+        candidate = ReplicaKey.of(partition.replica_id, partition.replica_directory_id)
+        state = quorum.state
+        up_to_date = quorum.is_up_to_date(last_epoch, end_offset)
+        granted = state.grants(candidate, up_to_date=up_to_date, pre_vote=pre_vote)
+        if granted and not pre_vote and isinstance(state, (Unattached, Prospective)) and state.voted is None:
+            quorum.vote_for(state, candidate)
+        return messages.vote_response(quorum, listener, granted=granted)
+
+    def voted(self, source: Node, response: VoteResponse, now: float) -> bool:
+        """Count a vote. Returns whether the voter may be asked again without a pause."""
+        quorum = self._quorum
+        if response.error_code:
+            return self._responses.top_level_error(source, response.error_code)
+        partition = messages.voted_partition(response)
+        if partition is None:
+            return False
+        listener = quorum.config.controller_listener
+        handled = self._responses.common(
+            partition.error_code,
+            messages.known_id(partition.leader_id),
+            partition.leader_epoch,
+            messages.endpoints_of_nodes(partition.leader_id, response.node_endpoints, listener),
+            source,
+            now,
+        )
+        if handled is not None:
+            return handled
+        if partition.error_code:
+            return self._responses.unexpected(source, partition.error_code)
+        self._count(source, granted=partition.vote_granted, now=now)
+        return True
+
+    def vote_unsupported(self, source: Node, now: float) -> None:
+        """Go on when a voter is too old for pre-votes: count its pre-vote as granted."""
+        if isinstance(self._quorum.state, Prospective):
+            self._count(source, granted=True, now=now)
+
+    def _count(self, source: Node, *, granted: bool, now: float) -> None:
+        quorum = self._quorum
+        state = quorum.state
+        if not isinstance(state, (Prospective, Candidate)):
+            return
+        state.election.record(source.node_id, granted=granted)
+        if isinstance(state, Candidate) and state.election.is_lost:
+            quorum.back_off(state, now)
+        quorum.election_advanced(now)
+
+    # BeginQuorumEpoch
+
+    def begin_quorum_epoch(
+        self, request: BeginQuorumEpochRequest, *, listener: str, now: float
+    ) -> BeginQuorumEpochResponse:
+        """Learn of a leader. Errors: as in `vote`."""
+        quorum = self._quorum
+        if not messages.is_cluster(request.cluster_id, quorum.config.cluster_id):
+            return BeginQuorumEpochResponse(error_code=errors.InconsistentClusterIdError.code)
+        partition = messages.begin_partition(request)
+        if partition is None:
+            return BeginQuorumEpochResponse(error_code=errors.InvalidRequestError.code)
+        error = self._voter_error(partition.leader_id, partition.leader_epoch)
+        if not error:
+            endpoints = messages.endpoints_of_listeners(request.leader_endpoints)
+            if not quorum.learn(partition.leader_id, partition.leader_epoch, endpoints, now):
+                error = errors.InvalidRequestError.code
+            elif not self._is_meant(request.voter_id, partition.voter_directory_id):
+                error = errors.InvalidVoterKeyError.code
+        return messages.begin_response(quorum, listener, error=error)
+
+    def began_quorum_epoch(self, source: Node, response: BeginQuorumEpochResponse, now: float) -> bool:
+        """Take the answer of a voter that was told of the epoch."""
+        quorum = self._quorum
+        if response.error_code:
+            return self._responses.top_level_error(source, response.error_code)
+        partition = messages.began_partition(response)
+        if partition is None:
+            return False
+        endpoints = messages.endpoints_of_nodes(
+            partition.leader_id, response.node_endpoints, quorum.config.controller_listener
+        )
+        handled = self._responses.common(
+            partition.error_code, messages.known_id(partition.leader_id), partition.leader_epoch, endpoints, source, now
+        )
+        if handled is not None:
+            return handled
+        return not partition.error_code or self._responses.unexpected(source, partition.error_code)
+
+    # EndQuorumEpoch
+
+    def end_quorum_epoch(self, request: EndQuorumEpochRequest, *, listener: str, now: float) -> EndQuorumEpochResponse:
+        """Learn that the leader has resigned: an election follows, the preferred successors first. Errors: as in
+        `vote`.
+        """
+        quorum = self._quorum
+        if not messages.is_cluster(request.cluster_id, quorum.config.cluster_id):
+            return EndQuorumEpochResponse(error_code=errors.InconsistentClusterIdError.code)
+        partition = messages.end_partition(request)
+        if partition is None:
+            return EndQuorumEpochResponse(error_code=errors.InvalidRequestError.code)
+        error = self._voter_error(partition.leader_id, partition.leader_epoch)
+        if not error:
+            endpoints = messages.endpoints_of_listeners(request.leader_endpoints)
+            if not quorum.learn(partition.leader_id, partition.leader_epoch, endpoints, now):
+                error = errors.InvalidRequestError.code
+            state = quorum.state
+            if not error and isinstance(state, Follower) and state.leader_id == partition.leader_id:
+                successors = messages.successors(partition)
+                state.fetch_timeout_at = now + self._backoff(successors)
+                state.has_fetched = False
+        return messages.end_response(quorum, listener, error=error)
+
+    def _backoff(self, successors: list[ReplicaKey]) -> float:
+        """Return how long this node waits with its election: not at all as the first successor, longer as a later."""
+        longest = self._quorum.config.election_backoff_max_ms / 1000
+        own = self._quorum.config.key
+        position = next((index for index, key in enumerate(successors) if key.admits(own)), len(successors))
+        if position == 0 and successors:
+            return 0.0
+        if position >= len(successors):
+            return longest
+        return longest / float(2 ** (len(successors) - position))
+
+    def ended_quorum_epoch(self, source: Node, response: EndQuorumEpochResponse, now: float) -> bool:
+        """Take the answer of a voter that was told of the resignation."""
+        quorum = self._quorum
+        if response.error_code:
+            return self._responses.top_level_error(source, response.error_code)
+        partition = messages.ended_partition(response)
+        if partition is None:
+            return False
+        endpoints = messages.endpoints_of_nodes(
+            partition.leader_id, response.node_endpoints, quorum.config.controller_listener
+        )
+        handled = self._responses.common(
+            partition.error_code, messages.known_id(partition.leader_id), partition.leader_epoch, endpoints, source, now
+        )
+        if handled is not None:
+            return handled
+        if partition.error_code:
+            return self._responses.unexpected(source, partition.error_code)
+        if isinstance(quorum.state, Resigned):
+            quorum.state.unacknowledged.discard(source.node_id)
+        return True
+
+    # Checks
+
+    def _voter_error(self, node_id: int, epoch: int) -> int:
+        if epoch < self._quorum.epoch:
+            return errors.FencedLeaderEpochError.code
+        return errors.InvalidRequestError.code if node_id < 0 else 0
+
+    def _is_meant(self, voter_id: int, directory_id: object) -> bool:
+        """Whether a request is for this node and its log directory; unknown values of old senders fit."""
+        config = self._quorum.config
+        if voter_id < 0:
+            return True
+        return voter_id == config.node_id and directory_id in (NO_DIRECTORY, config.directory_id)
