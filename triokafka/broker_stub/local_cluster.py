@@ -19,6 +19,7 @@ from triokafka.broker_stub.controller.configuration_control import Configuration
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.errors import KafkaError
 from triokafka.world import World
@@ -39,7 +40,8 @@ class LocalCluster:
 
     def __init__(self, config: BrokerConfig, world: World) -> None:
         self.storage = NodeStorage(config, world)
-        self.controller = Controller(world, config, follower=self.storage)
+        self.metadata = NodeMetadata(world, config, new_client=new_client, follower=self.storage)
+        self.controller = Controller(world, config, self.metadata, follower=self.storage)
         self._nodes: list[LocalClusterNode] = []
         self._behind = trio.Event()
 
@@ -49,12 +51,15 @@ class LocalCluster:
 
     async def start(self) -> None:
         """Open the shared directories; raises as `NodeStorage.open`."""
-        await self.storage.open(self.controller)
+        await self.storage.open_metadata(self.metadata)
+        self.controller.start()
+        await self.storage.load(self.metadata)
 
     async def run(self) -> None:
         """Run the shared tasks until cancelled; the first that fails raises."""
         self.controller.publisher.subscribe(self._published)
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.metadata.run)
             nursery.start_soon(self.controller.run)
             nursery.start_soon(self._keep_in_sync)
             self.storage.start_tasks(nursery.start_soon)
@@ -64,6 +69,7 @@ class LocalCluster:
         with trio.CancelScope(shield=True):
             self.storage.write_high_watermarks()
             await self.controller.close()
+            await self.metadata.close()
             await self.storage.close()
 
     def clock_jumped(self) -> None:
