@@ -1,7 +1,7 @@
 """One process: the roles of ``process.roles`` over one `World`.
 
-A node runs both roles today, broker and controller; `BrokerConfig` refuses any other configuration. The roles share the
-data directories (`NodeStorage`); the controller has its metadata log there.
+A node runs both roles today, broker and controller, and refuses any other configuration. The roles share the data
+directories (`NodeStorage`); the controller has its metadata log there.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.broker_stub.request.dispatcher import QuotaHook
+from triokafka.errors import ConfigurationError
 from triokafka.world import World
 from triokafka.world.system import RealWorld
 
@@ -56,6 +57,10 @@ class Node:
         authentication: Authentication | None = None,
         faults: Faults | None = None,
     ) -> None:
+        if not (config.is_broker and config.is_controller) or len(config.quorum_voters) > 1:
+            raise ConfigurationError(
+                "process.roles: this node runs with both roles and as the only voter of controller.quorum.voters"
+            )
         world = RealWorld() if world is None else world
         self.storage = NodeStorage(config, world)
         self.metadata = NodeMetadata(world, config, new_client=new_client, follower=self.storage)

@@ -21,9 +21,11 @@ from triokafka.broker_stub.config.options import (
     definition_of_field,
 )
 from triokafka.broker_stub.config.properties import parse_properties
+from triokafka.broker_stub.config.roles import check_roles, parse_bootstrap_servers, parse_voters
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.errors import ConfigurationError
+from triokafka.structs import Node
 from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
@@ -143,12 +145,20 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         return replace(self, **values)
 
     def _check_together(self) -> None:
-        protocols = parse_security_map(self.listener_security_protocol_map)
-        for name in self.controller_listener_names:
-            protocols.setdefault(name.upper(), "PLAINTEXT")
+        protocols = self._protocols
         listeners = parse_listeners("listeners", self.listeners, protocols)
         advertised = parse_listeners("advertised.listeners", self.advertised_listeners or (), protocols)
-        if not self.broker_listeners:
+        check_roles(
+            node_id=self.node_id,
+            roles=self.process_roles,
+            listeners=listeners,
+            advertised=advertised,
+            controller_names=self.controller_listener_names,
+            inter_broker_listener=self.inter_broker_listener_name,
+            voters=self.quorum_voters,
+            bootstrap_servers=self.quorum_bootstrap_servers,
+        )
+        if self.is_broker and not self.broker_listeners:
             raise ConfigurationError("listeners: the broker needs at least one listener")
         names = {listener.name for listener in listeners}
         for listener in advertised:
@@ -185,30 +195,59 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             )
         if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
             raise ConfigurationError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
-        if "broker" not in self.process_roles or "controller" not in self.process_roles:
-            raise ConfigurationError("process.roles: must be broker,controller: this broker needs both in one process")
         if not self.data_directories:
             raise ConfigurationError("log.dirs: at least one data directory is needed")
         if len(set(self.data_directories)) < len(self.data_directories):
             raise ConfigurationError("log.dirs: names a directory twice")
 
     @property
+    def is_broker(self) -> bool:
+        """Whether the node has the broker role."""
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the node has the controller role."""
+        return "controller" in self.process_roles
+
+    @property
+    def quorum_voters(self) -> tuple[Node, ...]:
+        """``controller.quorum.voters``: the voters of a static quorum with their addresses."""
+        return parse_voters(self.controller_quorum_voters)
+
+    @property
+    def quorum_bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
+        """``controller.quorum.bootstrap.servers`` as hosts and ports."""
+        return parse_bootstrap_servers(self.controller_quorum_bootstrap_servers)
+
+    @property
+    def _protocols(self) -> dict[str, str]:
+        protocols = parse_security_map(self.listener_security_protocol_map)
+        for name in self.controller_listener_names:
+            protocols.setdefault(name.upper(), "PLAINTEXT")
+        return protocols
+
+    @property
     def broker_listeners(self) -> tuple[ListenerSpec, ...]:
         """The listeners for clients and brokers: ``listeners`` without the controller's."""
-        protocols = parse_security_map(self.listener_security_protocol_map)
         controller = {name.upper() for name in self.controller_listener_names}
-        for name in controller:
-            protocols.setdefault(name, "PLAINTEXT")
-        return tuple(
-            listener
-            for listener in parse_listeners("listeners", self.listeners, protocols)
-            if listener.name not in controller
-        )
+        listeners = parse_listeners("listeners", self.listeners, self._protocols)
+        return tuple(listener for listener in listeners if listener.name not in controller)
+
+    @property
+    def controller_listeners(self) -> tuple[ListenerSpec, ...]:
+        """The controller's listeners, in the order of ``controller.listener.names``; empty without that role."""
+        if not self.is_controller:
+            return ()
+        order = [name.upper() for name in self.controller_listener_names]
+        listeners = parse_listeners("listeners", self.listeners, self._protocols)
+        own = (listener for listener in listeners if listener.name in order)
+        return tuple(sorted(own, key=lambda listener: order.index(listener.name)))
 
     @property
     def advertised(self) -> Mapping[str, ListenerSpec]:
         """The configured ``advertised.listeners`` by listener name."""
-        protocols = parse_security_map(self.listener_security_protocol_map)
+        protocols = self._protocols
         specs = parse_listeners("advertised.listeners", self.advertised_listeners or (), protocols)
         return {listener.name: listener for listener in specs}
 

@@ -139,7 +139,7 @@ class NodeOptions(Options):
     node_id: int = _int(1, "The node id, unique in the cluster. Kafka has no default.", 0)
     process_roles: tuple[str, ...] = _list(
         ("broker", "controller"),
-        "Roles of the node. This broker requires both in one process.",
+        "Roles of the node: broker, controller or both. Kafka has no default.",
         choices=("broker", "controller"),
     )
     broker_rack: str | None = _text(None, "The broker's rack, for replica placement and rack-aware fetching.")
@@ -156,11 +156,39 @@ class NodeOptions(Options):
     inter_broker_listener_name: str | None = _text(None, "The listener for connections between brokers.")
     controller_listener_names: tuple[str, ...] = _list(
         ("CONTROLLER",),
-        "Listeners of the controller. The broker does not open them: the controller runs in the same process.",
+        "Names of the controller's listeners; the first is for requests between the nodes of the quorum. Without an "
+        "entry in listeners, a node with both roles is a quorum of one that no other node joins. Kafka has no default.",
     )
-    controller_quorum_voters: tuple[str, ...] = _list((), "The quorum voters, as id@host:port. At most this node.")
+    controller_quorum_voters: tuple[str, ...] = _list(
+        (), "The voters of a static quorum, as id@host:port; empty for a dynamic quorum, or for a quorum of one."
+    )
     controller_quorum_bootstrap_servers: tuple[str, ...] = _list(
-        (), "Addresses of controllers. Accepted without effect."
+        (), "Addresses of controllers, as host:port, from which a node learns the leader of a dynamic quorum (KIP-853)."
+    )
+    controller_quorum_election_timeout_ms: int = _int(
+        1000, "Time without a majority of votes after which a candidate starts another election.", 1
+    )
+    controller_quorum_election_backoff_max_ms: int = _int(
+        1000, "The longest back-off of a candidate after a lost election.", 1
+    )
+    controller_quorum_fetch_timeout_ms: int = _int(
+        2000, "Time without a fetch from the leader, or from a majority, after which an election starts.", 1
+    )
+    controller_quorum_request_timeout_ms: int = _int(2000, "Time limit of a request between nodes of the quorum.", 1)
+    controller_quorum_retry_backoff_ms: int = _int(
+        20, "Back-off after a failed request between nodes of the quorum.", 0
+    )
+    controller_quorum_append_linger_ms: int = _int(
+        0, "The least time between two flushes of the metadata log. Kafka's default is 25.", 0
+    )
+    controller_quorum_fetch_max_bytes: int = _int(
+        8 << 20, "The most bytes of records in one fetch from the metadata log.", 1
+    )
+    controller_quorum_fetch_snapshot_max_bytes: int = _int(
+        8 << 20, "The most bytes in one fetch from a metadata snapshot.", 1
+    )
+    controller_socket_timeout_ms: int = _int(
+        30_000, "Time limit of a broker's request to the active controller, retries included.", 1
     )
     broker_heartbeat_interval_ms: int = _int(2000, "Interval between a broker's heartbeats to the controller.", 1)
     broker_session_timeout_ms: int = _int(
