@@ -1,4 +1,4 @@
-"""A quorum whose elections and replication a test decides: clients with the interface of `RaftClient`, without a network.
+"""A quorum whose elections and replication a test decides: clients like `RaftClient`, without a network.
 
 The records are in real metadata logs. A leader's records reach a follower in one piece when the test, or a client that
 runs, replicates; the leader's log then overwrites what differs.

@@ -40,7 +40,7 @@ class LocalCluster:
 
     def __init__(self, config: BrokerConfig, world: World) -> None:
         self.storage = NodeStorage(config, world)
-        self.metadata = NodeMetadata(world, config, new_client=new_client, follower=self.storage)
+        self.metadata = NodeMetadata(world, config, follower=self.storage)
         self.controller = Controller(world, config, self.metadata, follower=self.storage)
         self._nodes: list[LocalClusterNode] = []
         self._behind = trio.Event()

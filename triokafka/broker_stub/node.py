@@ -63,7 +63,7 @@ class Node:
             )
         world = RealWorld() if world is None else world
         self.storage = NodeStorage(config, world)
-        self.metadata = NodeMetadata(world, config, new_client=new_client, follower=self.storage)
+        self.metadata = NodeMetadata(world, config, follower=self.storage)
         self.controller = Controller(world, config, self.metadata, follower=self.storage)
         self.broker = Broker(
             config,

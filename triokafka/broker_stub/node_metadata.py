@@ -1,7 +1,7 @@
 """The metadata of one node: its log, its part in the quorum, and the image that both roles of the node follow.
 
-`NodeMetadata` is the listener of the node's `RaftClient`. While another node leads, one task replays what the quorum has
-committed and publishes it (`MetadataLoader`). When this node leads, and the task has replayed everything before its
+`NodeMetadata` is the listener of the node's `RaftClient`. While another node leads, one task replays and publishes what
+the quorum has committed (`MetadataLoader`). When this node leads, and the task has replayed everything before its
 epoch, it hands over to the active controller, which publishes the changes that it made itself. When this node leads no
 more, the controller publishes what was committed, and the task goes on from there.
 """
@@ -9,7 +9,7 @@ more, the controller publishes what was committed, and the task goes on from the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ from triokafka.broker_stub.metadata.loader import LoadedChange, MetadataLoader
 from triokafka.broker_stub.metadata.publisher import Follower, MetadataPublisher
 from triokafka.broker_stub.metadata.records import LogBatch
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
+from triokafka.broker_stub.quorum_client import quorum_client
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
 from triokafka.broker_stub.raft.metadata_log_files import KEEP_ALL, MetadataLogFiles
@@ -33,7 +34,8 @@ from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_listener import RaftListener
 from triokafka.broker_stub.raft.raft_log import RaftLog
-from triokafka.broker_stub.raft_options import has_quorum_options, raft_config
+from triokafka.broker_stub.raft.voter_set import VoterEndpoint
+from triokafka.broker_stub.raft_options import controller_endpoints, has_other_nodes, raft_config
 from triokafka.broker_stub.snapshot_generator import SnapshotGenerator
 from triokafka.broker_stub.storage_format import format_metadata_directory, read_bootstrap_records
 from triokafka.broker_stub.work_budget import run_within_budget
@@ -59,6 +61,8 @@ class NodeMetadata:
         cluster_id: the cluster that new data directories join. By default a node without other voters creates a
             new cluster, and any other node needs formatted directories.
         follower: does the slow work for a change, such as creating logs.
+        endpoints: returns the addresses of this node's controller listeners once they are bound; the configured ones
+            by default.
         new_client: makes the client of the quorum.
     """
 
@@ -67,9 +71,10 @@ class NodeMetadata:
         world: World,
         config: BrokerConfig,
         *,
-        new_client: NewRaftClient,
         cluster_id: str | None = None,
         follower: Follower | None = None,
+        endpoints: Callable[[], Sequence[VoterEndpoint]] | None = None,
+        new_client: NewRaftClient = quorum_client,
     ) -> None:
         self.publisher = MetadataPublisher()
         self.loader = MetadataLoader(self.publisher)
@@ -79,6 +84,7 @@ class NodeMetadata:
         self._config = config
         self._wanted_cluster_id = cluster_id
         self._follower = follower
+        self._endpoints = endpoints
         self._new_client = new_client
         self._controller: MetadataLogListener | None = None
         self._opened: _Opened | None = None
@@ -130,11 +136,13 @@ class NodeMetadata:
     @property
     def is_alone(self) -> bool:
         """Whether this node is the only voter: everything in its log is committed once it leads."""
-        raft = self.raft
-        directory_id = self.identity.directory_ids[self._config.metadata_directory]
-        return "controller" in self._config.process_roles and raft.voters.is_only_voter(
-            raft_config(self._config, self.identity.cluster_id, directory_id).key
-        )
+        quorum = self._quorum(self.identity)
+        return quorum.can_vote and self.raft.voters.is_only_voter(quorum.key)
+
+    def _quorum(self, identity: ClusterIdentity) -> RaftConfig:
+        config = self._config
+        endpoints = controller_endpoints(config) if self._endpoints is None else self._endpoints()
+        return raft_config(config, identity.cluster_id, identity.directory_ids[config.metadata_directory], endpoints)
 
     @property
     def _parts(self) -> _Opened:
@@ -164,14 +172,12 @@ class NodeMetadata:
             KafkaStorageError: the log cannot be read or written, or is damaged (`DamagedLogError`).
         """
         identity, files = await self._world.run_in_thread(self._open_files, frozenset(without), committed)
-        config = self._config
-        quorum = raft_config(config, identity.cluster_id, identity.directory_ids[config.metadata_directory])
         state = QuorumStateFile(self._world.storage, files.directory)
         try:
-            raft = self._new_client(self._world, quorum, files, state, self)
+            raft = self._new_client(self._world, self._quorum(identity), files, state, self)
         except (CorruptRecordError, ProtocolError) as error:
             raise files.damaged(f"{files.directory}: {error}") from error
-        self._opened = _Opened(identity, files, raft, SnapshotGenerator(self._world, config, files, raft))
+        self._opened = _Opened(identity, files, raft, SnapshotGenerator(self._world, self._config, files, raft))
         await self._load_newest_snapshot()
         self.snapshots.begin(replayed_bytes=files.bytes_since(self.loader.next_offset))
         if self.is_alone:
@@ -184,7 +190,7 @@ class NodeMetadata:
         config, world = self._config, self._world
         usable = [path for path in config.data_directories if path.rstrip("/") not in without]
         directory = config.metadata_directory
-        alone = not has_quorum_options(config)
+        alone = not has_other_nodes(config)
         identity = open_directories(
             world.storage,
             list(dict.fromkeys((*usable, directory))),
@@ -201,8 +207,7 @@ class NodeMetadata:
         try:
             self.bootstrap_records = read_bootstrap_records(world.storage, directory)
             if alone:
-                voter = raft_config(config, identity.cluster_id, identity.directory_ids[directory]).voter
-                format_metadata_directory(world.storage, directory, voter, now_ms=now_ms)
+                format_metadata_directory(world.storage, directory, self._quorum(identity).voter, now_ms=now_ms)
             files = MetadataLogFiles(world.storage, directory, now_ms=now_ms, config=log_config, committed=committed)
             files.reconcile(alone=alone, now_ms=now_ms)
         except OSError as error:
@@ -344,8 +349,7 @@ class NodeMetadata:
         """Read the log in a thread. Raises `KafkaStorageError`."""
         files = self.files
         try:
-            with trio.CancelScope(shield=True):
-                return await self._world.run_in_thread(function)
+            return await self._world.run_in_thread(function)
         except CorruptRecordError as error:
             raise files.damaged(f"{files.directory}: {error}") from error
         except (OSError, ValueError, ProtocolError) as error:

@@ -20,8 +20,8 @@ from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log_options import cleaner_config, log_manager_config
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
-from triokafka.broker_stub.raft.metadata_log_files import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.node_metadata import NodeMetadata
+from triokafka.broker_stub.raft.metadata_log_files import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import TopicPartition
@@ -57,7 +57,8 @@ class PartitionHost(Protocol):
 class NodeStorage:
     """The logs in the data directories of one process, and the cleaner.
 
-    Use: `open_metadata`, `load`, `start_tasks`, then `add_host` and `remove_host`; `close` or `abandon` when all tasks have ended.
+    Use: `open_metadata`, `load`, `start_tasks`, then `add_host` and `remove_host`; `close` or `abandon` when all tasks
+    have ended.
     """
 
     def __init__(self, config: BrokerConfig, world: World) -> None:

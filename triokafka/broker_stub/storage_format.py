@@ -2,8 +2,8 @@
 
 - ``meta.properties`` in every directory: the ids of the cluster, the node and the directory.
 - ``bootstrap.checkpoint``: the first records of the cluster. The first active controller appends them to the log.
-- ``__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`` in the directory of the metadata log: the voters of
-  a dynamic quorum (KIP-853).
+- ``__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`` in the directory of the metadata log: the voters
+  of a dynamic quorum (KIP-853).
 """
 
 from __future__ import annotations

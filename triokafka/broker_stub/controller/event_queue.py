@@ -14,18 +14,18 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator
 from itertools import takewhile
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import trio
 
 from triokafka import errors
 from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
-from triokafka.broker_stub.metadata.publisher import Follower
-from triokafka.broker_stub.raft.metadata_log import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.publisher import Follower
+from triokafka.broker_stub.raft.metadata_log import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.named_tuple import NamedTuple
 from triokafka.world import World
@@ -256,10 +256,10 @@ class EventQueue:
     async def _append(self, operation: Operation[T]) -> None:
         """Compute the outcome of an operation, stage it, and append it to the log."""
         state, log = self._state, self._log
-        if not self._leads:
-            raise _lost_leadership()
         if log.failure is not None:
             raise log.failure.fresh_copy()
+        if not self._leads:
+            raise _lost_leadership()
         if operation.expires_at <= self._world.now():
             raise errors.RequestTimedOutError(f"{operation.name}: its time limit ended before the controller began")
         while True:

@@ -186,8 +186,5 @@ class LocalControllerGateway:
         )
 
     async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
-        """See `quorum.describe_quorum`."""
-        from triokafka.broker_stub.controller.quorum import describe_quorum
-
-        controller = self._controller
-        return describe_quorum(controller.quorum, request, now_ms=self._world.wall_ms(), version=version)
+        """See `RaftClient.describe_quorum`."""
+        return self._controller.metadata.raft.describe_quorum(request, version=version)
