@@ -1,8 +1,8 @@
 """A Trio loop for code without Trio: one thread in each process, which all clients share.
 
 The thread is a daemon and never keeps a process alive. At interpreter exit the loop is cancelled, after the `atexit`
-functions that were registered later. A forked child starts without a loop, and gets a new one when it
-asks.
+functions that were registered later. A forked child starts without a loop, and gets a new one at
+its first use.
 """
 
 from __future__ import annotations

@@ -272,8 +272,7 @@ class NetworkClient:
 
         Raises:
             KafkaConnectionError: no connection could be made (the message names every address tried), or it ended
-                before the
-                response. It is then unknown whether the broker executed the request.
+                before the response. It is then unknown whether the broker executed the request.
             RequestTimedOutError: no response in time; the connection was closed.
             UnsupportedVersionError: the broker has no version that this request needs.
             NodeNotReadyError: the broker is unknown.

@@ -18,8 +18,7 @@ class AbortedTransactions:
     """The aborted transactions of a fetch response, given as (producer id, first offset) (KIP-98).
 
     The caller passes the batches in order, because a transaction lasts until its marker. It must also pass batches that
-    it
-    does not return: a transaction may begin or end in them.
+    it does not return: a transaction may begin or end in them.
     """
 
     __slots__ = ("_later", "_open")

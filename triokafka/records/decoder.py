@@ -127,8 +127,7 @@ class RecordDecoder:
 
         Raises:
             CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset. Earlier calls
-                have
-                returned the records before it, and ``next_offset`` is the position of the bad batch or record.
+                have returned the records before it, and ``next_offset`` is the position of the bad batch or record.
             UnsupportedCodecError: the next batch needs a package that is missing; otherwise the same.
         """
         out: list[ConsumerRecord] = []
@@ -189,8 +188,7 @@ class RecordDecoder:
         ``most_bytes``, decompressed.
 
         ``number_of`` returns a number for each data buffer that views point into, and keeps the buffer alive. Returns
-        the
-        number of records: 0 if there are no more, or if ``columns`` is full.
+        the number of records: 0 if there are no more, or if ``columns`` is full.
 
         Raises:
             CorruptRecordError: as ``take``, but the call returns no record of the bad batch.

@@ -75,8 +75,8 @@ class ConsumerRecord(_Draft):
 
     Attribute names and the order of unpacking and indexing are kafka-python's. ``_fields``, ``_asdict`` and
     ``_replace`` work as in a named tuple. ``timestamp`` is milliseconds since the epoch, -1 if the format has none;
-    ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a
-    tuple of (name, bytes or None). ``leader_epoch`` is -1 when unknown.
+    ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a tuple of
+    (name, bytes or None). ``leader_epoch`` is -1 when unknown.
 
     Immutable, compared by value. The garbage collector does not track records: a record whose key or value (set by a
     deserializer) refers to the record itself would never be freed.

@@ -15,8 +15,7 @@ entered already; in any other they are `triokafka.blocking`'s.
 
 The plugin marks an ``async def`` test as a Trio test if its module imports trio or triokafka, or if it requests
 ``kafka_producer`` or ``kafka_consumer``. It does not mark a test that another marker or plugin claims, or a module that
-imports asyncio, anyio, aiokafka or twisted. ``kafka_trio_tests = false`` in the configuration
-of pytest disables this.
+imports asyncio, anyio, aiokafka or twisted. ``kafka_trio_tests = false`` in the configuration of pytest disables this.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ The rules are the worst case over common file systems. A file reaches the disk p
 it was at some moment since the last sync. Its length is written separately, so it may be ahead of the data (reads
 return zeros there) or behind. The last page may be torn at a sector. Names reach the disk per directory, in any order,
 and a rename is one change. Synced changes survive, and bytes that were never written do not appear. A failed sync may
-have
-lost pages permanently: see `SyncFailure`.
+have lost pages permanently: see `SyncFailure`.
 
 `FileHistory` and `NameHistory` store the changes since the last sync; ``remains`` of either returns the result. The
 caller supplies all randomness.

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import compress, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from triokafka.blocking.future import Callback, Outcome, log_failed, tell, with_another
 from triokafka.blocking.producer.telling import TOLD, RecordMetadata, Telling
@@ -15,13 +15,40 @@ from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from triokafka import Deliveries, Delivery
-    from triokafka.blocking.producer.staging import Stage
+    from triokafka.blocking.callbacks import CallbackThread
     from triokafka.client.deliveries import DeliveredPart
+    from triokafka.loop_thread import LoopThread
 
 Headers = list[tuple[str, bytes]]
 _AT_ONCE: Final = 64
 # RecordMetadata's own constructor is a Python function, which is slower
 _metadata: Final = partial(tuple.__new__, RecordMetadata)
+
+
+class ChunkStaging(Protocol):
+    """The producer's `Staging`, as far as chunks use it."""
+
+    lock: threading.Lock
+    loop: LoopThread
+    callbacks: CallbackThread
+    era: float
+    flushed: float
+
+    def have_called(self, size: int, do: Callable[..., object], *arguments: Any) -> None:
+        """Schedule a call in the callback thread."""
+
+
+class ChunkStage(Protocol):
+    """The `Stage` of a topic, as far as its chunks use it."""
+
+    places: dict[int, TopicPartition]
+
+    @property
+    def staging(self) -> ChunkStaging:
+        """The producer's staging."""
+
+    def hurry(self) -> None:
+        """Hand the open chunk over at once."""
 
 
 class Chunk:
@@ -55,9 +82,9 @@ class Chunk:
         "values",
     )
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: ChunkStage) -> None:
         self.stage = stage
-        self.lock: threading.Lock = stage.staging.lock
+        self.lock = stage.staging.lock
         self.values: list[Any] = []
         self.keys: list[Any] | None = None
         self.partitions: list[int | None] | None = None

@@ -19,8 +19,7 @@ class FutureRecordMetadata(Future):
 
     Callbacks run in a thread of the producer that runs nothing else. They may block, and may use any client. The
     callbacks of one partition run in the order of its records. A callback runs at once in the calling thread if it is
-    added when
-    the caller can know that the record is settled: after `get`, `is_done` or a flush reported it. `get` and
+    added when the caller can know that the record is settled: after `get`, `is_done` or a flush reported it. `get` and
     `KafkaProducer.flush` return after the callbacks.
     """
 

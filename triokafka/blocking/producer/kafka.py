@@ -131,8 +131,7 @@ class KafkaProducer:
 
         Arguments:
             timeout: time limit in seconds for brokers and callbacks together. Records not acknowledged by then fail
-                with
-                `KafkaTimeoutError`.
+                with `KafkaTimeoutError`.
             null_logger: has no effect here.
         """
         if self._closed:

@@ -249,12 +249,12 @@ class Staging:
         """Fail all records that were not handed over, because the producer has ended. In the loop."""
         self.close()
         with self.lock:
-            chunks = [stage.open for stage in stages if stage.open is not None]
+            chunks = [(stage, stage.open) for stage in stages if stage.open is not None]
             for stage in stages:
                 stage.open = None
-        for chunk in chunks:
+        for stage, chunk in chunks:
             count, _ = chunk.take()
             for _ in range(count):
                 chunk.handed(error)
-            chunk.stage.gone()
+            stage.gone()
             self.release(chunk.size)

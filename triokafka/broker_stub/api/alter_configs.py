@@ -6,7 +6,7 @@ IncrementalAlterConfigs (44).
 
 from __future__ import annotations
 
-from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
+from triokafka.broker_stub.api.config_resources import config_accesses, denied_resources, failed_resources
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.alter_configs import (
@@ -19,15 +19,7 @@ from triokafka.security.acl import AclOperation
 
 def _failed(request: AlterConfigsRequest, context: RequestContext, code: int, message: str) -> AlterConfigsResponse:
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+        responses=failed_resources(AlterConfigsResourceResponse, request.resources, code, message)
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub import loggers
-from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
+from triokafka.broker_stub.api.config_resources import config_accesses, denied_resources, failed_resources
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.metadata import MetadataImage, ResourceType, topic_names
 from triokafka.broker_stub.metadata.config_entries import (
@@ -42,17 +42,7 @@ _WORK: Final = 2  # a resource has dozens of keys
 def _failed(
     request: DescribeConfigsRequest, context: RequestContext, code: int, message: str
 ) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[
-            DescribeConfigsResult(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
-    )
+    return DescribeConfigsResponse(results=failed_resources(DescribeConfigsResult, request.resources, code, message))
 
 
 @handles(

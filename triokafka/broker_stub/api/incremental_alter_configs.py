@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from triokafka import errors
 from triokafka.broker_stub import loggers
-from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
+from triokafka.broker_stub.api.config_resources import config_accesses, denied_resources, failed_resources
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
 from triokafka.broker_stub.metadata.config_resources import AlterOperation, check_broker_name, check_repeats
 from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
@@ -31,15 +31,7 @@ def _failed(
     request: IncrementalAlterConfigsRequest, context: RequestContext, code: int, message: str
 ) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+        responses=failed_resources(AlterConfigsResourceResponse, request.resources, code, message)
     )
 
 
@@ -114,4 +106,4 @@ def _level(change: AlterableConfig) -> str | None:
         case AlterOperation.DELETE:
             return None
         case other:
-            raise errors.InvalidRequestError(f"AclOperation {other} is not allowed for the BROKER_LOGGER resource")
+            raise errors.InvalidRequestError(f"Operation {other} is not allowed for the BROKER_LOGGER resource")

@@ -1,91 +1,521 @@
-"""One node of the metadata quorum, as the rest of the node sees it."""
+"""One node of the metadata quorum: thin tasks around the state machine, over channels to the other nodes.
+
+`RaftCore` decides. The tasks here pass it requests, responses and the time, and carry out its effects: the election
+state is stored and the log synced in a thread, before anything that rests on them leaves the node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
-from triokafka.broker_stub.metadata.records import LogBatch
+import trio
+
+from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
+from triokafka.broker_stub.raft.effects import Reply, Send
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
-from triokafka.broker_stub.raft.raft_log import SnapshotId, SnapshotWriter
+from triokafka.broker_stub.raft.leader_state import Leader
+from triokafka.broker_stub.raft.quorum_state import ElectionState, QuorumStateStore
+from triokafka.broker_stub.raft.raft_config import RaftConfig
+from triokafka.broker_stub.raft.raft_core import RaftCore
+from triokafka.broker_stub.raft.raft_listener import RaftListener
+from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotId, SnapshotWriter
+from triokafka.broker_stub.raft.snapshot_header import encode_header
 from triokafka.broker_stub.raft.voter_set import VoterSet
-from triokafka.errors import KafkaError
+from triokafka.errors import BrokerNotAvailableError, KafkaError, KafkaStorageError
+from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
-from triokafka.protocol.message import Struct
+from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from triokafka.protocol.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from triokafka.protocol.api.vote import VoteRequest, VoteResponse
+from triokafka.protocol.message import Request, Response, Struct
 from triokafka.structs import Node
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=Response)
+
+_READ_BYTES: Final = 1 << 20
+_MAX_CHANNELS: Final = 64
+"""The most connections to other nodes; the least recently opened one is closed for another."""
+_FETCH_WITH_ENDPOINTS: Final = 16
+_LONGEST_WAIT: Final = 3600.0
 
 
-class RaftClient(Protocol):
-    """One node of the quorum: RaftClient(world, config, log, quorum_state, listener, connect).
+class PeerChannel(Protocol):
+    """The part of a `NodeChannel` that the quorum uses."""
 
-    Construct it, which reads the election state and the voters; run `run` in a nursery. A quorum of one leads as soon
-    as `run` begins. Every fact is current after each event of the listener.
+    async def run(self) -> None:
+        """Run the channel's tasks until cancelled or closed."""
+        ...
 
-    Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot, AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter are methods
-    of the same form as `fetch`: ``await client.vote(request, version=…, listener=…)``.
+    async def send(self, request: Request[R], *, timeout_ms: float | None = None) -> R:
+        """Send a request and return the response. Raises `KafkaError`."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class RaftClient:
+    """One node of the quorum.
+
+    Construct it, which reads the election state and the voters of the log; run `run` in a nursery. A quorum of one
+    leads as soon as `run` begins. Every fact is current after each event of the listener.
+
+    ``failure`` is the reason why the log accepts no records until the next start, or None.
+
+    Args:
+        connect: makes a channel to another node; the client runs and closes it.
+
+    Raises:
+        ConfigurationError: the stored election state cannot be read.
+        KafkaStorageError, CorruptRecordError, ProtocolError: the log cannot be read.
     """
 
-    failure: KafkaError | None
-    """The reason why the log accepts no records until the next start, or None."""
+    def __init__(
+        self,
+        world: World,
+        config: RaftConfig,
+        log: RaftLog,
+        quorum_state: QuorumStateStore,
+        listener: RaftListener,
+        connect: Callable[[Node], PeerChannel],
+    ) -> None:
+        self.config = config
+        self.failure: KafkaError | None = None
+        self._world = world
+        self._log = log
+        self._store = quorum_state
+        self._listener = listener
+        self._connect = connect
+        self._core = RaftCore(
+            config, log, quorum_state.read(), rng=world.random, wall_ms=world.wall_ms, now=world.now()
+        )
+        self._due_at = -math.inf
+        self._rescheduled = trio.Event()
+        self._disk_work = trio.Event()
+        self._changed = trio.Event()
+        self._is_pumping = self._pump_again = False
+        self._flush_begun_at = -math.inf
+        self._nursery: trio.Nursery | None = None
+        self._stopped = False
+        self._waiting: dict[Reply[Any], trio.Event] = {}
+        self._channels: dict[tuple[str, int, bool], PeerChannel] = {}
+        self._in_flight: dict[tuple[str, int, bool], trio.CancelScope] = {}
+
+    # Facts
 
     @property
-    def node_id(self) -> int: ...
+    def node_id(self) -> int:
+        """The id of this node."""
+        return self.config.node_id
+
     @property
-    def leader(self) -> LeaderAndEpoch: ...
+    def leader(self) -> LeaderAndEpoch:
+        """The newest epoch and its leader."""
+        return self._core.quorum.leader
+
     @property
-    def is_leader(self) -> bool: ...
+    def is_leader(self) -> bool:
+        """Whether this node leads the newest epoch that it knows."""
+        return isinstance(self._core.quorum.state, Leader)
+
     @property
     def epoch_start_offset(self) -> int:
         """The end of the log when this leader was elected: the offset of its LeaderChange record; -1 if no leader."""
-        ...
+        state = self._core.quorum.state
+        return state.epoch_start_offset if isinstance(state, Leader) else -1
 
     @property
     def high_watermark(self) -> int:
         """The offset before which all records are committed; -1 while unknown."""
-        ...
+        return self._core.quorum.high_watermark
 
     @property
     def end_offset(self) -> int:
         """The offset of the next record; `append` uses it as base offset."""
-        ...
+        return self._log.end_offset
 
     @property
-    def voters(self) -> VoterSet: ...
+    def voters(self) -> VoterSet:
+        """The newest voters, committed or not."""
+        return self._core.quorum.voters
+
     @property
-    def kraft_version(self) -> int: ...
+    def kraft_version(self) -> int:
+        """The newest ``kraft.version``."""
+        return self._core.quorum.history.kraft_version
+
     def leader_endpoint(self, listener: str | None = None) -> Node | None:
         """Return the leader's address under a listener's name (the first controller listener), or None."""
-        ...
+        return self._core.quorum.leader_node(self.config.controller_listener if listener is None else listener)
+
+    # The log
 
     def append(self, records: Sequence[Struct], epoch: int, *, metadata_version: int) -> int:
         """Append one batch and return the end offset after it. See `MetadataLog.append`."""
-        ...
+        try:
+            batch = encode_records(
+                records,
+                base_offset=self._log.end_offset,
+                epoch=epoch,
+                timestamp_ms=self._world.wall_ms(),
+                metadata_version=metadata_version,
+            )
+            end_offset = self._core.append(batch, epoch, self._world.now())
+        except KafkaError:
+            self._soon()  # the caller handles its error before the listener hears of it
+            raise
+        self._soon()
+        self._disk_work.set()
+        return end_offset
 
     def read_committed(self, from_offset: int) -> Iterator[LogBatch]:
-        """Yield the committed batches from an offset on; control batches have no records."""
-        ...
+        """Yield the committed batches from the one that holds an offset; control batches have no records.
+
+        Raises:
+            CorruptRecordError, ProtocolError, UnsupportedVersionError: the batches cannot be decoded.
+            OffsetOutOfRangeError: the offset is before the start of the log; a snapshot has it.
+            KafkaStorageError: the log cannot be read.
+        """
+        offset = from_offset
+        while offset < (end := min(self.high_watermark, self._log.end_offset)):
+            before = offset
+            for batch in decode_batches(self._log.read(offset, _READ_BYTES, up_to=end)):
+                offset = batch.last_offset + 1
+                yield batch
+            if offset == before:
+                raise KafkaStorageError(f"the metadata log cannot be read at offset {offset}")
 
     def create_snapshot(self, snapshot_id: SnapshotId, *, timestamp_ms: int) -> SnapshotWriter | None:
         """Begin a snapshot of the state before ``snapshot_id.end_offset``, with its header batch already written.
 
-        The header has ``kraft.version`` and the voters at that offset. The caller appends batches of records and the
-        footer, and calls ``finish``, in a thread. None if the snapshot exists already.
+        The header has ``kraft.version`` and the voters at that offset; ``timestamp_ms`` is the time of the last change.
+        The caller appends batches of records and the footer, and calls ``finish``, in a thread. None if the snapshot
+        exists already, or is not after the start of the log.
+
+        Raises:
+            ValueError: the snapshot would have records that are not committed.
+            KafkaStorageError: the disk failed.
         """
-        ...
+        if snapshot_id.end_offset > self.high_watermark:
+            raise ValueError(f"{snapshot_id} is after the high watermark {self.high_watermark}")
+        if snapshot_id.end_offset < self._log.start_offset:
+            return None
+        writer = self._log.store_snapshot(snapshot_id)
+        if writer is not None:
+            history = self._core.quorum.history
+            history.trim_before(self._log.start_offset)
+            writer.append(encode_header(history, snapshot_id, timestamp_ms=timestamp_ms))
+        return writer
+
+    # Life
 
     async def run(self) -> None:
-        """Run the node's tasks until cancelled."""
-        ...
+        """Run the node's tasks until cancelled. At the end it syncs the log, and reports that it leads no more."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                self._pump()
+                nursery.start_soon(self._keep_time)
+                nursery.start_soon(self._use_disk)
+        finally:
+            self._nursery = None
+            try:
+                with trio.CancelScope(shield=True):
+                    await self._write()
+            finally:
+                self._stop()
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._core.halt()
+        for channel in self._channels.values():
+            channel.close()
+        for event in self._waiting.values():
+            event.set()
+        if self.is_leader:
+            self._listener.leader_changed(LeaderAndEpoch(None, self._core.quorum.epoch))
+        self._changed.set()
 
     async def shut_down(self, *, timeout: float) -> None:
-        """Leave the quorum cleanly: a leader ends its epoch (EndQuorumEpoch) and waits for the next leader."""
-        ...
+        """Leave the quorum cleanly: a leader ends its epoch (EndQuorumEpoch) and waits for the next leader.
+
+        Waits ``timeout`` seconds at most. Cancel `run` afterwards.
+        """
+        self._core.begin_shutdown()
+        self._pump()
+        with trio.move_on_after(timeout):
+            while not self._core.may_stop and not self._stopped:
+                self._changed = trio.Event()
+                await self._changed.wait()
 
     def resign(self, epoch: int) -> None:
         """Give up the leadership of ``epoch``; does nothing if this node no longer leads it."""
-        ...
+        self._core.resign(epoch)
+        self._soon()
 
-    async def fetch(self, request: FetchRequest, *, version: int, listener: str | None = None) -> FetchResponse: ...
+    # Driving the state machine
 
-    def describe_quorum(self, request: DescribeQuorumRequest, *, version: int) -> DescribeQuorumResponse: ...
+    def _soon(self) -> None:
+        """Let the timer's task continue at its next turn."""
+        self._due_at = -math.inf
+        self._rescheduled.set()
+
+    def _pump(self) -> None:
+        """Let the state machine do what is due, and carry out its effects. Its events may call this again."""
+        if self._stopped:
+            return
+        self._pump_again = True
+        if self._is_pumping:
+            return
+        self._is_pumping = True
+        try:
+            while self._pump_again:
+                self._pump_again = False
+                self._due_at = self._core.poll(self._world.now())
+                output = self._core.take_output()
+                for event in output.events:
+                    event(self._listener)
+                for reply in output.replies:
+                    reply.release()
+                for send in output.sends:
+                    self._begin_send(send)
+        finally:
+            self._is_pumping = False
+        if self._has_disk_work:
+            self._disk_work.set()
+        self._rescheduled.set()
+        self._changed.set()
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._rescheduled = trio.Event()
+            now = self._world.now()
+            if self._due_at > now:
+                deadline = self._world.deadline(min(self._due_at, now + _LONGEST_WAIT))
+                with trio.CancelScope(deadline=deadline):
+                    await self._rescheduled.wait()
+            else:
+                await trio.lowlevel.checkpoint()
+            if self._due_at <= self._world.now():
+                self._pump()
+
+    # The disk
+
+    @property
+    def _has_disk_work(self) -> bool:
+        core, log = self._core, self._log
+        return not core.halted and (
+            core.unsaved is not None or core.unfinished_snapshot is not None or log.flushed_offset < log.end_offset
+        )
+
+    async def _use_disk(self) -> None:
+        while True:
+            await self._disk_work.wait()
+            self._disk_work = trio.Event()
+            linger = self._flush_begun_at + self.config.append_linger_ms / 1000 - self._world.now()
+            if linger > 0 and self._core.unsaved is None:
+                await trio.sleep(linger)
+            await self._write()
+
+    async def _write(self) -> None:
+        """Store what must be durable. Shielded: the result of a write that has begun must be known."""
+        with trio.CancelScope(shield=True):
+            while self._has_disk_work:
+                state, writer = self._core.unsaved, self._core.unfinished_snapshot
+                if state is not None:
+                    await self._save(state)
+                elif writer is not None:
+                    await self._finish(writer)
+                else:
+                    await self._flush()
+                self._pump()
+
+    async def _save(self, state: ElectionState) -> None:
+        history = self._core.quorum.history
+        kraft_version, voter_ids = history.kraft_version, history.voters.ids
+        try:
+            await self._world.run_in_thread(
+                lambda: self._store.write(state, kraft_version=kraft_version, voter_ids=voter_ids)
+            )
+        except (OSError, KafkaError) as error:
+            # A vote that might be on disk, or not: this node may neither give it nor another one.
+            self._fail(KafkaStorageError(f"the quorum state cannot be written: {error}"))
+        else:
+            self._core.election_saved(state)
+
+    async def _flush(self) -> None:
+        self._flush_begun_at = self._world.now()
+        try:
+            job = self._log.begin_flush()
+            if job is None:
+                return
+            await self._world.run_in_thread(job.run)
+            self._log.flushed(job)
+        except (OSError, KafkaError) as error:
+            failure = KafkaStorageError(f"the metadata log could not be written: {error}")
+            self._core.write_failed(failure, self._world.now())
+        else:
+            self._core.flushed(self._world.now())
+        if self._core.halted:
+            self._fail(KafkaStorageError("the metadata log is closed for writes until a restart"))
+
+    async def _finish(self, writer: SnapshotWriter) -> None:
+        try:
+            await self._world.run_in_thread(writer.finish)
+        except (OSError, KafkaError) as error:
+            logger.error("Node %d: cannot store the snapshot %s: %s", self.node_id, writer.snapshot_id, error)
+            self._core.snapshot_failed(writer)
+        else:
+            self._core.snapshot_finished(writer, self._world.now())
+
+    def _fail(self, failure: KafkaStorageError) -> None:
+        """Take no further part in the quorum until the next start."""
+        if self.failure is None:
+            logger.critical("Node %d leaves the metadata quorum until a restart: %s", self.node_id, failure)
+            self.failure = failure
+            self._core.halt()
+            self._listener.rolled_back(failure)
+            if self.is_leader:
+                self._listener.leader_changed(LeaderAndEpoch(None, self._core.quorum.epoch))
+            for event in self._waiting.values():
+                event.set()
+
+    # Requests to other nodes
+
+    def _begin_send(self, send: Send) -> None:
+        if self._nursery is None:
+            return
+        # A Fetch may wait at the leader; other requests do not wait behind it.
+        key = send.node.host, send.node.port, isinstance(send.request, FetchRequest)
+        earlier = self._in_flight.pop(key, None)
+        if earlier is not None:
+            earlier.cancel()  # nothing expects its response any more
+        channel = self._channels.get(key)
+        if channel is None:
+            while len(self._channels) >= _MAX_CHANNELS:
+                self._channels.pop(next(iter(self._channels))).close()
+            channel = self._channels[key] = self._connect(send.node)
+            self._nursery.start_soon(channel.run)
+        scope = self._in_flight[key] = trio.CancelScope()
+        self._nursery.start_soon(self._send, channel, send, scope, key)
+
+    async def _send(
+        self, channel: PeerChannel, send: Send, scope: trio.CancelScope, key: tuple[str, int, bool]
+    ) -> None:
+        with scope:
+            try:
+                response = await channel.send(send.request, timeout_ms=self.config.request_timeout_ms)
+            except KafkaError as error:
+                self._core.request_failed(send, error, self._world.now())
+            else:
+                self._core.receive(send, response, self._world.now())
+            if self._in_flight.get(key) is scope:
+                del self._in_flight[key]
+            self._pump()
+
+    # Requests of other nodes
+
+    async def _answer(self, reply: Reply[R]) -> R:
+        """Wait for the result of a request, which is durable then.
+
+        Raises:
+            BrokerNotAvailableError: this node leaves the quorum.
+        """
+        event = trio.Event()
+        reply.on_result = lambda result: event.set()
+        self._waiting[reply] = event
+        try:
+            if not self._stopped and self.failure is None:
+                self._pump()
+                await event.wait()
+        finally:
+            del self._waiting[reply]
+        if self._stopped or self.failure is not None or reply.result is None:
+            raise BrokerNotAvailableError(f"node {self.node_id} takes no part in the metadata quorum")
+        return reply.result
+
+    def _listener_of(self, listener: str | None) -> str:
+        return self.config.controller_listener if listener is None else listener
+
+    async def vote(self, request: VoteRequest, *, version: int, listener: str | None = None) -> VoteResponse:
+        """Answer a Vote. ``listener`` is the one that the request came to; the answer has the leader's address in it.
+
+        This and the following methods raise `BrokerNotAvailableError` when this node leaves the quorum.
+        """
+        name, now = self._listener_of(listener), self._world.now()
+        response = await self._answer(self._core.vote(request, listener=name, now=now))
+        if version < 1:
+            response.node_endpoints = []
+        return response
+
+    async def begin_quorum_epoch(
+        self, request: BeginQuorumEpochRequest, *, version: int, listener: str | None = None
+    ) -> BeginQuorumEpochResponse:
+        """Answer a BeginQuorumEpoch."""
+        name, now = self._listener_of(listener), self._world.now()
+        response = await self._answer(self._core.begin_quorum_epoch(request, listener=name, now=now))
+        if version < 1:
+            response.node_endpoints = []
+        return response
+
+    async def end_quorum_epoch(
+        self, request: EndQuorumEpochRequest, *, version: int, listener: str | None = None
+    ) -> EndQuorumEpochResponse:
+        """Answer an EndQuorumEpoch."""
+        name, now = self._listener_of(listener), self._world.now()
+        response = await self._answer(self._core.end_quorum_epoch(request, listener=name, now=now))
+        if version < 1:
+            response.node_endpoints = []
+        return response
+
+    async def fetch(self, request: FetchRequest, *, version: int, listener: str | None = None) -> FetchResponse:
+        """Answer a Fetch of the metadata log; waits ``max_wait_ms`` at most while there is nothing new."""
+        name, now = self._listener_of(listener), self._world.now()
+        response = await self._answer(self._core.fetch(request, listener=name, now=now))
+        if version < _FETCH_WITH_ENDPOINTS:
+            response.node_endpoints = []
+        return response
+
+    async def fetch_snapshot(
+        self, request: FetchSnapshotRequest, *, version: int, listener: str | None = None
+    ) -> FetchSnapshotResponse:
+        """Answer a FetchSnapshot."""
+        name, now = self._listener_of(listener), self._world.now()
+        response = await self._answer(self._core.fetch_snapshot(request, listener=name, now=now))
+        if version < 1:
+            response.node_endpoints = []
+        return response
+
+    def describe_quorum(self, request: DescribeQuorumRequest, *, version: int) -> DescribeQuorumResponse:
+        """Answer a DescribeQuorum."""
+        return self._core.describe_quorum(request, version=version, now=self._world.now())
+
+    async def add_voter(
+        self, request: AddRaftVoterRequest, *, version: int, listener: str | None = None
+    ) -> AddRaftVoterResponse:
+        """Answer an AddRaftVoter, when the new voter is committed."""
+        return await self._answer(self._core.add_voter(request, now=self._world.now()))
+
+    async def remove_voter(
+        self, request: RemoveRaftVoterRequest, *, version: int, listener: str | None = None
+    ) -> RemoveRaftVoterResponse:
+        """Answer a RemoveRaftVoter, when the removal is committed."""
+        return await self._answer(self._core.remove_voter(request, now=self._world.now()))
+
+    async def update_voter(
+        self, request: UpdateRaftVoterRequest, *, version: int, listener: str | None = None
+    ) -> UpdateRaftVoterResponse:
+        """Answer an UpdateRaftVoter."""
+        name, now = self._listener_of(listener), self._world.now()
+        return await self._answer(self._core.update_voter(request, listener=name, now=now))

@@ -1,8 +1,9 @@
-"""Checks of partitions and offsets in calls of `Consumer`."""
+"""Checks of the arguments of `Consumer`: partitions, offsets and time limits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import isnan
 from operator import index
 from typing import Final
 
@@ -45,3 +46,29 @@ def checked_offset(partition: TopicPartition, given: object) -> OffsetAndMetadat
     if target.offset > _MOST_OFFSET:
         raise ValueError(f"{partition}: offset {target.offset} is larger than the largest offset")
     return target
+
+
+def checked_offsets(given: object, what: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets of call ``what`` by partition, checked. Raises `TypeError` and `ValueError`."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what}: offsets must be a mapping of partitions to offsets, not {given!r}")
+    return {
+        partition: checked_offset(partition, offset)
+        for partition, offset in zip(checked_partitions(given), given.values(), strict=True)
+    }
+
+
+def checked_limit(max_records: int) -> int:
+    """Return a maximum number of records, checked. Raises `TypeError` and `ValueError`."""
+    if isinstance(max_records, bool) or not hasattr(max_records, "__index__"):
+        raise TypeError(f"max_records must be an int, not {max_records!r}")
+    if max_records < 1:
+        raise ValueError(f"max_records={max_records}: it must be at least 1")
+    return max_records
+
+
+def checked_timeout_ms(given: float) -> float:
+    """Return a time limit of a call, checked. Raises `TypeError`."""
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or isnan(given):
+        raise TypeError(f"timeout_ms must be a number of milliseconds, not {given!r}")
+    return given

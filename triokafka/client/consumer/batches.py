@@ -17,9 +17,8 @@ class FetchedBatch:
     """Records of one partition, in order, from ``start_offset`` up to but not including ``next_offset``.
 
     The batch is not decoded before a method is called; each call decodes again. Checksums are verified. The batch may
-    hold
-    no record: after compaction, or if all its transactions were aborted. Keys and values are bytes; deserializers are
-        not applied.
+    hold no record: after compaction, or if all its transactions were aborted. Keys and values are bytes; deserializers
+    are not applied.
     """
 
     __slots__ = (

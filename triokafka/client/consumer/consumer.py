@@ -11,7 +11,6 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import isnan
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from weakref import WeakKeyDictionary
@@ -19,18 +18,20 @@ from weakref import WeakKeyDictionary
 import trio
 
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.arguments import checked_offset, checked_partitions
+from triokafka.client.consumer.arguments import checked_limit, checked_offset, checked_offsets, checked_partitions
 from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.health import ConsumerHealth, take_health, take_metrics
 from triokafka.client.consumer.listener import Records
+from triokafka.client.consumer.lookups import Lookups
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionPattern
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.plugins import Plugins
 from triokafka.client.serializers import Deserializer
+from triokafka.delegation import delegated
 from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.records import ConsumerRecord
-from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.topic_names import check_topic_name
 from triokafka.world import World
 from triokafka.world.system import RealWorld
@@ -73,6 +74,7 @@ class Consumer:
             raise
         self._plugins.warn_of_unused()
         self._collector = self._engine.collector
+        self._lookups = Lookups(self._engine)
         if topics:
             self.subscribe(topics)
 
@@ -112,8 +114,8 @@ class Consumer:
         Args:
             topics: names of topics.
             pattern: a regular expression for whole names, instead of topics. The consumer applies a `str` or
-                `re.Pattern` to
-                all topics; the coordinator applies a `SubscriptionPattern`, with ``group_protocol="consumer"``.
+                `re.Pattern` to all topics; the coordinator applies a `SubscriptionPattern`, with
+                ``group_protocol="consumer"``.
             listener: called when partitions are assigned, revoked or lost; see `ConsumerRebalanceListener`.
 
         Raises:
@@ -214,10 +216,12 @@ class Consumer:
             KafkaTimeoutError: a broker, the coordinator or a lookup has failed for ``default_api_timeout_ms``.
             AuthorizationError: reading a topic or using the group is not allowed.
         """
-        limit = self._limit(max_records)
+        limit = checked_limit(self.options.max_poll_records if max_records is None else max_records)
         with self._engine.user("poll"):
             self._collector.put_back()
-            return await self._engine.wait_for(lambda: self._collector.take(limit), self._seconds(timeout_ms)) or {}
+            return (
+                await self._engine.wait_for(lambda: self._collector.take(limit), self._engine.seconds(timeout_ms)) or {}
+            )
 
     async def poll_arrow(
         self,
@@ -236,10 +240,12 @@ class Consumer:
         from triokafka.records.arrow import ArrowBuilder
 
         builder = ArrowBuilder(columns, values=values, most_bytes=self.options.max_poll_bytes)
-        limit = self._limit(max_records)
+        limit = checked_limit(self.options.max_poll_records if max_records is None else max_records)
         with self._engine.user("poll_arrow"):
             self._collector.put_back()
-            await self._engine.wait_for(lambda: self._collector.take_columns(builder, limit), self._seconds(timeout_ms))
+            await self._engine.wait_for(
+                lambda: self._collector.take_columns(builder, limit), self._engine.seconds(timeout_ms)
+            )
         return builder.finish()
 
     def batches(self) -> Batches:
@@ -255,14 +261,6 @@ class Consumer:
             batch = await self._engine.wait_for(self._collector.take_batch, _NEVER)
         assert batch is not None
         return batch
-
-    def _limit(self, max_records: int | None) -> int:
-        limit = self.options.max_poll_records if max_records is None else max_records
-        if isinstance(limit, bool) or not hasattr(limit, "__index__"):
-            raise TypeError(f"max_records must be an int, not {limit!r}")
-        if limit < 1:
-            raise ValueError(f"max_records={max_records}: it must be at least 1")
-        return limit
 
     def wakeup(self) -> None:
         """End a wait for records, or for a position, from another task: it raises `WakeupError`, and loses no record.
@@ -317,7 +315,7 @@ class Consumer:
         with self._engine.user("position"):
             await trio.lowlevel.checkpoint()
             found = await self._engine.wait_for_state(
-                lambda: self._collector.position(asked), self._seconds(timeout_ms)
+                lambda: self._collector.position(asked), self._engine.seconds(timeout_ms)
             )
         if found is None:
             raise KafkaTimeoutError(f"the position of {asked} is not known yet{self._engine.why_not()}")
@@ -364,7 +362,7 @@ class Consumer:
         """
         wanted = self._to_commit(offsets, "commit()")
         with self._engine.user("commit"):
-            await self._engine.committer.commit(wanted, deadline=self._deadline(timeout_ms))
+            await self._engine.committer.commit(wanted, deadline=self._engine.deadline(timeout_ms))
 
     def commit_nowait(
         self,
@@ -396,14 +394,7 @@ class Consumer:
         self._engine.check_usable()
         if self.options.group_id is None:
             raise IllegalStateError(f"{what} needs a group_id: offsets are committed for a group")
-        if offsets is None:
-            return self._collector.consumed()
-        if not isinstance(offsets, Mapping):
-            raise TypeError(f"{what}: offsets must be a mapping of partitions to offsets, not {offsets!r}")
-        return {
-            partition: checked_offset(partition, offset)
-            for partition, offset in zip(checked_partitions(offsets), offsets.values(), strict=True)
-        }
+        return self._collector.consumed() if offsets is None else checked_offsets(offsets, what)
 
     @overload
     async def committed(
@@ -428,82 +419,13 @@ class Consumer:
         self._engine.check_usable()
         wanted = checked_partitions(partitions)
         with self._engine.user("committed"):
-            return await self._engine.group_offsets.committed(wanted, deadline=self._deadline(timeout_ms))
+            return await self._engine.group_offsets.committed(wanted, deadline=self._engine.deadline(timeout_ms))
 
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the log start offset of each partition. Partitions need not be assigned.
-
-        Raises as `offsets_for_times`.
-        """
-        return await self._ends(partitions, EARLIEST, timeout_ms)
-
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition; under ``read_committed`` the last stable offset.
-
-        Raises as `offsets_for_times`.
-        """
-        return await self._ends(partitions, LATEST, timeout_ms)
-
-    async def _ends(
-        self, partitions: Iterable[TopicPartition], to: int, timeout_ms: float | None
-    ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(checked_partitions(partitions), to)
-        found = await self.offsets_for_times(wanted, timeout_ms=timeout_ms)
-        return {partition: offset.offset for partition, offset in found.items() if offset is not None}
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition with at least the given timestamp (milliseconds); None without one.
-
-        Raises:
-            UnknownTopicOrPartitionError: the topic does not exist.
-            KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
-        """
-        self._engine.check_usable()
-        if not isinstance(timestamps, Mapping):
-            raise TypeError(f"timestamps must be a mapping of partitions to milliseconds, not {timestamps!r}")
-        for partition, timestamp in timestamps.items():
-            if isinstance(timestamp, bool) or not hasattr(timestamp, "__index__"):
-                raise TypeError(f"{partition}: a timestamp must be an int of milliseconds, not {timestamp!r}")
-        wanted = dict(zip(checked_partitions(timestamps), timestamps.values(), strict=True))
-        with self._engine.user("a lookup of offsets"):
-            return await self._engine.log_offsets.list_offsets(wanted, deadline=self._deadline(timeout_ms))
-
-    async def partitions_for_topic(self, topic: str, *, timeout_ms: float | None = None) -> list[int] | None:
-        """Return the partition numbers of a topic; None if it does not exist. Never creates it.
-
-        Raises:
-            TopicAuthorizationFailedError: describing the topic is not allowed.
-            InvalidTopicError: the name is invalid.
-            KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
-        """
-        self._engine.check_usable()
-        check_topic_name(topic)
-        return (await self._engine.topic_lists.look_up([topic], deadline=self._deadline(timeout_ms))).get(topic)
-
-    async def topics(self, *, timeout_ms: float | None = None) -> dict[str, list[int]]:
-        """Return all topics that this client may describe, with their partition numbers.
-
-        Raises:
-            KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
-        """
-        self._engine.check_usable()
-        return await self._engine.topic_lists.look_up(None, deadline=self._deadline(timeout_ms))
-
-    def _seconds(self, timeout_ms: float | None) -> float:
-        if timeout_ms is None:
-            return self.options.default_api_timeout_ms / 1000
-        if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or isnan(timeout_ms):
-            raise TypeError(f"timeout_ms must be a number of milliseconds, not {timeout_ms!r}")
-        return timeout_ms / 1000
-
-    def _deadline(self, timeout_ms: float | None) -> float:
-        return self._world.now() + self._seconds(timeout_ms)
+    beginning_offsets = delegated("_lookups", Lookups.beginning_offsets)
+    end_offsets = delegated("_lookups", Lookups.end_offsets)
+    offsets_for_times = delegated("_lookups", Lookups.offsets_for_times)
+    partitions_for_topic = delegated("_lookups", Lookups.partitions_for_topic)
+    topics = delegated("_lookups", Lookups.topics)
 
     # ---------------------------------------------------------------- health
 

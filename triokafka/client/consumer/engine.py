@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.arguments import checked_timeout_ms
 from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_collector import FetchCollector
@@ -208,6 +209,14 @@ class Engine:
             require_trio("Consumer")
             raise ClosedError(f"the consumer is {self._state}: use it inside its async with block")
         self.network.check_usable()
+
+    def seconds(self, timeout_ms: float | None) -> float:
+        """Return a call's time limit in seconds; ``default_api_timeout_ms`` by default. Raises `TypeError`."""
+        return checked_timeout_ms(self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+
+    def deadline(self, timeout_ms: float | None) -> float:
+        """Return the end of a call's time limit, in seconds on the world's clock. Raises `TypeError`."""
+        return self.world.now() + self.seconds(timeout_ms)
 
     # ---------------------------------------------------------------- subscription
 

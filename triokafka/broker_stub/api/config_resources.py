@@ -1,15 +1,17 @@
-"""Permissions for the configuration of a resource: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
+"""The resources in requests for configurations: permissions, and errors for all resources of a request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, denial
 from triokafka.broker_stub.metadata import ResourceType as ConfigResourceType
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.security.acl import AclOperation, ResourceType
+
+ResultT = TypeVar("ResultT")
 
 _NOT_ALLOWED = "Authorization failed."
 
@@ -52,3 +54,18 @@ def denied_resources(
         if context.denied(operation, kind, name):
             denied[resource.resource_type, resource.resource_name] = ItemError(denial(kind).code, _NOT_ALLOWED)
     return denied
+
+
+def failed_resources(
+    result: Callable[..., ResultT], resources: Iterable[Any], code: int, message: str
+) -> list[ResultT]:
+    """Return a result with the same error for each resource."""
+    return [
+        result(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource in resources
+    ]

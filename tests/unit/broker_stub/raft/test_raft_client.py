@@ -1,0 +1,134 @@
+"""`RaftClient` over real files and virtual time: one node, three nodes, failures."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from tests.support.raft_cluster import RaftCluster
+from tests.support.simulated import current_simulation, simulated
+from triokafka.broker_stub.metadata.records import encode_snapshot_footer
+from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.errors import NotControllerError
+from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+
+
+@simulated
+async def test_quorum_of_one_leads_without_waiting_for_a_timer() -> None:
+    cluster = RaftCluster(current_simulation(), voters=1)
+    began = trio.current_time()
+    leader = await cluster.leader()
+    assert trio.current_time() - began < 0.1
+    end = leader.append("orders")
+    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    assert leader.committed() == ["orders"]
+
+
+@simulated
+async def test_quorum_of_one_leads_a_new_epoch_after_a_power_cut() -> None:
+    cluster = RaftCluster(current_simulation(), voters=1)
+    leader = await cluster.leader()
+    end = leader.append("orders")
+    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    epoch = leader.client.leader.epoch
+    await leader.kill()
+    leader.start()
+    leader = await cluster.leader()
+    assert leader.client.leader.epoch > epoch
+    assert leader.committed() == ["orders"]
+
+
+@simulated
+async def test_three_nodes_commit_what_the_leader_appends() -> None:
+    cluster = RaftCluster(current_simulation(), observers=1)
+    leader = await cluster.leader()
+    end = leader.append("orders", "events")
+    await cluster.until(lambda: all(member.listener.high_watermark >= end for member in cluster.up))
+    assert [member.committed() for member in cluster.up] == [["orders", "events"]] * 4
+
+
+@simulated
+async def test_a_follower_accepts_no_records() -> None:
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    follower = next(member for member in cluster.up if member is not leader)
+    with pytest.raises(NotControllerError):
+        follower.append("orders")
+
+
+@simulated
+async def test_another_node_leads_after_the_leader_is_killed_and_nothing_committed_is_lost() -> None:
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    end = leader.append("orders")
+    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    await leader.kill()
+    began = trio.current_time()
+    successor = await cluster.leader(other_than=leader)
+    assert trio.current_time() - began < 6
+    leader.start()
+    end = successor.append("events")
+    await cluster.until(lambda: len(cluster.up) == 3 and all(m.listener.high_watermark >= end for m in cluster.up))
+    assert {tuple(member.committed()) for member in cluster.up} == {("orders", "events")}
+
+
+@simulated
+async def test_a_partitioned_leader_resigns_and_its_records_disappear_after_the_heal() -> None:
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    cluster.cut.add(leader.node_id)
+    leader.append("lost")
+    await cluster.until(lambda: not leader.client.is_leader, within=3.5)
+    successor = await cluster.leader(other_than=leader)
+    end = successor.append("kept")
+    cluster.cut.clear()
+    await cluster.until(lambda: all(member.listener.high_watermark >= end for member in cluster.up))
+    assert {tuple(member.committed()) for member in cluster.up} == {("kept",)}
+
+
+@simulated
+async def test_a_leader_that_shuts_down_hands_over_within_a_second() -> None:
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    began = trio.current_time()
+    await leader.client.shut_down(timeout=5)
+    assert trio.current_time() - began < 1
+    successor = await cluster.leader(other_than=leader)
+    assert successor.client.leader.epoch > 1
+
+
+@simulated
+async def test_a_node_that_was_away_loads_a_snapshot() -> None:
+    cluster = RaftCluster(current_simulation())
+    leader = await cluster.leader()
+    away = next(member for member in cluster.up if member is not leader)
+    await away.kill()
+    end = leader.append("orders")
+    await cluster.until(lambda: leader.listener.high_watermark >= end)
+    snapshot_id = SnapshotId(end, leader.client.leader.epoch)
+    writer = leader.client.create_snapshot(snapshot_id, timestamp_ms=0)
+    assert writer is not None
+    writer.append(encode_snapshot_footer(base_offset=1, epoch=snapshot_id.epoch, timestamp_ms=0))
+    writer.finish()
+    leader.client._log.delete_before_snapshot(snapshot_id)  # as the snapshot generator does
+    await away.host.kill()
+    away.host.disk.__init__()  # type: ignore[misc]
+    away.start()
+    await cluster.until(lambda: away.is_up and away.listener.high_watermark >= end)
+    assert away.listener.snapshots == [snapshot_id]
+
+
+@simulated
+async def test_describe_quorum_names_voters_and_observers() -> None:
+    cluster = RaftCluster(current_simulation(), observers=1)
+    leader = await cluster.leader()
+    end = leader.append("orders")
+    await cluster.until(lambda: all(member.listener.high_watermark >= end for member in cluster.up))
+    topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
+    response = leader.client.describe_quorum(DescribeQuorumRequest(topics=[topic]), version=2)
+    partition = response.topics[0].partitions[0]
+    assert partition.leader_id == leader.node_id
+    assert partition.high_watermark == end
+    assert sorted(voter.replica_id for voter in partition.current_voters) == [1, 2, 3]
+    assert [observer.replica_id for observer in partition.observers] == [4]
+    assert {voter.log_end_offset for voter in partition.current_voters} == {end}
