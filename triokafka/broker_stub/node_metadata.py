@@ -94,6 +94,7 @@ class NodeMetadata:
         self._is_handed_over = False
         self._snapshot: SnapshotId | None = None
         self._caught_up = trio.Event()
+        self._start_error: KafkaError | None = None
         self._woken = trio.Event()
 
     # Facts
@@ -136,8 +137,10 @@ class NodeMetadata:
     @property
     def is_alone(self) -> bool:
         """Whether this node is the only voter: everything in its log is committed once it leads."""
-        quorum = self._quorum(self.identity)
-        return quorum.can_vote and self.raft.voters.is_only_voter(quorum.key)
+        parts = self._parts
+        return (
+            parts.quorum.can_vote and parts.raft.failure is None and parts.raft.voters.is_only_voter(parts.quorum.key)
+        )
 
     def _quorum(self, identity: ClusterIdentity) -> RaftConfig:
         config = self._config
@@ -174,10 +177,11 @@ class NodeMetadata:
         identity, files = await self._world.run_in_thread(self._open_files, frozenset(without), committed)
         state = QuorumStateFile(self._world.storage, files.directory)
         try:
-            raft = self._new_client(self._world, self._quorum(identity), files, state, self)
+            quorum = self._quorum(identity)
+            raft = self._new_client(self._world, quorum, files, state, self)
         except (CorruptRecordError, ProtocolError) as error:
             raise files.damaged(f"{files.directory}: {error}") from error
-        self._opened = _Opened(identity, files, raft, SnapshotGenerator(self._world, self._config, files, raft))
+        self._opened = _Opened(identity, quorum, files, raft, SnapshotGenerator(self._world, self._config, files, raft))
         await self._load_newest_snapshot()
         self.snapshots.begin(replayed_bytes=files.bytes_since(self.loader.next_offset))
         if self.is_alone:
@@ -231,14 +235,21 @@ class NodeMetadata:
             self._end_term()
 
     async def wait_caught_up(self) -> None:
-        """Wait until everything that is known to be committed is published."""
+        """Wait until everything that is known to be committed is published.
+
+        Raises:
+            KafkaStorageError: this node leads the quorum, and could not write its log before.
+        """
         await self._caught_up.wait()
+        if self._start_error is not None:
+            raise self._start_error.fresh_copy()
 
     async def close(self) -> None:
         """Close the log. A disk failure is only logged: what was committed was synced. A second call does nothing."""
-        parts, self._opened = self._opened, None
-        if parts is None:
+        parts = self._opened
+        if parts is None or parts.closed:
             return
+        parts.closed = True
         with trio.CancelScope(shield=True):
             try:
                 await self._world.run_in_thread(parts.files.close)
@@ -269,6 +280,9 @@ class NodeMetadata:
         """See `RaftListener`."""
         if self._term is not None and self._controller is not None:
             self._controller.rolled_back(error)
+        if not self._caught_up.is_set():
+            self._start_error = error
+            self._caught_up.set()
 
     def _end_term(self) -> None:
         term, self._term = self._term, None
@@ -373,9 +387,11 @@ class _Opened:
     """The parts of a node's metadata that exist while its directories are open."""
 
     identity: ClusterIdentity
+    quorum: RaftConfig
     files: MetadataLogFiles
     raft: RaftClient
     snapshots: SnapshotGenerator
+    closed: bool = False
 
 
 class _WholeLog:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection
 from typing import TypeVar
 from uuid import UUID
@@ -91,7 +92,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this node is the active controller."""
-        return self._active.is_set()
+        return self._active.is_set() and not self._closed
 
     async def wait_active(self) -> None:
         """Wait until this node is the active controller."""
@@ -100,7 +101,14 @@ class Controller:
     # Operations
 
     async def submit(self, name: str, compute: Compute[T], *, timeout_ms: int | None = None) -> T:
-        """See `EventQueue.submit`."""
+        """See `EventQueue.submit`. The only voter waits until it leads the quorum, in the time limit."""
+        if not self._active.is_set() and self.metadata.is_alone:
+            since = self.world.now()
+            seconds = math.inf if timeout_ms is None else max(timeout_ms, 0) / 1000
+            with trio.CancelScope(deadline=self.world.deadline(since + seconds) if timeout_ms else math.inf):
+                await self._active.wait()
+            if timeout_ms is not None:
+                timeout_ms = max(0, timeout_ms - int((self.world.now() - since) * 1000))
         return await self.queue.submit(name, compute, timeout_ms=timeout_ms)
 
     async def expand_in_sync_sets(self) -> int:
@@ -229,8 +237,10 @@ class Controller:
 
     async def close(self) -> None:
         """Fail waiting callers. A second call does nothing."""
+        self._closed = True
         if self._queue is not None:
             self._queue.stop()
+        self._active.set()
 
     def clock_jumped(self) -> None:
         """Extend the sessions of brokers after a jump of the world's clock."""

@@ -138,6 +138,7 @@ class EventQueue:
         self._activate = activate
         self._activation_due = False
         self._resign = resign
+        self._term_changed = trio.Event()
         self._waiting = trio.CancelScope()
         self._term_began = term_began
         self._term_ended = term_ended
@@ -239,6 +240,8 @@ class EventQueue:
 
     async def _process(self, operation: Operation[Any]) -> None:
         try:
+            while self._new_term is not None:  # it begins as soon as the changes of the last one are published
+                await self._term_changed.wait()
             while len(self._uncommitted) >= MAX_UNCOMMITTED:
                 self._has_room = trio.Event()
                 await self._has_room.wait()
@@ -305,11 +308,13 @@ class EventQueue:
         if epoch >= self._state.epoch:
             self._leads, self._new_term = False, None
             self._activation_due = False
+            self._term_changed.set()
             self._drop_after(self._committed_end, _lost_leadership())
 
     def became_leader(self, epoch: int, image: MetadataImage) -> None:
         """See `MetadataLogListener`."""
         self._new_term = epoch, image
+        self._term_changed = trio.Event()
         self._in_term = True
         self._woken.set()
 
@@ -360,6 +365,7 @@ class EventQueue:
         self._committed_end = self._state.next_offset
         self._leads, self._new_term = True, None
         self._activation_due = True
+        self._term_changed.set()
         self._term_began()
         self._waiting.cancel()
 
