@@ -33,6 +33,7 @@ from triokafka.protocol.api.create_topics import (
 )
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
+    BrokerFeature,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionRecord,
@@ -70,7 +71,10 @@ def broker(broker_id: int, *, rack: str | None = None, fenced: bool = False) -> 
         broker_epoch=100 + broker_id,
         incarnation_id=uuid.UUID(int=1000 + broker_id),
         end_points=[],
-        features=[],
+        features=[
+            BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED.items()
+        ],
         rack=rack,
         fenced=fenced,
         log_dirs=[uuid.UUID(int=2000 + broker_id)],

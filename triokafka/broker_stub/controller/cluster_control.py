@@ -1,31 +1,44 @@
-"""Brokers: registration, heartbeats and fencing.
+"""Brokers: registration, heartbeats, fencing, controlled shutdown, log directories; and registration of controllers.
 
-Registrations are records; sessions (the time of each broker's last heartbeat) are soft state of this controller.
-Pure: time is an argument, in seconds on the monotonic clock.
+Pure: a method takes the image, the request and the time, and returns records and a response. Only the sessions are soft
+state (`BrokerSessions`): times of heartbeats and reported offsets, which are never in the log.
+
+A registered broker is fenced, active, or in controlled shutdown. A fenced broker leads nothing, is in no in-sync set
+(except as the last member), and gets no leadership until it has applied the metadata up to its registration.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller.broker_sessions import BrokerSession, BrokerSessions
 from triokafka.broker_stub.controller.outcome import Outcome
-from triokafka.broker_stub.controller.partition_change import NOBODY
+from triokafka.broker_stub.controller.partition_change import NOBODY, TopicConfig
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
-from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage
+from triokafka.broker_stub.metadata import features
+from triokafka.broker_stub.metadata.broker_registration import (
+    BrokerHeartbeat,
+    BrokerRegistration,
+    ControllerRegistration,
+    HeartbeatReply,
+)
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage, is_reserved_directory
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    ControllerEndpoint,
+    ControllerFeature,
     PartitionChangeRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
 
@@ -34,14 +47,6 @@ if TYPE_CHECKING:
 
 _FENCE: Final = 1
 _UNFENCE: Final = -1
-
-
-@dataclass(slots=True)
-class _Session:
-    incarnation_id: uuid.UUID
-    last_contact: float
-    metadata_offset: int = -1
-    controlled_shutdown_offset: int = -1
 
 
 class ClusterControl:
@@ -54,20 +59,24 @@ class ClusterControl:
 
     def __init__(self, session_timeout: float, topic_config: Callable[[MetadataImage, str], LogConfig]) -> None:
         self._cluster_id = ""
-        self._session_timeout = session_timeout
         self._topic_config = topic_config
-        self._sessions: dict[int, _Session] = {}
+        self.sessions = BrokerSessions(session_timeout)
+
+    # Registration
 
     def register(
         self, image: MetadataImage, registration: BrokerRegistration, *, now: float, next_offset: int
     ) -> Outcome[int]:
         """Register a broker, fenced; the response is its epoch, the offset of its registration.
 
-        Registering the same process again keeps its epoch and whether it is fenced.
+        Registering the same process again keeps its epoch and whether it is fenced. A new process takes the place of
+        the former one: the partitions of that one get other leaders. If it ended without a clean shutdown, its replicas
+        are no eligible leaders either (KIP-966).
 
         Raises:
             InconsistentClusterIdError: the broker belongs to another cluster.
             DuplicateBrokerRegistrationError: another process with this id is alive.
+            InvalidRegistrationError: the log directories are invalid, or another broker's; the features are missing.
             UnsupportedVersionError: the broker does not support the cluster's feature levels.
         """
         if registration.cluster_id != self._cluster_id:
@@ -77,19 +86,15 @@ class ClusterControl:
             )
         before = image.brokers.get(registration.broker_id)
         same = before is not None and before.incarnation_id == registration.incarnation_id
-        if before is not None and not same and self._alive(before, now):
+        if before is not None and not same and self.sessions.alive(before, now):
             raise errors.DuplicateBrokerRegistrationError(
                 f"another process is registered as broker {registration.broker_id} and sent a heartbeat "
-                f"less than {self._session_timeout} s ago"
+                f"less than {self.sessions.timeout} s ago"
             )
-        for name, level in image.features.items():
-            low, high = registration.features.get(name, (0, 0))
-            if not low <= level <= high:
-                raise errors.UnsupportedVersionError(
-                    f"broker {registration.broker_id} supports {name} {low} to {high}, the cluster is at {level}"
-                )
+        _check_directories(image, registration)
+        _check_features(image, registration)
         epoch = before.broker_epoch if before is not None and same else next_offset
-        self._sessions[registration.broker_id] = _Session(registration.incarnation_id, now)
+        self.sessions.start(registration.broker_id, registration.incarnation_id, now)
         record = RegisterBrokerRecord(
             broker_id=registration.broker_id,
             incarnation_id=registration.incarnation_id,
@@ -105,104 +110,48 @@ class ClusterControl:
             rack=registration.rack,
             fenced=before.fenced if before is not None and same else True,
             in_controlled_shutdown=before.in_controlled_shutdown if before is not None and same else False,
-            log_dirs=list(registration.directories),
+            log_dirs=list(registration.directories) if features.assigns_directories(image) else [],
         )
-        # The partitions of the earlier process get other leaders, or none until this one is unfenced. Either way their
-        # leader epochs are new, since the ends of its logs may be lost.
-        moved = [] if same else list(self._moves(image, registration.broker_id))
-        return Outcome([record, *moved], epoch)
+        moved = [] if same else list(self._moves_of_former(image, registration, before))
+        return Outcome([*moved, record], epoch)
 
-    def heartbeat(
-        self, image: MetadataImage, beat: BrokerHeartbeat, *, now: float, committed_offset: int | None = None
-    ) -> Outcome[HeartbeatReply]:
-        """Process a heartbeat: extend the session, and fence, unfence or release the broker as it asks.
+    def _moves_of_former(
+        self, image: MetadataImage, registration: BrokerRegistration, former: BrokerImage | None
+    ) -> Iterator[PartitionChangeRecord]:
+        """Yield the changes after the end of the former process of a broker.
 
-        A broker that has applied ``committed_offset`` (by default, all of ``image``) is caught up.
+        The partitions get other leaders, or none until the new process is unfenced. Either way their leader epochs are
+        new.
+        """
+        clean = former is not None and registration.previous_broker_epoch == former.broker_epoch
+        if features.has_eligible_leader_replicas(image) and not clean:
+            return elections.broker_ended_unclean(image, registration.broker_id, self._config_of(image))
+        return self._moves(image, registration.broker_id)
+
+    def register_controller(self, image: MetadataImage, registration: ControllerRegistration) -> Outcome[None]:
+        """Register a controller with its listeners and features (KIP-919).
 
         Raises:
-            BrokerIdNotRegisteredError: no broker with this id is registered.
-            StaleBrokerEpochError: it is registered with another epoch: another process took its place.
+            UnsupportedVersionError: ``metadata.version`` is below 3.7.
         """
-        broker = image.brokers.get(beat.broker_id)
-        if broker is None:
-            raise errors.BrokerIdNotRegisteredError(f"broker {beat.broker_id} is not registered")
-        if broker.broker_epoch != beat.broker_epoch:
-            raise errors.StaleBrokerEpochError(
-                f"broker {beat.broker_id} has epoch {broker.broker_epoch}, not {beat.broker_epoch}"
+        if not features.registers_controllers(image):
+            raise errors.UnsupportedVersionError(
+                "The current MetadataVersion is too old to support controller registrations."
             )
-        session = self._sessions.setdefault(beat.broker_id, _Session(broker.incarnation_id, now))
-        session.last_contact = now
-        session.metadata_offset = beat.metadata_offset
-        caught_up = beat.metadata_offset >= (image.offset if committed_offset is None else committed_offset)
-        if broker.fenced:
-            if beat.want_shut_down:
-                return Outcome([], HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True))
-            if beat.want_fence or not caught_up:
-                return Outcome([], HeartbeatReply(caught_up, is_fenced=True))
-            return Outcome(self.unfence(image, broker), HeartbeatReply(caught_up, is_fenced=False))
-        if beat.want_fence:
-            return Outcome(
-                self.fence(image, broker),
-                HeartbeatReply(caught_up, is_fenced=True, should_shut_down=beat.want_shut_down),
-            )
-        if beat.want_shut_down:
-            return self._shut_down(image, broker, session, caught_up)
-        return Outcome([], HeartbeatReply(caught_up, is_fenced=False))
-
-    def _shut_down(
-        self, image: MetadataImage, broker: BrokerImage, session: _Session, caught_up: bool
-    ) -> Outcome[HeartbeatReply]:
-        """Move leaderships first; release the broker once every other broker has applied the change."""
-        if not broker.in_controlled_shutdown:
-            moved = self._moves_on_shutdown(image, broker.broker_id)
-            records: list[Struct] = [
-                BrokerRegistrationChangeRecord(
-                    broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=1
-                ),
-                *moved,
-            ]
-            session.controlled_shutdown_offset = image.offset + len(records)
-            if moved:
-                return Outcome(records, HeartbeatReply(caught_up, is_fenced=False))
-            return Outcome(
-                [*records, *self.fence(image, broker)],
-                HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True),
-            )
-        others = [
-            self._sessions[other.broker_id].metadata_offset
-            for other in image.brokers.values()
-            if other.active and other.broker_id in self._sessions
-        ]
-        if self._moves_on_shutdown(image, broker.broker_id) or (
-            others and min(others) < session.controlled_shutdown_offset
-        ):
-            return Outcome([], HeartbeatReply(caught_up, is_fenced=False))
-        return Outcome(self.fence(image, broker), HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True))
-
-    def _moves_on_shutdown(self, image: MetadataImage, broker_id: int) -> list[Struct]:
-        # This broker leads partitions without other replicas until it stops.
-        def clean(topic: str) -> LogConfig:
-            return self._topic_config(image, topic)._replace(unclean_leader_election_enable=False)
-
-        changes = elections.broker_fenced(image, broker_id, clean)
-        return [
-            change
-            for change in changes
-            if len(image.topics_by_id[change.topic_id].partitions[change.partition_id].replicas) > 1
-            and change.leader != NOBODY
-        ]
-
-    def fence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
-        """Return the records that fence a broker, after those that move its leaderships."""
-        return [*self._moves(image, broker.broker_id), _registration_change(broker, _FENCE)]
-
-    def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
-        return elections.broker_fenced(image, broker_id, partial(self._topic_config, image))
-
-    def unfence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
-        """Return the records that unfence a broker and elect it for partitions that no other broker can lead."""
-        changes = elections.broker_unfenced(image, broker.broker_id, partial(self._topic_config, image))
-        return [_registration_change(broker, _UNFENCE), *changes]
+        record = RegisterControllerRecord(
+            controller_id=registration.controller_id,
+            incarnation_id=registration.incarnation_id,
+            zk_migration_ready=False,
+            end_points=[
+                ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in registration.endpoints
+            ],
+            features=[
+                ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in registration.features.items()
+            ],
+        )
+        return Outcome([] if image.controllers.get(record.controller_id) == record else [record], None)
 
     def unregister(self, image: MetadataImage, request: UnregisterBrokerRequest) -> Outcome[UnregisterBrokerResponse]:
         """Remove the registration of a broker that will not come back; other brokers lead its partitions.
@@ -215,48 +164,142 @@ class ClusterControl:
         broker = image.brokers.get(request.broker_id)
         if broker is None:
             raise errors.BrokerIdNotRegisteredError(f"Broker ID {request.broker_id} is not currently registered")
-        self._sessions.pop(broker.broker_id, None)
+        self.sessions.remove(broker.broker_id)
         gone = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
         return Outcome([*self._moves(image, broker.broker_id), gone], UnregisterBrokerResponse(error_message=None))
 
-    def begin(self, image: MetadataImage, *, now: float, own_id: int, cluster_id: str) -> None:
-        """Start as the active controller: give every other unfenced broker a new session.
+    # Heartbeats
 
-        This node's own broker ended with its process, and registers again.
+    def heartbeat(
+        self, image: MetadataImage, beat: BrokerHeartbeat, *, now: float, next_offset: int | None = None
+    ) -> Outcome[HeartbeatReply]:
+        """Process a heartbeat: extend the session, and fence, unfence or release the broker as it asks.
+
+        A broker that has applied its own registration is caught up. ``next_offset`` is that of the next record, by
+        default the one after ``image``.
+
+        Raises:
+            BrokerIdNotRegisteredError: no broker with this id is registered.
+            StaleBrokerEpochError: it is registered with another epoch: another process took its place.
         """
-        self._cluster_id = cluster_id
-        self._sessions = {}
-        for broker in image.brokers.values():
-            if not broker.fenced and broker.broker_id != own_id:
-                self._sessions.setdefault(broker.broker_id, _Session(broker.incarnation_id, now))
+        broker = check_broker_epoch(image, beat.broker_id, beat.broker_epoch)
+        session = self.sessions.touch(broker, beat.metadata_offset, now)
+        before = [*self._lost_directories(image, broker, beat.offline_directories)]
+        cordoned = beat.cordoned_directories
+        if (
+            cordoned is not None
+            and features.cordons_directories(image)
+            and set(cordoned) != set(broker.cordoned_directories or ())
+        ):
+            before.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, cordoned_log_dirs=list(cordoned)
+                )
+            )
+        next_offset = (image.offset + 1 if next_offset is None else next_offset) + len(before)
+        if before:
+            image = _after(image, before)
+            broker = image.brokers[broker.broker_id]
+        caught_up = beat.metadata_offset >= broker.broker_epoch
+        after, reply = self._next_state(image, broker, session, beat, caught_up, next_offset)
+        return Outcome([*before, *after], reply)
 
-    def all_follow(self, offset: int) -> None:
-        """Record that every broker has applied the metadata up to ``offset``, since they share this process."""
-        for session in self._sessions.values():
-            session.metadata_offset = max(session.metadata_offset, offset)
+    def _next_state(
+        self,
+        image: MetadataImage,
+        broker: BrokerImage,
+        session: BrokerSession,
+        beat: BrokerHeartbeat,
+        caught_up: bool,
+        next_offset: int,
+    ) -> tuple[Sequence[Struct], HeartbeatReply]:
+        if broker.fenced:
+            session.controlled_shutdown_offset = -1
+            if beat.want_shut_down:
+                return [], HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True)
+            if beat.want_fence or not caught_up:
+                return [], HeartbeatReply(caught_up, is_fenced=True)
+            return self.unfence(image, broker), HeartbeatReply(caught_up, is_fenced=False)
+        if beat.want_fence:
+            reply = HeartbeatReply(caught_up, is_fenced=True, should_shut_down=beat.want_shut_down)
+            return self.fence(image, broker), reply
+        if beat.want_shut_down or broker.in_controlled_shutdown:
+            return self._shut_down(image, broker, session, caught_up, next_offset)
+        return [], HeartbeatReply(caught_up, is_fenced=False)
 
-    def resume(self, now: float) -> None:
-        """Extend every session: this process was stopped for a while, and could not receive heartbeats."""
-        for session in self._sessions.values():
-            session.last_contact = max(session.last_contact, now)
+    def _shut_down(
+        self, image: MetadataImage, broker: BrokerImage, session: BrokerSession, caught_up: bool, next_offset: int
+    ) -> tuple[Sequence[Struct], HeartbeatReply]:
+        """Move leaderships first; release the broker once every other broker has applied the change."""
+        moved = self._moves_on_shutdown(image, broker.broker_id)
+        if not broker.in_controlled_shutdown:
+            if all(change.leader < 0 for change in moved):  # it leads nothing that others can lead
+                return self.fence(image, broker), _released(caught_up)
+            records: list[Struct] = [
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=1
+                ),
+                *moved,
+            ]
+            session.controlled_shutdown_offset = next_offset + len(records) - 1
+            return records, HeartbeatReply(caught_up, is_fenced=False)
+        if moved:
+            session.controlled_shutdown_offset = next_offset + len(moved) - 1
+            return moved, HeartbeatReply(caught_up, is_fenced=False)
+        if session.controlled_shutdown_offset < 0:  # a former controller moved the leaderships
+            session.controlled_shutdown_offset = next_offset - 1
+        lowest = self.sessions.lowest_active_offset(image)
+        if lowest is not None and lowest < session.controlled_shutdown_offset:
+            return [], HeartbeatReply(caught_up, is_fenced=False)
+        return self.fence(image, broker), _released(caught_up)
 
-    def _alive(self, broker: BrokerImage, now: float) -> bool:
-        session = self._sessions.get(broker.broker_id)
-        if broker.fenced or session is None:
-            return False
-        return session.incarnation_id == broker.incarnation_id and session.last_contact + self._session_timeout >= now
+    def _moves_on_shutdown(self, image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
+        # This broker leads partitions without other replicas until it stops.
+        def clean(topic: str) -> LogConfig:
+            return self._topic_config(image, topic)._replace(unclean_leader_election_enable=False)
 
-    def oldest_session(self, image: MetadataImage) -> tuple[int, float] | None:
-        """Return the unfenced broker with the oldest heartbeat, and the end of its session."""
-        ends = [
-            (session.last_contact + self._session_timeout, broker_id)
-            for broker_id, session in self._sessions.items()
-            if broker_id in image.brokers and not image.brokers[broker_id].fenced
+        changes = elections.broker_fenced(image, broker_id, clean)
+        return [
+            change
+            for change in changes
+            if len(image.topics_by_id[change.topic_id].partitions[change.partition_id].replicas) > 1
+            and change.leader != NOBODY
         ]
-        if not ends:
-            return None
-        at, broker_id = min(ends)
-        return broker_id, at
+
+    def _lost_directories(
+        self, image: MetadataImage, broker: BrokerImage, offline: Iterable[uuid.UUID]
+    ) -> Iterator[Struct]:
+        """Yield the records for log directories that have failed since the last heartbeat (KIP-858).
+
+        The replicas in them leave the in-sync sets, and other brokers lead their partitions.
+        """
+        lost = [directory for directory in dict.fromkeys(offline) if directory in broker.directories]
+        if not lost or not features.assigns_directories(image):
+            return
+        for directory in lost:
+            yield from elections.directory_lost(image, broker.broker_id, directory, self._config_of(image))
+        yield BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id,
+            broker_epoch=broker.broker_epoch,
+            log_dirs=[directory for directory in broker.directories if directory not in lost],
+        )
+
+    # Fencing
+
+    def fence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
+        """Return the records that fence a broker, after those that move its leaderships."""
+        return [*self._moves(image, broker.broker_id), _registration_change(broker, _FENCE)]
+
+    def unfence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
+        """Return the records that unfence a broker and elect it for partitions that no other broker can lead."""
+        changes = elections.broker_unfenced(image, broker.broker_id, self._config_of(image))
+        return [_registration_change(broker, _UNFENCE), *changes]
+
+    def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
+        return elections.broker_fenced(image, broker_id, self._config_of(image))
+
+    def _config_of(self, image: MetadataImage) -> TopicConfig:
+        return partial(self._topic_config, image)
 
     def fence_stale(self, image: MetadataImage, *, now: float) -> Outcome[int | None]:
         """Fence the broker whose session ended first, if any. One at a time: each call sees the effect of the last."""
@@ -264,6 +307,85 @@ class ClusterControl:
         if oldest is None or oldest[1] >= now:
             return Outcome([], None)
         return Outcome(self.fence(image, image.brokers[oldest[0]]), oldest[0])
+
+    # Sessions
+
+    def begin(self, image: MetadataImage, *, now: float, cluster_id: str, own_id: int | None = None) -> None:
+        """Start as the active controller: every unfenced broker gets a new session.
+
+        ``own_id`` is this node, if its process has just started: its broker ended with the process before, and may
+        register again at once.
+        """
+        self._cluster_id = cluster_id
+        self.sessions.begin(image, now=now, ended=own_id)
+
+    def oldest_session(self, image: MetadataImage) -> tuple[int, float] | None:
+        """Return the unfenced broker with the oldest heartbeat, and the end of its session."""
+        return self.sessions.oldest(image)
+
+    def resume(self, now: float) -> None:
+        """See `BrokerSessions.resume`."""
+        self.sessions.resume(now)
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
+    """Return the registration of a broker; reject one with another epoch: another process replaced it.
+
+    Raises:
+        BrokerIdNotRegisteredError: no broker has this id.
+        StaleBrokerEpochError: the broker is registered with another epoch.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise errors.BrokerIdNotRegisteredError(f"broker {broker_id} is not registered")
+    if broker.broker_epoch != broker_epoch:
+        raise errors.StaleBrokerEpochError(f"broker {broker_id} has epoch {broker.broker_epoch}, not {broker_epoch}")
+    return broker
+
+
+def _check_directories(image: MetadataImage, registration: BrokerRegistration) -> None:
+    if not features.assigns_directories(image):
+        return
+    directories = registration.directories
+    if not directories:
+        raise errors.InvalidRegistrationError("No directories specified in request")
+    if any(is_reserved_directory(directory) for directory in directories):
+        raise errors.InvalidRegistrationError("Reserved directory ID in request")
+    if len(set(directories)) < len(directories):
+        raise errors.InvalidRegistrationError("Duplicate directory ID in request")
+    for broker in image.brokers.values():
+        shared = set(directories) & set(broker.directories)
+        if shared and broker.broker_id != registration.broker_id:
+            raise errors.InvalidRegistrationError(
+                f"Broker {broker.broker_id} is already registered with directory {min(shared)}"
+            )
+
+
+def _check_features(image: MetadataImage, registration: BrokerRegistration) -> None:
+    supported = registration.features
+    if features.METADATA_VERSION not in supported:
+        raise errors.InvalidRegistrationError("Request features do not contain 'metadata.version'")
+    for name in (*supported, *(name for name in image.features if name not in supported)):
+        level = image.features.get(name, 0)
+        if name == features.METADATA_VERSION:
+            level = features.metadata_version(image.features)
+        low, high = supported.get(name, (0, 0))
+        if not low <= level <= high:
+            raise errors.UnsupportedVersionError(
+                f"Unable to register because the broker does not support finalized version {level} of {name}. "
+                f"The broker wants a version between {low} and {high}, inclusive."
+            )
+
+
+def _after(image: MetadataImage, records: Sequence[Struct]) -> MetadataImage:
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    return delta.image(image.offset + len(records), image.epoch)
+
+
+def _released(caught_up: bool) -> HeartbeatReply:
+    return HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True)
 
 
 def _registration_change(broker: BrokerImage, fenced: int) -> BrokerRegistrationChangeRecord:

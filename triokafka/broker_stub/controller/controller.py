@@ -111,15 +111,8 @@ class Controller:
                 timeout_ms = max(0, timeout_ms - int((self.world.now() - since) * 1000))
         return await self.queue.submit(name, compute, timeout_ms=timeout_ms)
 
-    async def expand_in_sync_sets(self) -> int:
-        """Add every replica whose broker is up to the in-sync sets; see `in_sync.expand_in_sync_sets`."""
-        from triokafka.broker_stub.controller.in_sync import expand_in_sync_sets
-
-        topic_config_of = self.state.configuration.effective.topic_config_of
-        return await self.submit("ExpandInSyncSets", lambda image: expand_in_sync_sets(image, topic_config_of(image)))
-
-    async def hand_over(self, topic: str, partition: int, to: int | None = None) -> int:
-        """Make a broker the leader of a partition in a new epoch; return its id. See `hand_over.hand_over`."""
+    async def hand_over(self, topic: str, partition: int, to: int) -> int:
+        """Make a broker in sync the leader of a partition in a new epoch; return its id. See `hand_over.hand_over`."""
         return await self.submit("HandOver", lambda image: hand_over(image, topic, partition, to))
 
     async def fence_broker(self, broker_id: int) -> None:
@@ -188,8 +181,8 @@ class Controller:
 
     def _term_began(self) -> None:
         state = self.state
-        # A broker of this process that was registered before the start has ended; later, it is alive.
-        own_id = -1 if self._had_term else self.config.node_id
+        # The broker of a lone node has ended with the process before; later, it is alive.
+        own_id = self.config.node_id if not self._had_term and self.metadata.is_alone else None
         self._had_term = True
         state.cluster.begin(state.committed, now=self.world.now(), own_id=own_id, cluster_id=self.cluster_id)
         logger.info(

@@ -1,12 +1,14 @@
-"""Elections: the leaders of partitions after a broker is fenced or unfenced, or on request. Pure functions of an image.
+"""Elections: the leaders of partitions after a broker or a directory comes or goes, or on request.
 
-`partition_change` decides about the single partition.
+Pure functions of an image. `partition_change` decides about the single partition.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
+from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome, Steps
@@ -37,6 +39,33 @@ def broker_fenced(image: MetadataImage, broker_id: int, topic_config: TopicConfi
                 yield record
 
 
+def broker_ended_unclean(
+    image: MetadataImage, broker_id: int, topic_config: TopicConfig
+) -> Iterator[PartitionChangeRecord]:
+    """Yield the changes when a broker ended without a clean shutdown (KIP-966).
+
+    The end of its logs may be lost, so it is neither in sync nor an eligible leader until it has caught up again.
+    """
+    liveness = LivenessChange(unclean=broker_id)
+    for topic, partition in image.partitions():
+        if broker_id in partition.isr or broker_id in partition.eligible_leader_replicas:
+            record = partition_change(image, topic, partition, topic_config, liveness=liveness)
+            if record is not None:
+                yield record
+
+
+def directory_lost(
+    image: MetadataImage, broker_id: int, directory_id: UUID, topic_config: TopicConfig
+) -> Iterator[PartitionChangeRecord]:
+    """Yield the changes when a log directory of a broker fails: its replicas there leave in-sync sets (KIP-858)."""
+    liveness = LivenessChange(removed=broker_id)
+    for topic, partition in image.partitions():
+        if broker_id in partition.replicas and partition.directory_of(broker_id) == directory_id:
+            record = partition_change(image, topic, partition, topic_config, liveness=liveness)
+            if record is not None:
+                yield record
+
+
 def broker_unfenced(image: MetadataImage, broker_id: int, topic_config: TopicConfig) -> Iterator[PartitionChangeRecord]:
     """Yield the changes when a broker is unfenced: it leads partitions without a leader, if it may."""
     liveness = LivenessChange(added=broker_id)
@@ -47,13 +76,46 @@ def broker_unfenced(image: MetadataImage, broker_id: int, topic_config: TopicCon
                 yield record
 
 
-def preferred_leaders(image: MetadataImage, topic_config: TopicConfig) -> list[PartitionChangeRecord]:
-    """Return the changes that make preferred replicas leaders again, up to `MAX_ELECTIONS_AT_ONCE`."""
+def imbalanced_brokers(image: MetadataImage, percentage: int) -> frozenset[int]:
+    """Return the brokers of which more than ``percentage`` of the partitions that prefer them have another leader."""
+    preferring, displaced = Counter[int](), Counter[int]()
+    for _, partition in image.partitions():
+        preferring[partition.preferred_leader] += 1
+        displaced[partition.preferred_leader] += partition.leader != partition.preferred_leader
+    return frozenset(
+        broker_id for broker_id, count in displaced.items() if 100 * count > percentage * preferring[broker_id]
+    )
+
+
+def preferred_leaders(
+    image: MetadataImage, topic_config: TopicConfig, *, percentage: int = 0
+) -> list[PartitionChangeRecord]:
+    """Return the changes that make preferred replicas leaders again, up to `MAX_ELECTIONS_AT_ONCE`.
+
+    Brokers of which at most ``percentage`` of their preferred partitions have another leader are balanced.
+    """
     records: list[PartitionChangeRecord] = []
+    brokers = imbalanced_brokers(image, percentage)
     for topic, partition in image.partitions():
-        if partition.leader != partition.preferred_leader:
+        if partition.leader != partition.preferred_leader and partition.preferred_leader in brokers:
             record = partition_change(image, topic, partition, topic_config, election=Election.PREFERRED)
             if record is not None and record.leader == partition.preferred_leader:
+                records.append(record)
+                if len(records) == MAX_ELECTIONS_AT_ONCE:
+                    break
+    return records
+
+
+def unclean_leaders(image: MetadataImage, topic_config: TopicConfig) -> list[PartitionChangeRecord]:
+    """Return the changes that give partitions without a leader any live one, up to `MAX_ELECTIONS_AT_ONCE`.
+
+    Only partitions of topics with ``unclean.leader.election.enable``, which may have been set since they lost theirs.
+    """
+    records: list[PartitionChangeRecord] = []
+    for topic, partition in image.partitions():
+        if partition.leader == NO_LEADER and topic_config(topic.name).unclean_leader_election_enable:
+            record = partition_change(image, topic, partition, topic_config, election=Election.UNCLEAN)
+            if record is not None:
                 records.append(record)
                 if len(records) == MAX_ELECTIONS_AT_ONCE:
                     break

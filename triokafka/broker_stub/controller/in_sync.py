@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka import errors
+from triokafka.broker_stub.controller.cluster_control import check_broker_epoch
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import (
     RECOVERED,
@@ -32,27 +33,6 @@ from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 _ANY_EPOCH: Final = -1
 
 
-def expand_in_sync_sets(image: MetadataImage, topic_config: TopicConfig) -> Outcome[int]:
-    """Add every replica whose broker is up to its in-sync set: the replicas of a partition share one log.
-
-    That also completes reassignments. The response is the number of changed partitions.
-    """
-    records = []
-    for topic, partition in image.partitions():
-        behind = [replica for replica in partition.replicas if replica not in partition.isr and _is_up(image, replica)]
-        if behind:
-            wanted = Wanted(isr=(*partition.isr, *behind))
-            record = partition_change(image, topic, partition, topic_config, wanted=wanted)
-            if record is not None:
-                records.append(record)
-    return Outcome(records, len(records))
-
-
-def _is_up(image: MetadataImage, broker_id: int) -> bool:
-    broker = image.brokers.get(broker_id)
-    return broker is not None and broker.active
-
-
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, topic_config: TopicConfig
 ) -> Outcome[AlterPartitionResponse]:
@@ -70,20 +50,6 @@ def alter_partition(
         ]
         topics.append(AlteredTopic(topic_id=asked.topic_id, partitions=partitions))
     return Outcome(records, AlterPartitionResponse(topics=topics))
-
-
-def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> None:
-    """Reject a broker that is not registered with this epoch: another process replaced it.
-
-    Raises:
-        BrokerIdNotRegisteredError: no broker has this id.
-        StaleBrokerEpochError: the broker is registered with another epoch.
-    """
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        raise errors.BrokerIdNotRegisteredError(f"broker {broker_id} is not registered")
-    if broker.broker_epoch != broker_epoch:
-        raise errors.StaleBrokerEpochError(f"broker {broker_id} has epoch {broker.broker_epoch}, not {broker_epoch}")
 
 
 def _answer(

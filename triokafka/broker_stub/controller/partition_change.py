@@ -1,19 +1,21 @@
 """The change of one partition: a pure function from an image and the wanted change to a record.
 
-All changes of partitions use it: fenced and unfenced brokers, in-sync sets, reassignments, elections. As in Kafka, a
-leader stays while it is in sync and alive. Otherwise the next leader is, in this order: the first assigned replica that
-is in sync and alive; the first eligible leader replica, which misses no records (KIP-966); if the topic or the caller
-allows it, the first replica alive, which may lose records; none.
+All changes of partitions use it: fenced and unfenced brokers, in-sync sets, reassignments, elections, directories. As
+in Kafka, a leader stays while it is in sync and alive. Otherwise the next leader is, in this order: the first assigned
+replica that is in sync and alive; if nobody is in sync, the first eligible leader replica, which misses no records
+(KIP-966), and after those the last known leader; if the topic or the caller allows it, the first replica alive, which
+may lose records; none. A replica is alive if its broker is active and its log directory online.
 
 The last member of an in-sync set stays in it, or becomes an eligible leader where the cluster has that feature. A
-reassignment is complete, in the same record, as soon as every replica that it adds is in sync.
+reassignment is complete, in the same record, as soon as every replica of its target is in sync.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -44,62 +46,121 @@ class Election(enum.Enum):
     """Which leader is wanted."""
 
     ONLINE = "online"
-    """Keep the current leader if possible, otherwise elect an in-sync replica."""
+    """Keep the current leader if possible, otherwise elect an in-sync replica; the topic decides about any other."""
     PREFERRED = "preferred"
-    """The first assigned replica, if it is in sync."""
+    """The first assigned replica if it is in sync, otherwise another in-sync replica."""
     UNCLEAN = "unclean"
     """As ``ONLINE``, but if necessary elect a replica that is not in sync."""
 
 
 class LivenessChange(NamedTuple):
-    """The broker that the change fences or unfences.
+    """The broker that the change fences, unfences, or finds restarted.
 
-    ``added`` may lead although the image still has it as fenced; ``removed`` may not lead although the image does not
-    have it as fenced yet.
+    ``added`` may lead although the image still has it as fenced. ``removed`` leaves the in-sync set, and may not lead
+    although the image does not have it as fenced yet; so does ``unclean``, which ended without a clean shutdown, may
+    lack records, and therefore is no eligible leader either.
     """
 
     added: int = NOBODY
     removed: int = NOBODY
+    unclean: int = NOBODY
 
-    def acceptable(self, image: MetadataImage, broker_id: int) -> bool:
-        """Whether a broker may lead after the change."""
-        if broker_id == self.removed:
-            return False
-        if broker_id == self.added:
-            return True
+    def leaves(self, broker_id: int) -> bool:
+        """Whether the change takes the broker out of in-sync sets."""
+        return broker_id in (self.removed, self.unclean)
+
+    def acceptable(self, image: MetadataImage, partition: PartitionImage, broker_id: int) -> bool:
+        """Whether a broker may lead a partition after the change."""
         broker = image.brokers.get(broker_id)
-        return broker is not None and broker.active
+        if broker is None or self.leaves(broker_id) or not (broker.active or broker_id == self.added):
+            return False
+        return broker.has_online(partition.directory_of(broker_id))
 
 
 class Wanted(NamedTuple):
-    """The wanted state of a partition; None means no change of the field."""
+    """The wanted state of a partition; None means no change of the field. ``directories`` is by broker."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
     adding_replicas: tuple[int, ...] | None = None
     removing_replicas: tuple[int, ...] | None = None
     leader_recovery_state: int | None = None
+    directories: Mapping[int, UUID] = MappingProxyType({})
 
 
 _NOBODY_CHANGES: Final = LivenessChange()
 _AS_IT_IS: Final = Wanted()
 
 
+def effective_min_insync_replicas(topic: TopicImage, topic_config: TopicConfig) -> int:
+    """Return ``min.insync.replicas`` of a topic, at most its replication factor, as partition 0 has it."""
+    first = topic.partitions.get(0)
+    configured = topic_config(topic.name).min_insync_replicas
+    return configured if first is None else min(configured, len(first.replicas))
+
+
 @dataclass(slots=True)
-class _Assignment:
+class _Target:
+    """The state that the partition is to have; the steps of a change refine it in turn."""
+
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    leader: int
+    recovery: int
+    unclean: bool = False
 
-    def complete(self) -> None:
-        """End a reassignment whose new replicas are all in sync; the old ones stay while they alone are in sync."""
-        if not (self.adding or self.removing) or not set(self.adding) <= set(self.isr):
+    def complete_reassignment(self) -> None:
+        """End a reassignment whose target is all in sync; the old replicas stay while they alone are in sync."""
+        if not (self.adding or self.removing):
             return
         replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
         isr = tuple(replica for replica in self.isr if replica not in self.removing)
-        if replicas and isr:
+        if replicas and isr and set(replicas) <= set(isr):
             self.replicas, self.isr, self.adding, self.removing = replicas, isr, (), ()
+
+    def choose_eligible(self, partition: PartitionImage, liveness: LivenessChange, min_insync_replicas: int) -> None:
+        """Make members that left the in-sync set eligible leaders, while too few are in sync (KIP-966)."""
+        if len(self.isr) >= min_insync_replicas:
+            self.elr = ()
+            return
+        self.elr = tuple(
+            replica
+            for replica in dict.fromkeys((*partition.eligible_leader_replicas, *partition.isr))
+            if replica not in self.isr and replica in self.replicas and replica != liveness.unclean
+        )
+
+    def elect(
+        self, partition: PartitionImage, election: Election, alive: Callable[[int], bool], *, with_elr: bool
+    ) -> None:
+        """Choose the leader; one that is not in sync becomes the only in-sync replica."""
+        candidates = [*self.replicas[:1], partition.leader] if election is Election.PREFERRED else [partition.leader]
+        eligible = self.isr or self.elr
+        leader = next(
+            (replica for replica in (*candidates, *self.replicas) if replica in eligible and alive(replica)), NO_LEADER
+        )
+        if leader == NO_LEADER:
+            leader = self._unclean_leader(election, alive, with_elr=with_elr)
+            self.unclean = leader != NO_LEADER
+        self.leader = leader
+        if leader == partition.leader:
+            return
+        if self.unclean:
+            # The others may lack records, or have records that the new leader lacks.
+            self.isr, self.elr, self.recovery = (leader,), (), RECOVERING
+        elif leader in self.elr:
+            self.isr, self.elr = (leader,), tuple(replica for replica in self.elr if replica != leader)
+
+    def _unclean_leader(self, election: Election, alive: Callable[[int], bool], *, with_elr: bool) -> int:
+        last_known = self.last_known_elr
+        if with_elr and not self.isr and not self.elr and len(last_known) == 1 and alive(last_known[0]):
+            return last_known[0]
+        if election is Election.UNCLEAN:
+            return next((replica for replica in self.replicas if alive(replica)), NO_LEADER)
+        return NO_LEADER
 
 
 def partition_change(
@@ -114,78 +175,88 @@ def partition_change(
 ) -> PartitionChangeRecord | None:
     """Return the record with the changed fields of one partition, or None without a change."""
     with_elr = features.has_eligible_leader_replicas(image)
-    isr = tuple(
-        broker_id
-        for broker_id in (partition.isr if wanted.isr is None else wanted.isr)
-        if broker_id != liveness.removed
-    )
-    if not isr and not with_elr:
-        isr = partition.isr
-    assignment = _Assignment(
+    if election is Election.ONLINE and topic_config(topic.name).unclean_leader_election_enable:
+        election = Election.UNCLEAN
+    isr = partition.isr if wanted.isr is None else wanted.isr
+    target = _Target(
         partition.replicas if wanted.replicas is None else wanted.replicas,
-        isr,
+        tuple(replica for replica in isr if not liveness.leaves(replica)),
         partition.adding_replicas if wanted.adding_replicas is None else wanted.adding_replicas,
         partition.removing_replicas if wanted.removing_replicas is None else wanted.removing_replicas,
+        partition.eligible_leader_replicas if with_elr else (),
+        partition.last_known_elr,
+        partition.leader,
+        partition.leader_recovery_state,
     )
-    assignment.complete()
-    replicas, isr = assignment.replicas, assignment.isr
-    elr = partition.eligible_leader_replicas
+    target.complete_reassignment()
     if with_elr:
-        left = dict.fromkeys((*elr, *partition.isr))
-        elr = tuple(broker_id for broker_id in left if broker_id not in isr and broker_id in replicas)
-    recovery = partition.leader_recovery_state
-    if wanted.leader_recovery_state is not None:
-        recovery = wanted.leader_recovery_state
+        target.choose_eligible(partition, liveness, effective_min_insync_replicas(topic, topic_config))
+    target.elect(
+        partition,
+        election,
+        lambda replica: replica in target.replicas and liveness.acceptable(image, partition, replica),
+        with_elr=with_elr,
+    )
+    if not target.isr and not with_elr:
+        target.isr = partition.isr
+    if wanted.leader_recovery_state not in (None, partition.leader_recovery_state):
+        target.recovery = wanted.leader_recovery_state
+    return _record(image, topic, partition, target, wanted)
 
-    def may_lead(broker_id: int) -> bool:
-        return broker_id in (isr or elr) and broker_id in replicas and liveness.acceptable(image, broker_id)
 
-    leader = partition.leader
-    if election is Election.PREFERRED and may_lead(replicas[0]):
-        leader = replicas[0]
-    elif leader not in isr or not may_lead(leader):
-        leader = next((broker_id for broker_id in replicas if may_lead(broker_id)), NO_LEADER)
-        alive = [broker_id for broker_id in replicas if liveness.acceptable(image, broker_id)]
-        unclean = election is Election.UNCLEAN or topic_config(topic.name).unclean_leader_election_enable
-        if leader == NO_LEADER and alive and unclean:
-            leader, recovery = alive[0], RECOVERING
-        if leader != NO_LEADER and leader not in isr:
-            # The only in-sync replica: the others may lack records, or have records that it lacks.
-            isr = (leader,)
-    elr = tuple(broker_id for broker_id in elr if broker_id not in isr)
-    last_known = partition.last_known_elr
-    if with_elr:
-        if len(isr) >= min(topic_config(topic.name).min_insync_replicas, len(replicas)):
-            elr, last_known = (), ()
-        elif not isr and partition.leader != NO_LEADER:
-            last_known = (partition.leader,)
+def _record(
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, target: _Target, wanted: Wanted
+) -> PartitionChangeRecord | None:
     record = PartitionChangeRecord(partition_id=partition.partition, topic_id=topic.topic_id)
-    changed = False
+    changed = _set_leader(record, partition, target, features.metadata_version(image.features))
+    if features.has_eligible_leader_replicas(image):
+        if record.leader == NO_LEADER and not partition.last_known_elr and partition.leader != NO_LEADER:
+            target.last_known_elr = (partition.leader,)
+        elif record.leader >= 0:
+            target.last_known_elr = ()
     for name, before, now in (
-        ("isr", partition.isr, isr),
-        ("replicas", partition.replicas, replicas),
-        ("adding_replicas", partition.adding_replicas, assignment.adding),
-        ("removing_replicas", partition.removing_replicas, assignment.removing),
-        ("eligible_leader_replicas", partition.eligible_leader_replicas, elr),
-        ("last_known_elr", partition.last_known_elr, last_known),
+        ("isr", partition.isr, target.isr),
+        ("replicas", partition.replicas, target.replicas),
+        ("adding_replicas", partition.adding_replicas, target.adding),
+        ("removing_replicas", partition.removing_replicas, target.removing),
+        ("eligible_leader_replicas", partition.eligible_leader_replicas, target.elr),
+        ("last_known_elr", partition.last_known_elr, target.last_known_elr),
     ):
         if now != before:
             setattr(record, name, list(now))
             changed = True
-    if replicas != partition.replicas:
-        record.directories = [_directory(image, partition, broker_id) for broker_id in replicas]
-    if leader != partition.leader or not set(partition.replicas) <= set(replicas):
-        # With fewer replicas, a new epoch begins, so that the leader drops the removed ones.
-        record.leader = leader
-        changed = True
-    if recovery != partition.leader_recovery_state:
-        record.leader_recovery_state = recovery
+    if features.assigns_directories(image):
+        directories = [_directory(image, partition, wanted, broker_id) for broker_id in target.replicas]
+        if directories != [partition.directory_of(broker_id) for broker_id in partition.replicas]:
+            record.directories = directories
+            changed = True
+    if target.recovery != partition.leader_recovery_state:
+        record.leader_recovery_state = target.recovery
         changed = True
     return record if changed else None
 
 
-def _directory(image: MetadataImage, partition: PartitionImage, broker_id: int) -> UUID:
-    if broker_id in partition.replicas and len(partition.directories) == len(partition.replicas):
-        return partition.directories[partition.replicas.index(broker_id)]
+def _set_leader(
+    record: PartitionChangeRecord, partition: PartitionImage, target: _Target, metadata_version: int
+) -> bool:
+    """Set the leader in the record if a new leader epoch begins; return whether it does.
+
+    With fewer replicas a new epoch begins, so that the leader drops the removed ones. With a smaller in-sync set it
+    does so before metadata.version 3.6, whose brokers need it.
+    """
+    shrinks = not set(partition.replicas) <= set(target.replicas) or (
+        metadata_version < features.NO_EPOCH_ON_ISR_SHRINK and not set(partition.isr) <= set(target.isr)
+    )
+    if target.leader == partition.leader and not shrinks:
+        return False
+    record.leader = target.leader
+    return True
+
+
+def _directory(image: MetadataImage, partition: PartitionImage, wanted: Wanted, broker_id: int) -> UUID:
+    if broker_id in wanted.directories:
+        return wanted.directories[broker_id]
+    if broker_id in partition.replicas:
+        return partition.directory_of(broker_id)
     broker = image.brokers.get(broker_id)
     return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory()

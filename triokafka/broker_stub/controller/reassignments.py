@@ -1,7 +1,7 @@
 """Reassigning the replicas of partitions to brokers (KIP-455).
 
-Pure. A new reassignment sets the replicas to the union of old and new ones. `partition_change` completes it when all
-added replicas are in sync. With a single broker, the only possible target is the current placement.
+Pure. A new reassignment sets the replicas to the union of old and new ones. `partition_change` completes it when the
+whole target is in sync. With a single broker, the only possible target is the current placement.
 """
 
 from __future__ import annotations
@@ -87,8 +87,10 @@ def _change(
     _check_target(image, partition, wanted.replicas, may_change_count)
     target = tuple(wanted.replicas)
     # The new replicas come first, so that the first of them is the preferred leader as soon as it is in sync.
-    removing = tuple(replica for replica in partition.replicas if replica not in target)
-    adding = tuple(replica for replica in target if replica not in partition.replicas)
+    removing = tuple(sorted(replica for replica in partition.replicas if replica not in target))
+    adding = tuple(sorted(replica for replica in target if replica not in partition.replicas))
+    # A target among the present replicas does not change which of them a reassignment has added.
+    adding = adding or partition.adding_replicas
     return partition_change(
         image,
         topic,
@@ -106,8 +108,15 @@ def _cancel(
     unclean = topic_config(topic.name).unclean_leader_election_enable
     replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     isr = tuple(replica for replica in partition.isr if replica in replicas)
-    if not replicas or not (isr or unclean):
-        raise errors.InvalidReplicationAssignmentError("None of the original replicas is in sync.")
+    if not replicas:
+        raise errors.InvalidReplicationAssignmentError(
+            "Invalid replica assignment: addingReplicas contains all replicas."
+        )
+    if not (isr or unclean):
+        raise errors.InvalidReplicationAssignmentError(
+            f"Unable to revert partition assignment for {topic.name}:{partition.partition} because it would require an "
+            "unclean leader election."
+        )
     return partition_change(
         image,
         topic,
@@ -122,7 +131,7 @@ def _check_target(
     image: MetadataImage, partition: PartitionImage, target: Sequence[int], may_change_count: bool
 ) -> None:
     check_replicas(image, target)
-    count = len(partition.replicas) - len(partition.adding_replicas)
+    count = len(set(partition.replicas) - set(partition.removing_replicas))
     if not may_change_count and len(target) != count:
         raise errors.InvalidReplicationFactorError(
             f"The replication factor is changed from {count} to {len(target)}, which the request does not allow."

@@ -218,8 +218,9 @@ class ReplicationControl:
 
     def _place(self, image: MetadataImage, partitions: int, factor: int, **grow: int) -> Sequence[tuple[int, ...]]:
         usable = [
-            placement.UsableBroker(broker.broker_id, broker.rack, fenced=not broker.active)
+            placement.UsableBroker(broker.broker_id, broker.rack, fenced=broker.fenced)
             for broker in image.brokers.values()
+            if broker.placeable
         ]
         try:
             return placement.place(usable, partitions, factor, pick=self._pick, **grow)

@@ -8,11 +8,18 @@ from triokafka.broker_stub.controller import Controller, client_quotas, election
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.gateway.controller_gateway import DeniedResources
 from triokafka.broker_stub.metadata import features
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.broker_registration import (
+    BrokerHeartbeat,
+    BrokerRegistration,
+    ControllerRegistration,
+    HeartbeatReply,
+)
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.gateway.controller_gateway import ForwardedClient
+    from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
+    from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -47,6 +55,10 @@ class LocalControllerGateway:
         self._submit = controller.submit
         self._topic_config = controller.state.configuration.effective.topic_config_of
         self._world = controller.world
+
+    def on_behalf_of(self, client: ForwardedClient) -> LocalControllerGateway:
+        """Return this gateway: the caller has authorized the client."""
+        return self
 
     # Topics and partitions
 
@@ -150,6 +162,7 @@ class LocalControllerGateway:
                 self._controller.kraft_version,
                 version=version,
                 min_insync_replicas=self._controller.config.text(features.MIN_INSYNC_REPLICAS) or "1",
+                support=feature_updates.FeatureSupport(self._controller.config.node_id),
             ),
         )
 
@@ -180,11 +193,24 @@ class LocalControllerGateway:
         state = self._controller.state
         return await self._submit(
             "BrokerHeartbeat",
-            lambda image: state.cluster.heartbeat(
-                image, beat, now=self._world.now(), committed_offset=state.committed.offset
-            ),
+            lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=image.offset + 1),
         )
 
     async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
         """See `RaftClient.describe_quorum`."""
         return self._controller.metadata.raft.describe_quorum(request, version=version)
+
+    async def register_controller(self, registration: ControllerRegistration) -> None:
+        """See `ClusterControl.register_controller`."""
+        control = self._controller.state.cluster
+        await self._submit("RegisterController", lambda image: control.register_controller(image, registration))
+
+    # The quorum
+
+    async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
+        """See `RaftClient.add_voter`."""
+        return await self._controller.metadata.raft.add_voter(request, version=version)
+
+    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
+        """See `RaftClient.remove_voter`."""
+        return await self._controller.metadata.raft.remove_voter(request, version=version)

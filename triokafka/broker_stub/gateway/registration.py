@@ -42,11 +42,13 @@ def registration_of(
     endpoints: Iterable[EndpointImage],
     directory_ids: Mapping[str, UUID],
     missed_directories: Iterable[UUID],
+    previous_broker_epoch: int = -1,
 ) -> BrokerRegistration:
     """Return the registration of this process.
 
     It has the directories in use and the ``missed_directories``, which an earlier start used and this one lacks, so
-    that the next start finds them. A configured directory without an id is offline.
+    that the next start finds them. A configured directory without an id is offline. ``previous_broker_epoch`` is that
+    of the last stop if it was clean, otherwise -1.
     """
     online = [directory_ids[path] for path in config.data_directories if path in directory_ids]
     return BrokerRegistration(
@@ -57,4 +59,5 @@ def registration_of(
         features=features.SUPPORTED,
         rack=config.broker_rack,
         directories=(*online, *missed_directories),
+        previous_broker_epoch=previous_broker_epoch,
     )

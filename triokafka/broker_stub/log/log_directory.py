@@ -50,7 +50,8 @@ class OfflineLog(NamedTuple):
 class LogDirectory:
     """A data directory in use by this broker.
 
-    `open` takes the lock, which all other methods need. ``clean``: the last stop was clean. ``logs`` are the open logs,
+    `open` takes the lock, which all other methods need. ``clean``: the last stop was clean; ``clean_broker_epoch`` is
+    the broker epoch of that time, -1 if there was none. ``logs`` are the open logs,
     ``offline`` the unusable ones. ``failure`` is the reason why the whole directory is offline; then all its logs are
     offline, and the broker writes nothing to it.
     """
@@ -58,6 +59,7 @@ class LogDirectory:
     def __init__(self, storage: Storage, path: str) -> None:
         self.path = path
         self.clean = False
+        self.clean_broker_epoch = -1
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.offline: dict[TopicPartition, OfflineLog] = {}
         self.failure = ""
@@ -97,6 +99,7 @@ class LogDirectory:
             ) from error
         self._written.clear()
         self.clean = self._storage.exists(self._marker)
+        self.clean_broker_epoch = self._read_marker() if self.clean else -1
 
     def fail(self, error: OSError) -> list[TopicPartition]:
         """Take the directory and all its logs offline; return the logs that were online. A second call does nothing."""
@@ -113,6 +116,13 @@ class LogDirectory:
     @property
     def _marker(self) -> str:
         return f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+
+    def _read_marker(self) -> int:
+        try:
+            content = json.loads(self._storage.read_file(self._marker))
+            return int(content["brokerEpoch"])
+        except (OSError, ValueError, TypeError, LookupError):  # markers of old versions are empty
+            return -1
 
     def forget_clean_stop(self) -> None:
         """Remove the clean-shutdown marker, durably, before the first write: a later crash then triggers recovery."""

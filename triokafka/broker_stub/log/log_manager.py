@@ -129,6 +129,12 @@ class LogManager:
         self.flush_sealed_of = self._maintenance.flush_sealed_of
 
     @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch at the last stop, if that was clean in every directory; otherwise -1 (KIP-966)."""
+        epochs = {directory.clean_broker_epoch for directory in self._directories.online()}
+        return epochs.pop() if len(epochs) == 1 else -1
+
+    @property
     def producer_expiration_ms(self) -> int:
         """How long the state of an inactive producer is kept (``producer.id.expiration.ms``)."""
         return self._opener.producer_expiration_ms

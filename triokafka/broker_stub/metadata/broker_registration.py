@@ -11,7 +11,11 @@ from triokafka.named_tuple import NamedTuple
 
 
 class BrokerRegistration(NamedTuple):
-    """The registration of a starting broker. ``incarnation_id`` is new with every start of its process."""
+    """The registration of a starting broker. ``incarnation_id`` is new with every start of its process.
+
+    ``previous_broker_epoch`` is the broker epoch of the process before if that one ended with a clean shutdown; -1
+    after an unclean one (KIP-966).
+    """
 
     broker_id: int
     incarnation_id: uuid.UUID
@@ -20,11 +24,24 @@ class BrokerRegistration(NamedTuple):
     features: Mapping[str, tuple[int, int]] = MappingProxyType({})
     rack: str | None = None
     directories: tuple[uuid.UUID, ...] = ()
+    previous_broker_epoch: int = -1
+
+
+class ControllerRegistration(NamedTuple):
+    """The registration of a controller: its listeners, and the feature levels that it supports (KIP-919)."""
+
+    controller_id: int
+    incarnation_id: uuid.UUID
+    endpoints: tuple[EndpointImage, ...]
+    features: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 
 class BrokerHeartbeat(NamedTuple):
     """A heartbeat: the offset up to which the broker has applied the metadata, and whether it wants to be fenced or to
     stop.
+
+    ``offline_directories`` are the ids of its failed log directories (KIP-858), ``cordoned_directories`` those that get
+    no new replicas (KIP-1066), None if the broker does not say.
     """
 
     broker_id: int
@@ -32,6 +49,8 @@ class BrokerHeartbeat(NamedTuple):
     metadata_offset: int
     want_fence: bool = False
     want_shut_down: bool = False
+    offline_directories: tuple[uuid.UUID, ...] = ()
+    cordoned_directories: tuple[uuid.UUID, ...] | None = None
 
 
 class HeartbeatReply(NamedTuple):

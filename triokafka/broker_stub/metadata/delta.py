@@ -187,7 +187,10 @@ class MetadataDelta:
             if record.topic_name in ("", topic.name):
                 table = self._partition_table(topic.topic_id)
                 for number, partition in table.items():
-                    table[number] = partition._replace(eligible_leader_replicas=(), last_known_elr=())
+                    if partition.eligible_leader_replicas or partition.last_known_elr:
+                        # As any change of the partition, a new partition epoch.
+                        cleared = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                        table[number] = partition.after(cleared)
 
     def _config_table(self) -> dict[ConfigResource, Mapping[str, str]]:
         if self._configs is None:

@@ -35,15 +35,42 @@ SERVED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 25),
     KRAFT_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
 }
-"""Levels that ApiVersions reports. ``transaction.version`` will follow with its APIs (KIP-890)."""
+"""Levels that ApiVersions reports."""
 
-INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25, GROUP_VERSION: 1, ELIGIBLE_LEADER_REPLICAS: 1}
-"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, both group protocols, and eligible
-leader replicas, as in a new cluster of Kafka 4.1 and later (KIP-966)."""
+INITIAL_LEVELS: Final[Mapping[str, int]] = {
+    METADATA_VERSION: 25,
+    GROUP_VERSION: 1,
+    TRANSACTION_VERSION: 2,
+    ELIGIBLE_LEADER_REPLICAS: 1,
+}
+"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, both group protocols, transactions
+whose every end bumps the epoch (KIP-890), and eligible leader replicas, as in a new cluster of Kafka 4.1 and later
+(KIP-966)."""
 
 INITIAL_KRAFT_VERSION: Final = 1
+
+NO_EPOCH_ON_ISR_SHRINK: Final = 12
+"""The ``metadata.version`` (3.6-IV0) from which a smaller in-sync set begins no new leader epoch."""
+_CONTROLLER_REGISTRATION: Final = 15
+_DIRECTORY_ASSIGNMENT: Final = 17
+_CORDONED_DIRECTORIES: Final = 30
+
+
+DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
+    (ELIGIBLE_LEADER_REPLICAS, 1): {METADATA_VERSION: 23},
+}
+"""Levels of other features that a level of a feature needs."""
+
+_METADATA_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+"""Levels of ``metadata.version`` that added records or fields; a downgrade past one of them would lose metadata."""
+
+
+def changes_metadata(low: int, high: int) -> bool:
+    """Whether metadata written at ``metadata.version`` ``high`` may be unreadable at the lower level ``low``."""
+    return any(low < level <= high for level in _METADATA_CHANGES)
 
 
 def metadata_version(levels: Mapping[str, int]) -> int:
@@ -54,6 +81,21 @@ def metadata_version(levels: Mapping[str, int]) -> int:
 def has_eligible_leader_replicas(image: MetadataImage) -> bool:
     """Whether replicas that left the in-sync set with all committed records may still lead (KIP-966)."""
     return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
+
+def assigns_directories(image: MetadataImage) -> bool:
+    """Whether the metadata has the log directory of every replica (KIP-858, ``metadata.version`` 3.7-IV2)."""
+    return metadata_version(image.features) >= _DIRECTORY_ASSIGNMENT
+
+
+def cordons_directories(image: MetadataImage) -> bool:
+    """Whether log directories can be cordoned (KIP-1066, ``metadata.version`` 4.3-IV0)."""
+    return metadata_version(image.features) >= _CORDONED_DIRECTORIES
+
+
+def registers_controllers(image: MetadataImage) -> bool:
+    """Whether controllers register (KIP-919, ``metadata.version`` 3.7-IV0)."""
+    return metadata_version(image.features) >= _CONTROLLER_REGISTRATION
 
 
 def check(image: MetadataImage) -> None:

@@ -24,7 +24,17 @@ _LEADER_UNCHANGED: Final = -2
 _STATE_UNCHANGED: Final = -1
 
 UNASSIGNED_DIRECTORY: Final = uuid.UUID(int=0)
-"""The directory id of a replica whose broker has not reported its directory yet."""
+"""The directory id of a replica whose broker has not reported its directory yet (KIP-858)."""
+LOST_DIRECTORY: Final = uuid.UUID(int=1)
+"""The directory id of a replica in a directory that its broker has lost, and whose id it does not know."""
+MIGRATING_DIRECTORY: Final = uuid.UUID(int=2)
+"""The directory id of a replica from before directories had ids."""
+_RESERVED_DIRECTORIES: Final = 100
+
+
+def is_reserved_directory(directory_id: uuid.UUID) -> bool:
+    """Whether an id is one of those that no directory can have."""
+    return directory_id.int < _RESERVED_DIRECTORIES
 
 
 class ResourceType(enum.IntEnum):
@@ -79,6 +89,12 @@ class PartitionImage(NamedTuple):
     def reassigning(self) -> bool:
         """Whether a reassignment of the partition is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
+
+    def directory_of(self, broker_id: int) -> uuid.UUID:
+        """The directory of a broker's replica; unassigned if the broker has none."""
+        if len(self.directories) < len(self.replicas):
+            return MIGRATING_DIRECTORY
+        return self.directories[self.replicas.index(broker_id)] if broker_id in self.replicas else UNASSIGNED_DIRECTORY
 
     def after(self, record: PartitionChangeRecord) -> PartitionImage:
         """Return the partition after a change."""
@@ -140,8 +156,22 @@ class BrokerImage(NamedTuple):
         """Whether the broker may lead and join in-sync sets: it is neither fenced nor shutting down."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def placeable(self) -> bool:
+        """Whether new replicas may be placed on the broker: it stays, and not all its directories are cordoned."""
+        cordoned = set(self.cordoned_directories or ())
+        return not self.in_controlled_shutdown and not (cordoned and set(self.directories) <= cordoned)
+
+    def has_online(self, directory_id: uuid.UUID) -> bool:
+        """Whether a replica in a directory is accessible; replicas without a known directory count as accessible."""
+        if directory_id in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+            return True
+        return directory_id != LOST_DIRECTORY and (not self.directories or directory_id in self.directories)
+
     def default_directory(self) -> uuid.UUID:
         """The directory of new replicas if the broker has only one; otherwise unassigned."""
+        if not self.directories:
+            return MIGRATING_DIRECTORY
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
 
 

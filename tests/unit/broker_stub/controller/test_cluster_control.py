@@ -17,11 +17,12 @@ from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.stored.cluster_metadata import BrokerRegistrationChangeRecord
 
 SESSION = 9.0
+DIRECTORY = uuid.UUID(int=2001)
 
 
 def control() -> ClusterControl:
     made = ClusterControl(SESSION, lambda image, name: LogConfig())
-    made.begin(EMPTY_IMAGE, now=0, own_id=-1, cluster_id="cluster-a")
+    made.begin(EMPTY_IMAGE, now=0, cluster_id="cluster-a")
     return made
 
 
@@ -33,7 +34,7 @@ def registration(broker_id: int = 1, incarnation: int = 1, cluster_id: str = "cl
         endpoints=(EndpointImage("PLAINTEXT", "host", 9092),),
         features=SUPPORTED,
         rack="r",
-        directories=(uuid.UUID(int=5),),
+        directories=(uuid.UUID(int=2000 + broker_id),),
     )
 
 
@@ -74,7 +75,7 @@ def test_new_broker_is_registered_fenced_with_its_offset_as_epoch() -> None:
     made = rig.image.brokers[1]
     assert made.fenced and made.broker_epoch == offset
     assert made.endpoints == (EndpointImage("PLAINTEXT", "host", 9092),)
-    assert (made.rack, made.directories, made.features) == ("r", (uuid.UUID(int=5),), dict(SUPPORTED))
+    assert (made.rack, made.directories, made.features) == ("r", (DIRECTORY,), dict(SUPPORTED))
 
 
 def test_broker_of_another_cluster_is_refused() -> None:
@@ -233,12 +234,12 @@ def test_controller_that_was_stopped_gives_everybody_a_new_session() -> None:
     assert rig.control.fence_stale(rig.image, now=105.0).records == []
 
 
-def test_new_controller_gives_others_a_session_but_not_its_own_broker() -> None:
-    """Its own broker is gone with the process before, and must be able to register at once."""
+def test_new_controller_gives_every_broker_a_session_and_lets_its_own_register_at_once() -> None:
+    """Its own broker is gone with the process before; if it does not come back, it is fenced as any other."""
     control_ = control()
     image = cluster(brokers=(1, 2))
     control_.begin(image, now=5.0, own_id=1, cluster_id="cluster-a")
-    assert control_.oldest_session(image) == (2, 5.0 + SESSION)
+    assert control_.oldest_session(image) == (1, 5.0 + SESSION)
     assert control_.register(image, registration(1, 9), now=5.0, next_offset=50).response == 50
     with pytest.raises(errors.DuplicateBrokerRegistrationError):
         control_.register(image, registration(2, 9), now=5.0, next_offset=50)
@@ -255,9 +256,11 @@ def test_broker_that_will_not_come_back_is_forgotten_and_others_lead() -> None:
         control_.unregister(image, UnregisterBrokerRequest(broker_id=9))
 
 
-def test_broker_is_caught_up_with_what_is_committed_not_with_what_is_staged() -> None:
+def test_broker_is_caught_up_when_it_has_applied_its_registration() -> None:
+    """As Kafka 4: a metadata log that grows all the time does not keep a broker out."""
     rig = Rig()
-    rig.register()
-    beat = BrokerHeartbeat(1, rig.image.brokers[1].broker_epoch, rig.image.offset - 3)
-    reply = rig.control.heartbeat(rig.image, beat, now=0.0, committed_offset=rig.image.offset - 3).response
-    assert reply.is_caught_up and not reply.is_fenced
+    epoch = rig.register()
+    rig.image = replayed(topic("t", [1], isr=[1], leader=-1), rig.image)
+    for offset, caught_up in ((epoch - 1, False), (epoch, True)):
+        reply = rig.control.heartbeat(rig.image, BrokerHeartbeat(1, epoch, offset), now=0.0).response
+        assert (reply.is_caught_up, reply.is_fenced) == (caught_up, not caught_up)

@@ -129,7 +129,12 @@ def test_leader_that_has_recovered_says_so() -> None:
 def test_reassignment_ends_when_the_last_new_replica_is_in_sync() -> None:
     """The leader that is left out learns who leads from the image."""
     moving = PartitionChangeRecord(
-        partition_id=0, topic_id=ID, replicas=[3, 1, 2], adding_replicas=[3], removing_replicas=[1, 2]
+        partition_id=0,
+        topic_id=ID,
+        replicas=[3, 1, 2],
+        directories=[uuid.UUID(int=2000 + broker_id) for broker_id in (3, 1, 2)],
+        adding_replicas=[3],
+        removing_replicas=[1, 2],
     )
     image = replayed([moving], IMAGE)
     waiting, image_waiting = ask([1, 2], image=image, partition_epoch=1)

@@ -47,7 +47,7 @@ class ControllerMachine(RuleBasedStateMachine):
             new_id=lambda: uuid.UUID(int=rng.getrandbits(128)),
         )
         self.state.epoch = 1
-        self.state.cluster.begin(EMPTY_IMAGE, now=0, own_id=-1, cluster_id="cluster")
+        self.state.cluster.begin(EMPTY_IMAGE, now=0, cluster_id="cluster")
         self.log: list[bytes] = []
         self.staged: list[StagedChange] = []
         self.clock = 0.0
@@ -98,7 +98,7 @@ class ControllerMachine(RuleBasedStateMachine):
             cluster_id="cluster",
             endpoints=(EndpointImage("PLAINTEXT", "h", 1),),
             features=SUPPORTED,
-            directories=(uuid.UUID(int=broker_id),),
+            directories=(uuid.UUID(int=500 + broker_id),),
         )
         try:
             outcome = self.state.cluster.register(
