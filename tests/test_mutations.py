@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.assignor_mutations import ASSIGNOR_MUTATIONS
+from tests.support.controller_mutations import CONTROLLER_MUTATIONS
 from tests.support.coordinator_mutations import COORDINATOR_MUTATIONS
 from tests.support.log_mutations import LOG_MUTATIONS
 from tests.support.mutations import MUTATIONS, Mutation
 
-ALL_MUTATIONS = MUTATIONS + LOG_MUTATIONS + COORDINATOR_MUTATIONS + ASSIGNOR_MUTATIONS
+ALL_MUTATIONS = MUTATIONS + LOG_MUTATIONS + COORDINATOR_MUTATIONS + ASSIGNOR_MUTATIONS + CONTROLLER_MUTATIONS
 ROOT = Path(__file__).parents[1]
 _MOST_SECONDS = 200.0
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", "data")

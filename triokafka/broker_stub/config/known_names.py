@@ -212,7 +212,6 @@ UNUSED_NAMES: Final = frozenset(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         "transaction.state.log.load.buffer.size",
         "transaction.two.phase.commit.enable",
-        "unclean.leader.election.interval.ms",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",
     }
@@ -285,7 +284,6 @@ REMOVED_NAMES: Final = frozenset(
         "control.plane.listener.name",
         "delegation.token.master.key",
         "inter.broker.protocol.version",
-        "leader.imbalance.per.broker.percentage",
         "log.message.downconversion.enable",
         "log.message.format.version",
         "log.message.timestamp.difference.max.ms",

@@ -8,7 +8,12 @@ from triokafka.broker_stub.controller import Controller, client_quotas, election
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.gateway.controller_gateway import DeniedResources
 from triokafka.broker_stub.metadata import features
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.broker_registration import (
+    BrokerHeartbeat,
+    BrokerRegistration,
+    ControllerRegistration,
+    HeartbeatReply,
+)
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -115,6 +121,15 @@ class LocalControllerGateway:
             "AlterPartition", lambda image: alter_partition(image, request, self._topic_config(image))
         )
 
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """See `directory_assignment.assign_replicas_to_directories`."""
+        from triokafka.broker_stub.controller.directory_assignment import assign_replicas_to_directories
+
+        return await self._submit(
+            "AssignReplicasToDirs",
+            lambda image: assign_replicas_to_directories(image, request, self._topic_config(image)),
+        )
+
     # Configuration
 
     async def alter_configs(
@@ -175,6 +190,11 @@ class LocalControllerGateway:
                 image, registration, now=self._world.now(), next_offset=image.offset + 1
             ),
         )
+
+    async def register_controller(self, registration: ControllerRegistration) -> None:
+        """See `ClusterControl.register_controller`."""
+        control = self._controller.state.cluster
+        await self._submit("RegisterController", lambda image: control.register_controller(image, registration))
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """See `ClusterControl.heartbeat`."""
