@@ -18,7 +18,7 @@ from typing import Any, Final
 from docs import python_api
 from docs.kafka_apis import KAFKA_APIS, KAFKA_RELEASE
 from triokafka import errors
-from triokafka.broker_stub.api import Handlers
+from triokafka.broker_stub.api import CONTROLLER_MODULES, Handlers
 from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
 from triokafka.broker_stub.log.definitions import DEFINITIONS as TOPIC_OPTIONS
 from triokafka.client.config import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
@@ -37,7 +37,8 @@ _GIVEN_UP: Final = "removed from Kafka"
 
 def apis_page() -> str:
     """Every API of Kafka, and what of it is here: the page ``docs/apis.md``."""
-    handlers = Handlers()
+    of_broker, of_controller = Handlers(), Handlers(CONTROLLER_MODULES)
+    handlers = {**of_controller, **of_broker}
     rows = []
     for key, (name, kafka) in KAFKA_APIS.items():
         if kafka == "none":
@@ -52,8 +53,9 @@ def apis_page() -> str:
         "API versions",
         f"The APIs of Apache Kafka {KAFKA_RELEASE}, with three ranges of versions: Kafka's stable versions, the "
         "versions declared here (which the client uses and the package encodes and decodes), and the versions that the "
-        "broker serves. An empty cell means none. "
-        f"Of {live} APIs, {len(API_NAMES)} are declared and {len(handlers)} served.",
+        "broker or the controller serves. An empty cell means none. "
+        f"Of {live} APIs, {len(API_NAMES)} are declared; brokers serve {len(of_broker)}, and controllers "
+        f"{len(of_controller)} on listeners of their own.",
         _table(["key", "API", "Kafka", "declared", "served"], rows, numbers=1),
         "Like Kafka, the broker advertises Produce from version 0 although it serves it from version 3: if a broker "
         "does not advertise the old versions, librdkafka assumes that it does not support compression.",

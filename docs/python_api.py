@@ -13,6 +13,7 @@ _FAMILIES: Final = ("Serializer", "Deserializer")
 PAGES: Final[dict[str, tuple[str, ...]]] = {
     "Producing": (
         "Producer",
+        "Transaction",
         "PartitionStream",
         "Delivery",
         "Deliveries",
@@ -29,6 +30,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "ConsumerRebalanceListener",
         "ConsumerInterceptor",
         "PartitionAssignor",
+        "ConsumerGroupMetadata",
         "process_partitions",
         "UndeserializedBytes",
         "OffsetAndMetadata",

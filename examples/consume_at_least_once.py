@@ -14,7 +14,7 @@ import triokafka
 
 
 async def process(consumer: triokafka.Consumer, handle: Callable[[triokafka.ConsumerRecord], object]) -> None:
-    """Call ``handle`` for every record, for some of them more than once. ``handle`` should be able to bear that."""
+    """Call ``handle`` for every record, for some of them more than once. Repetitions must not harm."""
     while True:
         polled = await consumer.poll(timeout_ms=1_000)
         for records in polled.values():
@@ -24,7 +24,7 @@ async def process(consumer: triokafka.Consumer, handle: Callable[[triokafka.Cons
             try:
                 await consumer.commit()
             except triokafka.errors.CommitFailedError:
-                continue  # the partitions have gone to another member, which reads these records once more
+                continue  # another member has the partitions now and reads these records again
 
 
 async def main(bootstrap_servers: str = "localhost:9092", topic: str = "orders", instance: str = "") -> None:
@@ -33,10 +33,11 @@ async def main(bootstrap_servers: str = "localhost:9092", topic: str = "orders",
         topic,
         bootstrap_servers=bootstrap_servers,
         group_id="at-least-once",
-        group_instance_id=instance or None,  # with a name, a restart takes its place in the group at once
+        # with an instance id, a restarted consumer takes its place in the group at once
+        group_instance_id=instance or None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        max_poll_records=20,  # so many may be repeated after a crash
+        max_poll_records=20,  # at most this many are repeated after a crash
     ) as consumer:
         await process(consumer, lambda record: print(record.partition, record.offset, record.value, flush=True))
 

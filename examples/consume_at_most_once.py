@@ -1,6 +1,6 @@
 """At most once: commit first, then handle the records. A crash in between loses records, and repeats none.
 
-For effects that must not happen twice and may be left out: a reminder, a sample, a metric.
+For effects that must not happen twice and may be missing: a reminder, a sample, a metric.
 
 python examples/consume_at_most_once.py localhost:9092 orders
 """
@@ -16,9 +16,9 @@ import triokafka
 
 
 async def process(consumer: triokafka.Consumer, handle: Callable[[triokafka.ConsumerRecord], object]) -> None:
-    """Call ``handle`` for every record, for some of them never.
+    """Call ``handle`` for every record, except for some after failures.
 
-    A commit of which it is not known whether it happened ends it: who goes on from the committed offsets repeats none.
+    A commit with an unknown outcome ends the loop: the next owner starts at the committed offsets and repeats none.
     """
     while True:
         polled = await consumer.poll(timeout_ms=1_000)
@@ -27,7 +27,7 @@ async def process(consumer: triokafka.Consumer, handle: Callable[[triokafka.Cons
         try:
             await consumer.commit()
         except triokafka.errors.CommitFailedError:
-            continue  # the partitions have gone to another member, and these records with them
+            continue  # another member has the partitions now, and these records
         for records in polled.values():
             for record in records:
                 handle(record)
@@ -39,10 +39,11 @@ async def main(bootstrap_servers: str = "localhost:9092", topic: str = "orders",
         topic,
         bootstrap_servers=bootstrap_servers,
         group_id="at-most-once",
-        group_instance_id=instance or None,  # with a name, a restart takes its place in the group at once
+        # with an instance id, a restarted consumer takes its place in the group at once
+        group_instance_id=instance or None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        max_poll_records=20,  # so many may be lost in a crash
+        max_poll_records=20,  # at most this many are lost in a crash
     ) as consumer:
         await process(consumer, lambda record: print(record.partition, record.offset, record.value, flush=True))
 

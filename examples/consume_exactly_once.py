@@ -1,7 +1,7 @@
 """Exactly once, in your own database: results and offsets are stored in one transaction, and nothing in Kafka.
 
-Whoever gets a partition goes on where the database is. A member that was put out of the group, and does not know it
-yet, finds that the position in the database is beyond the records that it has, and stores nothing.
+A new owner of a partition continues at the position in the database. A member that the group has removed may not know
+it yet: it finds that the database is beyond its records, and stores nothing.
 
 python examples/consume_exactly_once.py localhost:9092 orders results.sqlite
 """
@@ -20,7 +20,7 @@ from triokafka import TopicPartition
 
 
 class Results:
-    """A database with what came of the records, and how far each partition was read."""
+    """A database with the results of the records, and the position in each partition."""
 
     def __init__(self, path: str) -> None:
         self._database = sqlite3.connect(path)
@@ -32,16 +32,16 @@ class Results:
             )
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the first record that is not in the results."""
+        """Return the offset of the first record without a result."""
         row = self._database.execute(
             "select position from positions where topic = ? and partition = ?", partition
         ).fetchone()
         return 0 if row is None else int(row[0])
 
     def store(self, partition: TopicPartition, records: Sequence[triokafka.ConsumerRecord]) -> bool:
-        """Results and position in one transaction; False when somebody else has gone on from where these begin."""
+        """Store results and position in one transaction. Return False if another member has continued from here."""
         with self._database:
-            # The lock is taken before the position is read, so that nobody can move it in between.
+            # The lock is taken before the position is read, so that no other member can move it in between.
             self._database.execute("begin immediate")
             if self.position(partition) > records[0].offset:
                 return False
@@ -55,16 +55,16 @@ class Results:
         return True
 
     def all(self) -> list[tuple[int, int, bytes]]:
-        """Everything stored, in order."""
+        """Return all results, in order."""
         return self._database.execute("select * from results order by partition, offset").fetchall()
 
     def close(self) -> None:
-        """What was not committed is gone."""
+        """Close the database; uncommitted changes are dropped."""
         self._database.close()
 
 
 class GoOnFromResults(triokafka.ConsumerRebalanceListener):
-    """Begins every partition that comes where the results end."""
+    """Starts every assigned partition where the results end."""
 
     def __init__(self, consumer: triokafka.Consumer, results: Results) -> None:
         self._consumer = consumer
@@ -76,14 +76,14 @@ class GoOnFromResults(triokafka.ConsumerRebalanceListener):
 
 
 async def process(consumer: triokafka.Consumer, topic: str, results: Results) -> None:
-    """Store every record once, whatever happens in between."""
+    """Store every record once, whatever fails in between."""
     consumer.subscribe([topic], listener=GoOnFromResults(consumer, results))
     while True:
         for partition, records in (await consumer.poll(timeout_ms=1_000)).items():
             if results.store(partition, records):
                 print("stored", partition.partition, records[0].offset, "to", records[-1].offset, flush=True)
             elif partition in consumer.assignment():
-                # Another member had this partition meanwhile, and it has come back: go on where that one stopped.
+                # Another member had this partition meanwhile: continue where it stopped.
                 consumer.seek(partition, results.position(partition))
 
 
@@ -97,7 +97,8 @@ async def main(
     async with triokafka.Consumer(
         bootstrap_servers=bootstrap_servers,
         group_id="exactly-once",
-        group_instance_id=instance or None,  # with a name, a restart takes its place in the group at once
+        # with an instance id, a restarted consumer takes its place in the group at once
+        group_instance_id=instance or None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         max_poll_records=20,

@@ -1,4 +1,4 @@
-"""Handle partitions side by side, each in order; under the consumer protocol (KIP-848), so that others are not held up.
+"""Process partitions in parallel, each in order, under the consumer protocol (KIP-848), which does not stop the others.
 
 python examples/consume_partitions.py localhost:9092
 """
@@ -13,13 +13,13 @@ import triokafka
 
 
 async def main(bootstrap_servers: str = "localhost:9092", topic: str = "orders", limit: str = "") -> None:
-    """Print records until cancelled, or until ``limit`` of them were handled; then say what was committed."""
+    """Print records until cancelled, or until ``limit`` records were handled; then print the committed offsets."""
     handled = 0
     enough = trio.CancelScope()
 
     async def handle(record: triokafka.ConsumerRecord) -> None:
         nonlocal handled
-        await trio.sleep(0.01)  # a slow service; meanwhile the other partitions go on
+        await trio.sleep(0.01)  # a slow service; the other partitions continue meanwhile
         print(record.partition, record.offset, record.value)
         handled += 1
         if limit and handled >= int(limit):

@@ -1,4 +1,4 @@
-"""How far behind every consumer group is, without disturbing any: what a monitor would ask once a minute.
+"""Print the lag of every consumer group without joining any, as a monitor would do every minute.
 
 python examples/group_lag.py localhost:9092
 """
@@ -13,7 +13,7 @@ import triokafka
 
 
 async def main(bootstrap_servers: str = "localhost:9092") -> None:
-    """Print the lag of each group by topic; what a broker could not answer is told, and the rest is there."""
+    """Print the lag of each group by topic. Errors of single partitions are printed, and do not stop the rest."""
     async with triokafka.AdminClient(bootstrap_servers=bootstrap_servers) as admin:
         groups = [listing.group_id for listing in await admin.list_groups() if listing.is_consumer_group]
         committed = await admin.list_offsets_of_groups(groups)
@@ -24,7 +24,7 @@ async def main(bootstrap_servers: str = "localhost:9092") -> None:
         for group, positions in known.items():
             lag: dict[str, int] = {}
             for tp, position in positions.items():
-                if tp not in ends.errors:  # its topic may be gone, or its leader away
+                if tp not in ends.errors:  # the topic may be deleted, or its leader down
                     lag[tp.topic] = lag.get(tp.topic, 0) + ends[tp].offset - position.offset
             for topic, records in sorted(lag.items()):
                 print(f"{group} {topic} {records}")

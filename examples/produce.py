@@ -1,4 +1,4 @@
-"""Send records and learn where they went.
+"""Send records and print their positions.
 
 triokafka broker --listen 127.0.0.1:9092 --in-memory
 python examples/produce.py localhost:9092
@@ -17,13 +17,13 @@ async def main(bootstrap_servers: str = "localhost:9092", topic: str = "orders")
     """Send one record and wait for it, then many, and wait for all of them."""
     async with triokafka.Producer(bootstrap_servers=bootstrap_servers) as producer:
         delivery = await producer.send(topic, b"two coffees", key=b"table 4", headers=[("waiter", b"Ada")])
-        metadata = await delivery  # the broker's answer; without it the record is sent all the same
+        metadata = await delivery  # the broker's acknowledgement; the record is sent without this, too
         print(f"{metadata.topic}, partition {metadata.partition}, offset {metadata.offset}")
 
         deliveries = await producer.send_many(topic, [f"order {number}".encode() for number in range(10_000)])
         for partition, offsets in (await deliveries).items():
             print(f"{partition}: {offsets}")
-    # Leaving the block has sent everything, and would have raised what failed and nobody looked at.
+    # Leaving the block has sent everything. It raises errors of deliveries that were not awaited.
 
 
 if __name__ == "__main__":

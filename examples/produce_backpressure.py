@@ -1,4 +1,4 @@
-"""A source that is faster than the broker: let it wait, or drop what does not fit.
+"""A source that is faster than the broker: make it wait, or drop records that do not fit.
 
 triokafka broker --listen 127.0.0.1:9092 --in-memory
 python examples/produce_backpressure.py localhost:9092
@@ -35,14 +35,15 @@ async def drop_what_does_not_fit(producer: triokafka.Producer, topic: str) -> No
         except BufferFullError:
             dropped += 1
         if number % 100 == 0:
-            await trio.lowlevel.checkpoint()  # send_nowait never yields, and the sender needs its turn
+            await trio.lowlevel.checkpoint()  # send_nowait never yields; the sender task needs to run
     print(f"sent {5_000 - dropped}, dropped {dropped}")
 
 
 async def main(bootstrap_servers: str = "localhost:9092", topic: str = "readings") -> None:
-    """Both, with a buffer that is small enough to fill up."""
+    """Run both, with a small buffer."""
     async with triokafka.Producer(bootstrap_servers=bootstrap_servers, buffer_memory=64 << 10) as producer:
-        await producer.partitions_for(topic)  # send_nowait would raise MetadataNotReadyError instead of waiting for it
+        # send_nowait would raise MetadataNotReadyError instead of waiting for metadata
+        await producer.partitions_for(topic)
         await wait_for_space(producer, topic)
         await drop_what_does_not_fit(producer, topic)
 

@@ -1,4 +1,4 @@
-"""Several tasks share one producer, and each waits for what it sent.
+"""Several tasks share one producer, and each waits for its own records.
 
 triokafka broker --listen 127.0.0.1:9092 --in-memory
 python examples/produce_fan_out.py localhost:9092
@@ -14,7 +14,7 @@ import triokafka
 
 
 async def worker(name: str, jobs: trio.MemoryReceiveChannel[int], producer: triokafka.Producer, topic: str) -> None:
-    """Handle jobs, and call a job done only when the broker has its result."""
+    """Handle jobs, and finish a job only when the broker has its result."""
     done = 0
     async for job in jobs:
         delivery = await producer.send(topic, f"{name} did job {job}", key=job)
@@ -24,7 +24,7 @@ async def worker(name: str, jobs: trio.MemoryReceiveChannel[int], producer: trio
 
 
 async def main(bootstrap_servers: str = "localhost:9092", topic: str = "results") -> None:
-    """Four workers. Their records share batches; with one producer each they would not."""
+    """Run four workers. Their records share batches, which separate producers would not do."""
     async with (
         triokafka.Producer(
             bootstrap_servers=bootstrap_servers,
@@ -33,7 +33,7 @@ async def main(bootstrap_servers: str = "localhost:9092", topic: str = "results"
         ) as producer,
         trio.open_nursery() as nursery,
     ):
-        # The nursery is inside of the producer's block: the workers end first, whatever happens.
+        # The nursery is inside the producer's block: the workers always end first.
         give, take = trio.open_memory_channel[int](100)
         for number in range(4):
             nursery.start_soon(worker, f"worker {number}", take.clone(), producer, topic)

@@ -1,4 +1,4 @@
-"""Watch a producer: hooks tell what happens, metrics how much, health whether anything fails.
+"""Watch a producer: hooks receive events, metrics have totals, and health lists ongoing failures.
 
 triokafka broker --listen 127.0.0.1:9092 --in-memory
 python examples/produce_watched.py localhost:9092
@@ -15,7 +15,7 @@ from triokafka import Node, TopicPartition
 
 
 class Watch(triokafka.Hooks):
-    """Override what you want to know of; everything else costs nothing. Here the events go to the standard output."""
+    """Override the events of interest; all others cost nothing. Here they are printed."""
 
     def on_connect(self, node: Node, address: str, seconds: float, error: Exception | None) -> None:
         print(f"connected to broker {node.node_id}" if error is None else f"no connection: {error}")
@@ -28,7 +28,7 @@ class Watch(triokafka.Hooks):
 
 
 async def report(producer: triokafka.Producer, seconds: float) -> None:
-    """What an exporter would do. Rates are differences of totals."""
+    """Do the work of an exporter. Rates are differences of totals."""
     before = producer.metrics()
     while True:
         await trio.sleep(seconds)

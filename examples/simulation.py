@@ -32,7 +32,7 @@ async def story(simulation: Simulation) -> list[bytes | None]:
             await producer.send("orders", str(number).encode())
             if number == RECORDS // 2:
                 await server.kill()
-                await trio.sleep(5)  # five virtual seconds: no time at all
+                await trio.sleep(5)  # five virtual seconds pass at once
                 server.start(broker)
 
     async with triokafka.Consumer(bootstrap_servers="broker:9092", world=client.world) as consumer:

@@ -15,7 +15,7 @@ import triokafka
 
 
 def socks5(proxy_host: str, proxy_port: int) -> Callable[[str, int], Awaitable[trio.abc.Stream]]:
-    """A stream factory that asks a SOCKS5 proxy without authentication (RFC 1928). The proxy resolves the names."""
+    """A stream factory that connects through a SOCKS5 proxy without authentication (RFC 1928), which resolves names."""
 
     async def connect(host: str, port: int) -> trio.abc.Stream:
         stream = await trio.open_tcp_stream(proxy_host, proxy_port)
@@ -40,7 +40,7 @@ def socks5(proxy_host: str, proxy_port: int) -> Callable[[str, int], Awaitable[t
 
 
 async def receive_exactly(stream: trio.abc.ReceiveStream, size: int) -> bytes:
-    """So many bytes. Raises `OSError` when the peer closes before."""
+    """Receive ``size`` bytes. Raises `OSError` if the peer closes before."""
     received = b""
     while len(received) < size:
         more = await stream.receive_some(size - len(received))

@@ -12,7 +12,7 @@ import triokafka.spark
 
 def main(bootstrap_servers: str = "localhost:9092", topic: str = "orders") -> None:
     """Count a topic's records by partition."""
-    triokafka.spark.prepare_java()  # one that is installed, else the one from PyPI
+    triokafka.spark.prepare_java()  # an installed Java, or else the one from PyPI
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("triokafka example")

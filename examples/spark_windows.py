@@ -1,8 +1,8 @@
 """Count delayed flights by hour with a streaming query, stop it in the middle, start it again, and check the answer.
 
-Flights of 2013 go into a topic, each with the time of its departure. A streaming query counts those that left late, by
-windows of an hour with a watermark, into Parquet files. It is stopped after a few batches and started again from its
-checkpoint. In the end the files have to say what a batch over the whole topic says. Needs triokafka[demo] and a broker.
+Flights of 2013 go into a topic, each with the time of its departure. A streaming query counts late flights by windows
+of an hour with a watermark, into Parquet files. It is stopped after a few batches and restarted from its checkpoint. In
+the end the files must equal the result of a batch over the whole topic. Needs triokafka[demo] and a broker.
 
 python examples/spark_windows.py localhost:9092 departures 40000
 """
@@ -26,10 +26,10 @@ END_MS = 1_400_000_000_000  # months after the last flight
 
 
 async def send(bootstrap_servers: str, topic: str, most: int) -> None:
-    """Put flights into the topic by time of departure, and last a record that ends the windows of all before it."""
+    """Send flights to the topic by time of departure, and last a record that ends the windows of all before it."""
     chosen = sorted(itertools.islice(flights(), most), key=lambda flight: flight.timestamp_ms)
     async with triokafka.AdminClient(bootstrap_servers=bootstrap_servers) as admin:
-        # They are old: retention would take them.
+        # The records are old: retention would delete them.
         await admin.create_topics([triokafka.NewTopic(topic, PARTITIONS, 1, configs={"retention.ms": "-1"})])
     async with triokafka.Producer(bootstrap_servers=bootstrap_servers, linger_ms=20) as producer:
         for place, flight in enumerate(chosen):
@@ -40,7 +40,7 @@ async def send(bootstrap_servers: str, topic: str, most: int) -> None:
 
 
 def late_by_hour(records: Any) -> Any:
-    """The question: how many flights of each hour left late, and how many minutes that were."""
+    """The query: the number of late flights in each hour, and their delay in minutes."""
     from pyspark.sql import functions
 
     return (
@@ -73,13 +73,13 @@ def session() -> Any:
 
 
 def show(found: triokafka.spark.SourceLag) -> None:
-    """A line for each batch: how far the query is behind."""
+    """Print a line for each batch: the lag of the query."""
     behind = sum(found.behind.values())
     print(f"batch {found.batch_id:3}: {behind:6} behind {'#' * (behind // 1_000)}", flush=True)
 
 
 def main(bootstrap_servers: str = "localhost:9092", topic: str = "departures", most: str = "40000") -> int:
-    """Run it, and give 0 when both answers are equal."""
+    """Run it, and return 0 if both answers are equal."""
     trio.run(send, bootstrap_servers, topic, int(most))
     spark = session()
     given = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}

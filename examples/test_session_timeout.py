@@ -1,4 +1,4 @@
-"""A test about 45 seconds of silence, in virtual time: it takes milliseconds, and one seed always gives the same run.
+"""A test of 45 seconds of silence, in virtual time: it takes milliseconds, and one seed always gives the same run.
 
 Run with: pytest examples
 """
@@ -16,7 +16,7 @@ SESSION_SECONDS = 45
 
 
 async def member(world: SimulatedWorld) -> None:
-    """A service that reads orders; each runs on a simulated host of its own."""
+    """A service that reads orders; each instance runs on a simulated host of its own."""
     async with triokafka.Consumer(
         "orders",
         bootstrap_servers="broker:9092",
@@ -29,7 +29,7 @@ async def member(world: SimulatedWorld) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait; what is waited for costs nothing here."""
+    """Wait in virtual time, which passes at once."""
     while True:
         if condition():
             return
@@ -37,7 +37,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def story(simulation: Simulation) -> tuple[float, str]:
-    """One of two members dies without a word. Returns how long the other had to wait, and what identifies the run."""
+    """Kill one of two members without a leave request. Return the other's waiting time, and the trace's digest."""
     host = simulation.host("broker")
     async with running_broker(world=host.world, listeners=("PLAINTEXT://broker:9092",)) as broker:
         await broker.create_topic("orders", partitions=2)

@@ -1,7 +1,7 @@
-"""Tests against a real broker in the test's own process; any client will do. Run with: pytest examples
+"""Tests with a real broker in the test's own process, for any client. Run with: pytest examples
 
-The fixture ``kafka_broker`` comes with the package: one broker for the whole session, so tests take topics and
-groups of their own. ``running_broker`` gives a test a broker for itself, with the options that it wants.
+The fixture ``kafka_broker`` comes with the package: one broker for the whole session, so tests use separate topics and
+groups. ``running_broker`` gives a test a broker of its own, with its own options.
 """
 
 from __future__ import annotations

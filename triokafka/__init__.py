@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from triokafka.client.producer.partition_stream import PartitionStream
     from triokafka.client.producer.partitioner import Partitioner
     from triokafka.client.producer.producer import Producer
+    from triokafka.client.producer.transactions.transaction import Transaction
     from triokafka.client.reader import RangeReader, read_topic
     from triokafka.client.serializers import (
         BooleanDeserializer,
@@ -53,7 +54,14 @@ if TYPE_CHECKING:
     from triokafka.errors import KafkaError
     from triokafka.hooks import Hooks
     from triokafka.records import ConsumerRecord
-    from triokafka.structs import Node, OffsetAndMetadata, OffsetAndTimestamp, RecordMetadata, TopicPartition
+    from triokafka.structs import (
+        ConsumerGroupMetadata,
+        Node,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        RecordMetadata,
+        TopicPartition,
+    )
     from triokafka.world import World
     from triokafka.world.system import RealWorld
 
@@ -67,6 +75,7 @@ _HOMES: Final[dict[str, str]] = {
     "BytesSerializer": "triokafka.client.serializers",
     "ConfigResource": "triokafka.client.admin",
     "Consumer": "triokafka.client.consumer",
+    "ConsumerGroupMetadata": "triokafka.structs",
     "ConsumerInterceptor": "triokafka.client.consumer.listener",
     "ConsumerRebalanceListener": "triokafka.client.consumer.listener",
     "ConsumerRecord": "triokafka.records",
@@ -106,6 +115,7 @@ _HOMES: Final[dict[str, str]] = {
     "StringSerializer": "triokafka.client.serializers",
     "SubscriptionPattern": "triokafka.client.consumer.subscription",
     "TopicPartition": "triokafka.structs",
+    "Transaction": "triokafka.client.producer.transactions.transaction",
     "UUIDDeserializer": "triokafka.client.serializers",
     "UUIDSerializer": "triokafka.client.serializers",
     "UndeserializedBytes": "triokafka.client.consumer.deserialization",
@@ -124,6 +134,7 @@ __all__ = [
     "BytesSerializer",
     "ConfigResource",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerInterceptor",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
@@ -163,6 +174,7 @@ __all__ = [
     "StringSerializer",
     "SubscriptionPattern",
     "TopicPartition",
+    "Transaction",
     "UUIDDeserializer",
     "UUIDSerializer",
     "UndeserializedBytes",

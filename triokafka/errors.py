@@ -8,6 +8,7 @@ remedy, as a sentence). This module imports nothing else of the package.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final, Self, TypeVar
 
@@ -1119,6 +1120,13 @@ class RecordDeserializationError(KafkaError):
     """A deserializer failed on a record; the position stays at it. Seek past it, or correct the deserializer."""
 
 
+class TransactionAbortedError(KafkaError):
+    """The transaction was aborted: none of its records and offsets take effect. Its cause is the reason, if any.
+
+    A record whose delivery raises this was dropped before it was sent. Begin a new transaction, and send again.
+    """
+
+
 class IllegalStateError(KafkaError):
     """The object's state does not allow this call."""
 
@@ -1142,3 +1150,55 @@ ERRORS[-1] = UnknownError
 def for_code(code: int) -> type[BrokerResponseError]:
     """Return the exception class for a protocol error code; ``UnknownError`` for unknown codes."""
     return ERRORS.get(code, UnknownError)
+
+
+class ErrorCategory(StrEnum):
+    """What a transactional program does about an error (KIP-1050)."""
+
+    RETRIABLE = "retriable"
+    """Repeat the call."""
+    REFRESH_RETRIABLE = "refresh-retriable"
+    """Look up leader or coordinator again, and repeat the call; the clients do both themselves."""
+    ABORTABLE = "abortable"
+    """Abort the transaction, and begin a new one with the same producer."""
+    APPLICATION_RECOVERABLE = "application-recoverable"
+    """Close the producer or the consumer, and start it again; its position is the last committed one."""
+    INVALID_CONFIGURATION = "invalid-configuration"
+    """Change the configuration, the permissions or the request: repeating the call does not help."""
+
+
+_REFRESH_RETRIABLE: Final = (InvalidMetadataError, CoordinatorNotAvailableError, NotCoordinatorError)
+_APPLICATION_RECOVERABLE: Final = (
+    CommitFailedError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    ProducerFencedError,
+    UnknownMemberIdError,
+)
+_INVALID_CONFIGURATION: Final = (
+    AuthorizationError,
+    ConfigurationError,
+    InvalidReplicationFactorError,
+    InvalidRequiredAcksError,
+    InvalidTopicError,
+    InvalidTransactionTimeoutError,
+    RecordListTooLargeError,
+    SaslAuthenticationFailedError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+)
+
+
+def category_of(error: Exception) -> ErrorCategory:
+    """Return what a transactional program does about ``error``. Errors of no other category are abortable."""
+    if isinstance(error, _APPLICATION_RECOVERABLE):
+        return ErrorCategory.APPLICATION_RECOVERABLE
+    if isinstance(error, _INVALID_CONFIGURATION):
+        return ErrorCategory.INVALID_CONFIGURATION
+    if isinstance(error, _REFRESH_RETRIABLE):
+        return ErrorCategory.REFRESH_RETRIABLE
+    if isinstance(error, RetriableError):
+        return ErrorCategory.RETRIABLE
+    return ErrorCategory.ABORTABLE

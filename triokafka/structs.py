@@ -71,6 +71,19 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """A consumer's membership at one moment, which fences offsets committed in a transaction (KIP-447).
+
+    ``generation_id`` is the member epoch under the consumer protocol. The defaults are for a consumer that is no member
+    of its group, because its partitions are assigned by hand.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class OffsetAndTimestamp(NamedTuple):
     """What a lookup by time found: offset, the record's timestamp in milliseconds, its leader epoch (-1 unknown)."""
 

@@ -16,7 +16,6 @@ from triokafka.blocking.errors import (
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
-    UnsupportedVersionError,
 )
 from triokafka.blocking.partitioner import Partitioner
 from triokafka.testing.blocking import running_broker
@@ -261,7 +260,8 @@ def test_configurations_are_checked_as_kafka_python_does(bootstrap: str) -> None
         (KafkaConfigurationError, {"enable_idempotence": True, "acks": 1}),
         (KafkaConfigurationError, {"security_protocol": "SASL_SSL"}),
         (KafkaConfigurationError, {"sasl_mechanism": "PLAIN"}),
-        (UnsupportedVersionError, {"transactional_id": "me"}),
+        (KafkaConfigurationError, {"transactional_id": "me", "enable_idempotence": False}),
+        (KafkaConfigurationError, {"transactional_id": "me", "acks": 1}),
     ]:
         with pytest.raises(error):
             KafkaProducer(bootstrap_servers=bootstrap, **options)  # type: ignore[arg-type]

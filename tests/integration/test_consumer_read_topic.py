@@ -186,7 +186,7 @@ def test_a_topic_made_anew_in_the_middle_is_an_error_and_no_other_record(bootstr
         for batch in reader:
             values += batch.column(0).to_pylist()
     assert values == [f"old {number:0300d}".encode() for number in range(len(values))]
-    assert (lost.value.is_made_anew, lost.value.position) == (True, len(values))
+    assert (lost.value.is_recreated, lost.value.position) == (True, len(values))
 
 
 def test_a_topic_made_anew_before_the_first_batch_is_an_error_and_no_record(bootstrap: str, topic: str) -> None:
@@ -196,5 +196,5 @@ def test_a_topic_made_anew_before_the_first_batch_is_an_error_and_no_record(boot
     trio.run(fill_anew, bootstrap, topic, "new")
     with pytest.raises(RangeLostError, match="deleted and recreated after the range 3 to 1000 was chosen") as lost:
         reader.read_next_batch()
-    assert (lost.value.is_made_anew, lost.value.position) == (True, 3)
+    assert (lost.value.is_recreated, lost.value.position) == (True, 3)
     assert triokafka.read_topic(topic, bootstrap_servers=bootstrap).read_all().num_rows == RECORDS

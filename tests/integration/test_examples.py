@@ -52,7 +52,7 @@ def test_what_one_example_produces_the_other_consumes(bootstrap: str) -> None:
     [
         ("produce_backpressure.py", r"sent 5000, waited some time for buffer space\nsent \d+, dropped [1-9]\d+"),
         ("produce_fan_out.py", r"worker \d: \d+ jobs\n(.*\n)*200 results in \d+ batches"),
-        ("produce_callbacks.py", r"96 delivered, 4 refused and told of in examples-produce-callbacks-refused"),
+        ("produce_callbacks.py", r"96 delivered, 4 refused and reported in examples-produce-callbacks-refused"),
         ("produce_watched.py", r"connected to broker -1\n(.*\n)*\d+ records/s, .*\n(.*\n)*healthy: True"),
     ],
 )

@@ -16,8 +16,8 @@ import pytest
 from tests.property.coordinator_life import CoordinatorLife, CountedReply, code, watched
 from tests.property.lives import Draw, survive
 from tests.support.in_steps import done
-from tests.unit.coordinator.rig import PARTITION
-from tests.unit.coordinator.test_transactional_offsets import UNSTABLE, LogWithTransactions
+from tests.unit.coordinator.rig import PARTITION, ScriptedLog
+from tests.unit.coordinator.test_transactional_offsets import UNSTABLE
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import CommittedOffset, GroupEffects, OffsetChange, OffsetKey, decode, encode
 from triokafka.coordinator.offsets import fetch as fetches
@@ -35,28 +35,18 @@ KEYS = [OffsetKey(group_id, topic, number) for group_id in GROUPS for topic in (
 RETENTION, CHECK = 120.0, 30.0
 
 
-class ForgetfulLog(LogWithTransactions):
-    """As its base, and what is lost of it takes its markers along."""
-
-    def lose_uncommitted(self, partition: int) -> None:
-        super().lose_uncommitted(partition)
-        end = len(self.records[partition])
-        self.producers = {offset: producer for offset, producer in self.producers.items() if offset < end}
-        self.markers = {offset: marker for offset, marker in self.markers.items() if offset < end}
-
-
 Positions = dict[OffsetKey, CommittedOffset]
 
 decoded = lru_cache(1_000)(decode)
 """The log is read again and again."""
 
 
-def told(log: LogWithTransactions, end: int) -> tuple[Positions, set[OffsetKey]]:
+def told(log: ScriptedLog, end: int) -> tuple[Positions, set[OffsetKey]]:
     """What the log says up to ``end``: positions, and those that open transactions may change."""
     counting: dict[OffsetKey, dict[int, CommittedOffset]] = {key: {} for key in KEYS}
     open_ones: dict[int, dict[OffsetKey, tuple[int, CommittedOffset]]] = {producer: {} for producer in PRODUCERS}
     for offset, record in enumerate(log.records.get(PARTITION, [])[:end]):
-        marker = log.markers.get(offset)
+        marker = log.markers.get((PARTITION, offset))
         if marker is not None:
             ended, open_ones[marker.producer_id] = open_ones[marker.producer_id], {}
             for key, (written_at, value) in ended.items() if marker.commits else ():
@@ -69,8 +59,8 @@ def told(log: LogWithTransactions, end: int) -> tuple[Positions, set[OffsetKey]]
             counting[change.key].clear()
             for pending in open_ones.values():
                 pending.pop(change.key, None)
-        elif offset in log.producers:
-            open_ones[log.producers[offset]][change.key] = offset, change.value
+        elif (PARTITION, offset) in log.producers:
+            open_ones[log.producers[PARTITION, offset]][change.key] = offset, change.value
         else:
             counting[change.key][offset] = change.value
     positions = {key: values[max(values)] for key, values in counting.items() if values}
@@ -101,7 +91,7 @@ class TransactionLife(CoordinatorLife):
             offsets_retention_check_interval_ms=round(CHECK * 1000),
         )
 
-    NEW_LOG = ForgetfulLog
+    NEW_LOG = ScriptedLog
 
     def begin(self, **config: int) -> None:
         super().begin(**config)
@@ -127,7 +117,8 @@ class TransactionLife(CoordinatorLife):
             elif what == 1:
                 self._write(encode(OffsetChange(key, self._position())))
             elif what < 5:
-                self.log.producers[self._write(encode(OffsetChange(key, self._position())))] = producer
+                at = self._write(encode(OffsetChange(key, self._position())))
+                self.log.producers[PARTITION, at] = producer
             else:
                 self._end(producer, commits=what != 5)
         self._come_back()
@@ -141,7 +132,7 @@ class TransactionLife(CoordinatorLife):
 
     def _end(self, producer: int, *, commits: bool) -> None:
         at = self._write(CoordinatorRecord(b"", None))
-        self.log.markers[at] = TransactionEnd(producer, at, commits)
+        self.log.markers[PARTITION, at] = TransactionEnd(producer, at, commits)
 
     def _come_back(self) -> None:
         self._lead(1)

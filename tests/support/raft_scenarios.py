@@ -92,12 +92,17 @@ def minority_partitioned(seed: int) -> None:
     others = [node for node in simulation.nodes.values() if node is not leader]
     simulation.random.shuffle(others)
     minority = others[:count]
+    # Without new records the nodes that were away have logs as long as the others.
+    simulation.is_appending = seed % 2 == 0
+    simulation.run(1.0)
     simulation.isolate(*(node.node_id for node in minority))
-    target = leader.log.end_offset + 10
+    target = leader.log.end_offset + 10 * simulation.is_appending
     simulation.run_until(lambda: leader.high_watermark >= target, within=30)
-    simulation.run(simulation.random.uniform(0, 8))
+    simulation.run(simulation.random.uniform(3, 8))
     epoch = leader.running.quorum.epoch
     simulation.heal()
+    simulation.run(3)
+    simulation.is_appending = True
     simulation.settle()
     assert simulation.leader() is leader, "nodes that were away have ended the epoch of a working leader"
     assert leader.running.quorum.epoch == epoch
@@ -181,6 +186,25 @@ def _repair(simulation: RaftSimulation) -> None:
         simulation.restart(node)
 
 
+def contested_elections(seed: int) -> None:
+    """Several candidates ask at the same time, while voters crash and come back at once."""
+    simulation = RaftSimulation(seed, voters=5, latency=0.7, loss=0.1, append_every=1.0)
+    for _ in range(4):
+        # All lose the leader at the same time, and so become candidates at the same time.
+        for action in (simulation.crash, simulation.restart):
+            for node in simulation.nodes.values():
+                action(node)
+        simulation.run(0.9)
+        for _ in range(25):
+            simulation.run(simulation.random.uniform(0.01, 0.25))
+            node = _pick(simulation, simulation.up)
+            if node.election is not None and node.election.voted not in (None, node.key):
+                simulation.crash(node)
+                simulation.restart(node)
+    simulation.latency, simulation.loss = 0.03, 0.0
+    simulation.settle(within=120)
+
+
 def snapshots(seed: int) -> None:
     """A node that was away finds its records only in snapshots, which arrive in parts; leaders change meanwhile."""
     simulation = RaftSimulation(
@@ -225,8 +249,60 @@ def voters_change(seed: int) -> None:
         for node in simulation.nodes.values():
             simulation.restart(node)
     simulation.loss = 0.0
+    _settle_voters(simulation)
+
+
+def removal_interrupted(seed: int) -> None:
+    """All nodes crash while a voter is removed; those that know of it and those that do not find one leader."""
+    simulation = RaftSimulation(seed, voters=2 + seed % 2, dynamic=True, append_every=0.03)
+    simulation.run_until(simulation.agree, within=60)
+    simulation.run(1)
+    for _ in range(4):
+        voting = _voting(simulation)
+        if len(voting) < 2:
+            simulation.run_until(lambda: bool(simulation.leaders), within=60)
+            for node in simulation.up:
+                if node not in _voting(simulation):
+                    simulation.add_voter(node)
+                    simulation.run(1)
+            continue
+        leader = simulation.leader()
+        simulation.remove_voter(leader if simulation.random.random() < 0.6 else _pick(simulation, voting))
+        for node in sorted(simulation.up, key=lambda node: simulation.random.random()):
+            simulation.run(simulation.random.uniform(0, 0.025))
+            simulation.crash(node)
+        for node in simulation.nodes.values():
+            simulation.restart(node)
+        simulation.run_until(simulation.agree, within=60)
+    _settle_voters(simulation)
+
+
+def isolated_leader_changes_voters(seed: int) -> None:
+    """A leader that is cut off changes the voters again and again; the others do not, and win."""
+    simulation = RaftSimulation(seed, voters=3 + 2 * (seed % 2), dynamic=True, append_every=0.3)
+    simulation.run_until(simulation.agree, within=60)
+    simulation.run(1)
+    leader = simulation.leader()
+    simulation.isolate(leader.node_id)
+    for _ in range(12):
+        simulation.run(0.25)
+        others = [node for node in simulation.up if node is not leader]
+        if isinstance(leader.running.quorum.state, Leader):
+            simulation.remove_voter(_pick(simulation, others), leader=leader)
+    simulation.run(3)
+    simulation.heal()
+    _settle_voters(simulation)
+
+
+def _settle_voters(simulation: RaftSimulation) -> None:
+    """Let the quorum settle, and compare the voters that each node knows with the committed ones."""
     simulation.run_until(lambda: bool(simulation.leaders), within=60)
     simulation.settle(within=120)
+    committed = simulation.invariants.voter_sets[-1][1]
+    for node in simulation.up:
+        assert node.running.quorum.voters == committed, f"node {node.node_id} has other voters than the committed ones"
+    leader = simulation.leader()
+    assert committed.is_voter(leader.key), "a node leads that is not a voter"
 
 
 def _voting(simulation: RaftSimulation) -> list[SimulatedNode]:
@@ -260,6 +336,7 @@ SCENARIOS: Final[dict[str, Callable[[int], None]]] = {
     scenario.__name__: scenario
     for scenario in (
         first_election, leader_fails, all_fail, leader_partitioned, minority_partitioned, back_to_back_failures,
-        disk_lost, lossy_network, chaos, snapshots, voters_change,
+        disk_lost, lossy_network, chaos, contested_elections, snapshots, voters_change, removal_interrupted,
+        isolated_leader_changes_voters,
     )
 }  # fmt: skip

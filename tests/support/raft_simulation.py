@@ -126,6 +126,7 @@ class RaftSimulation:
         self.cut: set[tuple[int, int]] = set()
         self.invariants = RaftInvariants(self.nodes)
         self.appended = 0
+        self.is_appending = True
         self.steps = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
@@ -419,7 +420,7 @@ class RaftSimulation:
     # Work
 
     def _append(self) -> None:
-        for node in self.leaders:
+        for node in self.leaders if self.is_appending else ():
             self.append(node)
 
     def append(self, node: SimulatedNode) -> None:
@@ -480,14 +481,14 @@ class RaftSimulation:
         self.step(leader)
         return reply
 
-    def remove_voter(self, node: SimulatedNode) -> Reply[Any] | None:
+    def remove_voter(self, node: SimulatedNode, *, leader: SimulatedNode | None = None) -> Reply[Any] | None:
         """Ask the leader to remove a voter."""
         if not self.leaders:
             return None
+        leader = self.leader() if leader is None else leader
         request = RemoveRaftVoterRequest(
             cluster_id=CLUSTER_ID, voter_id=node.node_id, voter_directory_id=node.directory_id
         )
-        leader = self.leader()
         reply = self.handle(leader, request)
         self.step(leader)
         return reply

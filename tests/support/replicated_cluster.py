@@ -120,8 +120,10 @@ class ReplicatedBroker(ScriptedBroker):
                 partition.error_code = 0 if leader >= 0 else 5
         return response
 
-    def produce(self, request: ProduceRequest, errors: dict[int, int] | None = None) -> ProduceResponse | None:
-        response = super().produce(request, errors)
+    def produce(
+        self, request: ProduceRequest, errors: dict[int, int] | None = None, *, version: int = 0
+    ) -> ProduceResponse | None:
+        response = super().produce(request, errors, version=version)
         if response is None or not self.names_leaders:
             return response
         names = {topic_id: name for name, topic_id in self.cluster.topic_ids.items()}

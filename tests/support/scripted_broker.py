@@ -12,11 +12,16 @@ import struct
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from triokafka.protocol.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from triokafka.protocol.api.metadata import (
@@ -36,6 +41,9 @@ from triokafka.protocol.frames import RequestHeader, decode_request, encode_resp
 from triokafka.records import decode_records, iter_batches
 from triokafka.structs import TopicPartition
 from triokafka.world import Stream, World
+
+if TYPE_CHECKING:
+    from tests.support.scripted_coordinator import ScriptedCoordinator
 
 CLOSE = object()
 """Close the connection instead of answering; the request has no effect."""
@@ -67,6 +75,7 @@ class ScriptedCluster:
         self.next_producer_id = 7000
         self.controller_id = 1
         self.racks: dict[int, str] = {}
+        self.coordinator: ScriptedCoordinator | None = None
 
     def move(self, topic: str, partition: int, leader: int) -> None:
         """Make another broker the leader of a partition."""
@@ -123,6 +132,7 @@ class ScriptedBroker:
             18: (0, 4),
             22: (0, 5),
         }
+        self.finalized_features: dict[str, int] = {}
         self.throttle_time_ms = 0
         self._world = world
         self._scripts: dict[type[Any], deque[Answer]] = defaultdict(deque)
@@ -251,9 +261,19 @@ class ScriptedBroker:
             known = [ApiVersion(api_key=k, min_version=a, max_version=b) for k, (a, b) in self.api_versions.items()]
             if not low <= header.api_version <= high:
                 return ApiVersionsResponse(error_code=35, api_keys=known)
-            return ApiVersionsResponse(api_keys=known)
+            return ApiVersionsResponse(
+                api_keys=known,
+                finalized_features_epoch=1 if self.finalized_features else -1,
+                finalized_features=[
+                    FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                    for name, level in self.finalized_features.items()
+                ],
+            )
         if isinstance(request, MetadataRequest):
             return self.metadata(request)
+        coordinator = self.cluster.coordinator
+        if coordinator is not None and type(request).api_key in (22, 24, 25, 26, 28):
+            return coordinator.answer(request, header.api_version)
         if isinstance(request, InitProducerIdRequest):
             self.cluster.next_producer_id += 1
             return InitProducerIdResponse(producer_id=self.cluster.next_producer_id, producer_epoch=0)
@@ -266,7 +286,7 @@ class ScriptedBroker:
                 )
             return FindCoordinatorResponse(node_id=self.node_id, host=host, port=port)
         if isinstance(request, ProduceRequest):
-            return self.produce(request)
+            return self.produce(request, version=header.api_version)
         raise AssertionError(f"no answer for {request!r}")
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
@@ -308,7 +328,9 @@ class ScriptedBroker:
             brokers=brokers, cluster_id="scripted", controller_id=cluster.controller_id, topics=topics
         )
 
-    def produce(self, request: ProduceRequest, errors: dict[int, int] | None = None) -> ProduceResponse | None:
+    def produce(
+        self, request: ProduceRequest, errors: dict[int, int] | None = None, *, version: int = 0
+    ) -> ProduceResponse | None:
         """Append and acknowledge; partitions in ``errors`` are refused with that code instead."""
         cluster = self.cluster
         names = {topic_id: name for name, topic_id in cluster.topic_ids.items()}
@@ -322,6 +344,10 @@ class ScriptedBroker:
                     code, base = errors[p.index], -1
                 elif cluster.leaders[tp] != self.node_id:
                     code, base = 6, -1
+                elif cluster.coordinator is not None and (
+                    refused := cluster.coordinator.check_append(tp, p.records, version)
+                ):
+                    code, base = refused, -1
                 else:
                     code, base = cluster.append(tp, p.records)
                 partitions.append(PartitionProduceResponse(index=p.index, error_code=code, base_offset=base))

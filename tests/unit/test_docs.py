@@ -15,7 +15,7 @@ import pytest
 
 from docs import generate
 from docs.kafka_apis import KAFKA_APIS
-from triokafka.broker_stub.api import MODULES, Handlers
+from triokafka.broker_stub.api import CONTROLLER_MODULES, MODULES, Handlers
 from triokafka.protocol.api import API_NAMES, request_type, response_type
 
 ROOT = Path(__file__).parents[2]
@@ -205,10 +205,12 @@ def test_producers_tables_are_current() -> None:
 def test_api_table_says_what_declarations_and_handlers_say() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w+) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", generate.apis_page(), re.MULTILINE)
     assert [int(key) for key, *_ in rows] == list(KAFKA_APIS)
-    handlers = Handlers()
+    of_broker, of_controller = Handlers(), Handlers(CONTROLLER_MODULES)
+    assert len(of_broker) == len(MODULES)
+    for table in (of_broker, of_controller):
+        assert table.advertised == {key: handler.advertised for key, handler in table.items()}
+    handlers = {**of_controller, **of_broker}
     assert {int(key) for key, *_, served in rows if served.strip()} == set(handlers)
-    assert len(handlers) == len(MODULES)
-    assert handlers.advertised == {key: handler.advertised for key, handler in handlers.items()}
     for key, name, kafka, declared, served in rows:
         if declared.strip():
             assert API_NAMES[int(key)] == name

@@ -62,10 +62,6 @@ class UnrecognizedBrokerVersion(KafkaError):
     """The broker's version is not recognized."""
 
 
-class TransactionAbortedError(KafkaError):
-    """The transaction was aborted."""
-
-
 class NoError(BrokerResponseError):
     """The class for error code 0: no error."""
 

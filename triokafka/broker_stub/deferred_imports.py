@@ -27,6 +27,7 @@ _RETRY_SECONDS: Final = 1.0
 _PARTS: Final = (
     "triokafka.broker_stub.controller.in_sync",
     "triokafka.broker_stub.coordinators.group_coordinator",
+    "triokafka.broker_stub.coordinators.transaction_coordinator",
     "triokafka.broker_stub.log.cleaner.cleaner_pass",
     "triokafka.broker_stub.metrics.catalogue",
 )

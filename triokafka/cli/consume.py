@@ -57,7 +57,9 @@ _NEW_TOPIC_SECONDS: Final = 0.3
 @click.option(
     "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after this many records."
 )
-@click.option("--timeout-ms", type=Number(), metavar="MS", help="End after so long without a record; negative: never.")
+@click.option(
+    "--timeout-ms", type=Number(), metavar="MS", help="End after this time without a record; negative: never."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
 @click.option(
     "--isolation-level",

@@ -199,6 +199,18 @@ class ProducerOptions(ClientOptions):
         lambda name, value: None if value is None else flag()(name, value),
         "Write each record exactly once and in order in spite of retries. None: on, unless other options exclude it.",
     )
+    transactional_id: str | None = option(
+        None,
+        text(optional=True),
+        "Name of a transactional producer (KIP-98): the same after every restart, and different for every producer that"
+        " runs at the same time. None: no transactions.",
+    )
+    transaction_timeout_ms: float = option(
+        60_000,
+        number(1, MAX_INT32),
+        "The coordinator aborts a transaction that is open for longer; at most the broker's"
+        " transaction.max.timeout.ms.",
+    )
     compression_type: str = option("none", choice("none", "gzip", "snappy", "lz4", "zstd"), "Codec of the batches.")
     compression_level: int | None = option(
         None,
@@ -267,6 +279,17 @@ class ProducerOptions(ClientOptions):
             )
         if self.retries == 0:
             conflicts.append("retries=0 (needs retries)")
+        if self.transactional_id is not None:
+            if self.enable_idempotence is False:
+                conflicts.append("enable_idempotence=False")
+            if not self.transactional_id:
+                raise ConfigurationError("transactional_id='' is no name; leave it out for no transactions")
+            if conflicts:
+                raise ConfigurationError(
+                    f"transactional_id={self.transactional_id!r} cannot be combined with "
+                    + " and ".join(conflicts)
+                    + "; change them, or leave transactional_id out"
+                )
         if self.enable_idempotence and conflicts:
             raise ConfigurationError(
                 "enable_idempotence=True cannot be combined with "

@@ -51,6 +51,8 @@ class ProducerKeywords(ClientKeywords, total=False):
     value_serializer: Serializer[Any] | type[Serializer[Any]] | Callable[[Any], Buffer | None] | str | None
     acks: int | str
     enable_idempotence: bool | None
+    transactional_id: str | None
+    transaction_timeout_ms: float
     compression_type: str
     compression_level: int | None
     batch_size: int

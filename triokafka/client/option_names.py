@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 _SECURITY: Final = "only security_protocol='PLAINTEXT' is supported yet; stream_factory= can return a secure stream"
-_TRANSACTIONS: Final = "transactions are not supported yet"
 _METRICS: Final = "use metrics() for totals and averages since the start, hooks= for events"
 
 RENAMED: Final[Mapping[str, str]] = {
@@ -65,9 +64,7 @@ ABSENT: Final[Mapping[str, str]] = {
     "statistics_interval_ms": _METRICS,
     "stats_cb": _METRICS,
     "security_providers": _SECURITY,
-    "transaction_timeout_ms": _TRANSACTIONS,
-    "transaction_two_phase_commit_enable": _TRANSACTIONS,
-    "transactional_id": _TRANSACTIONS,
+    "transaction_two_phase_commit_enable": "two-phase commit is not supported yet (KIP-939)",
 }
 """Foreign option name in snake_case -> why there is no such option here, or what to use instead."""
 

@@ -43,7 +43,7 @@ OffsetRange = tuple[int, int]
 class RangeLostError(OffsetOutOfRangeError):
     """Records of a range are not in the log: ``partition`` cannot be read from ``position`` on.
 
-    Either retention deleted the records, or the log is too short, or it has other records now. With ``is_made_anew``
+    Either retention deleted the records, or the log is too short, or it has other records now. With ``is_recreated``
     the topic was deleted and recreated. With ``is_truncated`` the log was truncated by a leader that did not have the
     records, and the last returned records may be lost too. `RangeReader.go_on_at` skips the lost records.
     """
@@ -54,13 +54,13 @@ class RangeLostError(OffsetOutOfRangeError):
         partition: TopicPartition | None = None,
         position: int = -1,
         *,
-        is_made_anew: bool = False,
+        is_recreated: bool = False,
         is_truncated: bool = False,
     ) -> None:
         super().__init__(message)
         self.partition = partition
         self.position = position
-        self.is_made_anew = is_made_anew
+        self.is_recreated = is_recreated
         self.is_truncated = is_truncated
 
 
@@ -187,7 +187,7 @@ class RangeSession:
             self._comparing = trio.CancelScope()
             self._tasks.start(self._compare_epochs, self._comparing, name="kafka leader epochs of ranges")
         self.fetcher.wake()
-        if self.watch.made_anew or cluster.topic_errors:
+        if self.watch.recreated or cluster.topic_errors:
             self.notify()
 
     async def _compare_epochs(self, scope: trio.CancelScope) -> None:

@@ -46,7 +46,7 @@ class RangeValidation:
         self._ids: dict[str, UUID] = {}
         self._epochs: dict[TopicPartition, int] = {}
         self._doubts: dict[str, _Doubt] = {}
-        self.made_anew: dict[TopicPartition, int] = {}
+        self.recreated: dict[TopicPartition, int] = {}
         """Partitions of recreated topics, with the first offset that was not fetched before. Records from there on
         belong to the new topic."""
         self.truncated: dict[TopicPartition, int] = {}
@@ -75,7 +75,7 @@ class RangeValidation:
         self._ids.clear()
         self._epochs.clear()
         self._doubts.clear()
-        self.made_anew.clear()
+        self.recreated.clear()
         self.truncated.clear()
 
     def knows(self, topic: str) -> bool:
@@ -89,7 +89,7 @@ class RangeValidation:
 
     def passed_over(self, partition: TopicPartition) -> None:
         """Let the reader continue in the present log."""
-        self.made_anew.pop(partition, None)
+        self.recreated.pop(partition, None)
         self.truncated.pop(partition, None)
 
     # ---------------------------------------------------------------- metadata
@@ -101,7 +101,7 @@ class RangeValidation:
         for partition, state in self._subscription:
             epoch = cluster.leader_epoch_for(partition)
             before = self._epochs.get(partition, _UNKNOWN)
-            if epoch <= before or partition.topic in self._doubts or partition in self.made_anew:
+            if epoch <= before or partition.topic in self._doubts or partition in self.recreated:
                 continue
             self._epochs[partition] = epoch
             if before < 0 or state.position is None or partition in self.truncated:
@@ -130,7 +130,7 @@ class RangeValidation:
                 if partition in self._subscription:
                     self._epochs[partition] = cluster.leader_epoch_for(partition)
                     self.truncated.pop(partition, None)
-                    self.made_anew[partition] = min(first, self._fetched(partition))
+                    self.recreated[partition] = min(first, self._fetched(partition))
 
     def _hold(self, topic: str, version: int) -> None:
         theirs = [partition for partition in self._subscription.assignment if partition.topic == topic]

@@ -180,7 +180,7 @@ class RangeReader:
             return
         end = self._left[partition]
         # Data that was fetched after the recreation of the topic was detected belongs to the new topic.
-        is_fetched = partition in self.session.watch.made_anew and offset == self.position(partition)
+        is_fetched = partition in self.session.watch.recreated and offset == self.position(partition)
         self.session.watch.passed_over(partition)
         if not is_fetched:
             self._subscription.seek(partition, min(offset, end))
@@ -279,9 +279,9 @@ class RangeReader:
 
     def _current(self, count: Callable[[FetchedData, int], tuple[int, bool]]) -> Iterator[tuple[FetchedData, int]]:
         """Yield data to take from, with the number of records inside the range, as ``count`` finds it."""
-        made_anew = self.session.watch.made_anew
+        recreated = self.session.watch.recreated
         for data, _ in self._fetcher.buffer.current():
-            if made_anew and data.position >= made_anew.get(data.partition, _ALL):
+            if recreated and data.position >= recreated.get(data.partition, _ALL):
                 self._check_watch()
             if data.error is not None:
                 self._explain(data)
@@ -314,7 +314,7 @@ class RangeReader:
 
     def _check_watch(self) -> None:
         """Raise if a log has other records than the range was chosen for, once the data fetched before is read."""
-        for partition, first in self.session.watch.made_anew.items():
+        for partition, first in self.session.watch.recreated.items():
             if (partition in self._left or partition in self._unsure) and self.position(partition) >= first:
                 start, end = self._ranges[partition]
                 raise RangeLostError(
@@ -322,7 +322,7 @@ class RangeReader:
                     f" and offset {self.position(partition)} is another record now, if there is one",
                     partition,
                     self.position(partition),
-                    is_made_anew=True,
+                    is_recreated=True,
                 )
         for partition, same in self.session.watch.truncated.items():
             if partition in self._left:
@@ -342,7 +342,7 @@ class RangeReader:
         position = max(data.position, stop) if reached else data.position
         self._subscription.hand_out(data.partition, position, data.leader_epoch)
         if reached or data.exhausted:
-            self._fetcher.buffer.finished(data)
+            self._fetcher.buffer.remove(data)
         self._drop_read()
 
     def _drop_read(self) -> None:

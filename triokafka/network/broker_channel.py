@@ -20,7 +20,7 @@ from triokafka.network.connection import Connection
 from triokafka.network.in_flight import Completion
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.transport import discard, open_stream
-from triokafka.network.version_negotiation import ApiVersions, VersionNegotiation
+from triokafka.network.version_negotiation import ApiVersions, FinalizedFeatures, VersionNegotiation
 from triokafka.network.versions import choose_version
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.frames import encode_request
@@ -106,6 +106,11 @@ class BrokerChannel:
         """The broker's name in messages."""
         address = self.node.address
         return f"broker {self.node.node_id} at {address}" if self.node.node_id >= 0 else f"bootstrap server {address}"
+
+    @property
+    def finalized_features(self) -> FinalizedFeatures:
+        """The cluster's features, as this broker stated them when it was connected last."""
+        return self._negotiation.features
 
     @property
     def in_flight(self) -> int:

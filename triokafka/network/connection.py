@@ -304,13 +304,10 @@ class Connection:
                 await self._read()
                 nursery.cancel_scope.cancel()
         finally:
-            self._end(KafkaConnectionError(f"the connection to {self.name} was closed by this client"))
+            self.close(KafkaConnectionError(f"the connection to {self.name} was closed by this client"))
 
     def close(self, error: Exception) -> None:
         """End the connection now; requests in flight fail with ``error``. A second call does nothing."""
-        self._end(error)
-
-    def _end(self, error: Exception) -> None:
         if self.error is not None:
             return
         self.error = error
@@ -348,7 +345,7 @@ class Connection:
             now = self._world.now()
             if due <= now:
                 overdue = next((entry for entry in waiting if entry.deadline <= now), None)
-                self._end(self._overdue_error(overdue, now))
+                self.close(self._overdue_error(overdue, now))
                 return
             due = min(due, self._look_for_silence(now))
             if self.error is not None:
@@ -410,7 +407,7 @@ class Connection:
         """End the connection because overdue responses did not come."""
         if self.error is None:
             self._on_dead(self._liveness.die(self._oldest))
-            self._end(KafkaConnectionError(why))
+            self.close(KafkaConnectionError(why))
 
     def probed(self, *, alive: bool) -> None:
         """Take the outcome of a probe: whether the broker answers over a fresh connection."""
@@ -423,7 +420,7 @@ class Connection:
         try:
             await self._writer.run()
         except (OSError, trio.ClosedResourceError) as error:
-            self._end(KafkaConnectionError(f"the connection to {self.name} broke while sending: {error}"))
+            self.close(KafkaConnectionError(f"the connection to {self.name} broke while sending: {error}"))
 
     def _note_written(self, entry: InFlightRequest) -> None:
         self.in_flight -= 1
@@ -437,11 +434,11 @@ class Connection:
                 await self._reader.read(self._handle)
             finally:
                 self._end_of_answers()
-            self._end(KafkaConnectionError(f"{self.name} closed the connection"))
+            self.close(KafkaConnectionError(f"{self.name} closed the connection"))
         except (OSError, trio.ClosedResourceError) as error:
-            self._end(KafkaConnectionError(f"the connection to {self.name} broke while receiving: {error}"))
+            self.close(KafkaConnectionError(f"the connection to {self.name} broke while receiving: {error}"))
         except ProtocolError as error:
-            self._end(error)
+            self.close(error)
 
     def _handle(self, frame: Buffer) -> bool:
         """Handle one response. Return False when the connection has ended."""

@@ -32,6 +32,7 @@ from triokafka.network.known_brokers import KnownBrokers
 from triokafka.network.metadata_updater import MetadataUpdater
 from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.network.transport import check_security
+from triokafka.network.version_negotiation import FinalizedFeatures
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.message import Request, Response
@@ -322,6 +323,14 @@ class NetworkClient:
         channel, connection = await self._connector.connection_to_any(limit, checked=checked)
         return await self._exchange(channel, connection, request, request_type, (min_version, max_version), limit)
 
+    def finalized_feature(self, name: str) -> int:
+        """Return the level of a feature in the cluster (KIP-584), as the newest answer of a broker has it.
+
+        0 while no broker was connected, and when the cluster does not run the feature.
+        """
+        newest = max((channel.finalized_features for channel in self._brokers.channels()), key=_epoch, default=None)
+        return 0 if newest is None else newest.levels.get(name, 0)
+
     # ---------------------------------------------------------------- any broker
 
     def least_loaded(self) -> int | None:
@@ -421,6 +430,10 @@ class NetworkClient:
     def forget_coordinator(self, key: str, key_type: int = 0) -> None:
         """Look the coordinator up again next time: it moved, or its connection broke."""
         self._coordinators.forget(key, key_type)
+
+
+def _epoch(features: FinalizedFeatures) -> int:
+    return features.epoch
 
 
 def _type_of(request: Request[R] | Callable[[int], Request[R]], api: type[Request[R]] | None) -> type[Request[R]]:

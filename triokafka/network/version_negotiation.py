@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError, UnsupportedVersionError
 from triokafka.network.connection import Connection
@@ -16,10 +18,21 @@ ApiVersions = dict[int, tuple[int, int]]
 """The lowest and highest version that a broker supports, by API key."""
 
 
+class FinalizedFeatures(NamedTuple):
+    """The feature levels that the whole cluster runs (KIP-584), as one broker knew them.
+
+    ``epoch`` orders two states of one cluster, the greater is newer; -1 when the broker did not say.
+    """
+
+    epoch: int = -1
+    levels: Mapping[str, int] = MappingProxyType({})
+
+
 class VersionNegotiation:
     """Requests a broker's API versions on every connection, and remembers the version of that request."""
 
     def __init__(self) -> None:
+        self.features = FinalizedFeatures()
         self._max_version: int | None = None
         self._only_version: int | None = None
 
@@ -56,6 +69,9 @@ class VersionNegotiation:
         if not response.api_keys:
             raise UnsupportedVersionError(f"{connection.name} supports no API")
         self._max_version = self._only_version
+        self.features = FinalizedFeatures(
+            response.finalized_features_epoch, {f.name: f.max_version_level for f in response.finalized_features}
+        )
         return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from triokafka.errors import CorruptRecordError, DecompressedSizeError, KafkaError, UnsupportedCodecError
+from triokafka.errors import CorruptRecordError, KafkaError, UnsupportedCodecError
 from triokafka.records.aborted import AbortedTransactions
 from triokafka.records.batch import CODEC_MASK, CRC_COVERS_FROM, HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
-from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, decompress
+from triokafka.records.batch_unpacker import BatchUnpacker
+from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED
 from triokafka.records.corruption import corrupt_batch
 from triokafka.records.decompressor import Decompressor
 from triokafka.records.kernel import (
     ConsumerRecord,
-    RecordAppender,
     RecordOrigin,
     decode_batches,
     decode_payload,
     open_payload,
 )
 from triokafka.records.legacy import decode_legacy
+from triokafka.records.legacy_records import as_record, put_into_columns
 from triokafka.records.lz4_library import decompress_block
 from triokafka.records.plain_columns import LARGEST_UNPACKED
 from triokafka.structs import Buffer
@@ -59,17 +59,15 @@ class RecordDecoder:
         "_batch",
         "_check_crc",
         "_data",
-        "_decompress",
         "_end",
         "_failure",
         "_include_control",
         "_index",
-        "_inline_bytes",
         "_legacy",
-        "_max_decompressed",
         "_origin",
         "_position",
         "_previous_delta",
+        "_unpacker",
         "_view",
         "_waiting",
         "_walked",
@@ -103,14 +101,12 @@ class RecordDecoder:
         self.timestamp_type = -1
         self.decoded_bytes = 0
         self.unpacked_bytes = 0
-        self._inline_bytes = inline_bytes
         self._waiting: tuple[BatchInfo, bool] | None = None
         self._view = memoryview(buffer).cast("B")
         self._walked = 0
         self._check_crc = check_crc
         self._include_control = include_control
-        self._max_decompressed = max_decompressed
-        self._decompress = decompress if decompressor is None else decompressor.decompress
+        self._unpacker = BatchUnpacker(max_decompressed, inline_bytes, decompressor)
         self._aborted = None if aborted is None else AbortedTransactions(aborted)
         self._failure: CorruptRecordError | UnsupportedCodecError | None = None
         self._batch: BatchInfo | None = None
@@ -244,43 +240,25 @@ class RecordDecoder:
     def _lz4(self) -> int:
         """Return the address of the LZ4 function for the columnar kernel if the next batch needs it, else 0."""
         at = self._walked + _ATTRIBUTES_AT
-        if len(self._view) > at and self._view[at] & CODEC_MASK == _LZ4 and self._max_decompressed >= LARGEST_UNPACKED:
+        if (
+            len(self._view) > at
+            and self._view[at] & CODEC_MASK == _LZ4
+            and self._unpacker.max_decompressed >= LARGEST_UNPACKED
+        ):
             return decompress_block()
         return 0
 
     def _legacy_columns(
         self, info: BatchInfo, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int]
     ) -> bool:
-        """Convert v0/v1 messages to format v2 for the columnar kernel. Such data is rare, so speed does not matter.
-
-        Returns False if ``columns`` is full.
-        """
+        """Put v0/v1 records into ``columns``. Returns False if ``columns`` is full."""
         assert self._legacy is not None
         for record in self._legacy[:limit]:
-            encoded = RecordAppender(0)
-            encoded.append(record.timestamp, record.key, record.value)
-            data = encoded.buffer
-            if not columns.has_room(encoded.size):
+            size = put_into_columns(record, columns, number_of)
+            if not size:
                 return False
-            columns.append(
-                1,
-                data,
-                HEADER_SIZE,
-                encoded.size,
-                0,
-                1,
-                -1,
-                record.offset,
-                0,
-                record.timestamp,
-                0,
-                0,
-                0,
-                number_of(data),
-                0,
-            )
             self.next_offset = record.offset + 1
-            self.decoded_bytes += encoded.size
+            self.decoded_bytes += size
             del self._legacy[0]
         if not self._legacy:
             self._finish(info)
@@ -319,9 +297,7 @@ class RecordDecoder:
         Raises `CorruptRecordError` and `UnsupportedCodecError`.
         """
         assert self._waiting is not None
-        info, _ = self._waiting
-        packed = self._view[info.position + HEADER_SIZE : info.end]
-        return partial(decompress, info.codec, packed, max_size=self._max_decompressed)
+        return self._unpacker.task(self._view, self._waiting[0])
 
     def supply(self, payload: Buffer) -> None:
         """Continue with the waiting batch, now decompressed."""
@@ -337,8 +313,8 @@ class RecordDecoder:
     def fail(self, error: CorruptRecordError | UnsupportedCodecError) -> None:
         """Let the next call raise the error of the waiting batch's decompression."""
         assert self._waiting is not None
-        (info, _), self._waiting = self._waiting, None
-        self._failure = self._explained(error, info)
+        self._waiting = None
+        self._failure = self._located(error) if isinstance(error, CorruptRecordError) else error
 
     # ---------------------------------------------------------------- batches
 
@@ -397,31 +373,25 @@ class RecordDecoder:
         self.leader_epoch = info.partition_leader_epoch
         self.timestamp_type = info.timestamp_type
         if info.magic < 2:
-            self._legacy = self._read_legacy(info)
+            messages = decode_legacy(
+                self._view, info, check_crc=self._check_crc, max_size=self._unpacker.max_decompressed
+            )
+            wanted = [message for message in messages if message.offset >= self.next_offset]
+            self._legacy = [as_record(message, self.topic, self.partition) for message in wanted]
             self._walked += info.size
             self._batch = info
             return True
-        elif self._left_out(info):
+        if self._aborted is not None and self._aborted.cover(self._view, info):
+            return False
+        if info.is_control and not self._include_control:
             return False
         payload: Buffer | None = None
         if info.codec:
-            payload = self._unpacked(info)
+            payload = self._unpacker.unpack(self._view, info)
             if payload is None:
                 self._waiting = info, rows
                 return False
         return self._began(info, payload, rows)
-
-    def _unpacked(self, info: BatchInfo) -> Buffer | None:
-        """Return the decompressed records of a batch; None if it is too large to decompress here."""
-        packed = self._view[info.position + HEADER_SIZE : info.end]
-        if len(packed) > self._inline_bytes:
-            return None
-        try:
-            return self._decompress(info.codec, packed, max_size=min(self._max_decompressed, self._inline_bytes))
-        except DecompressedSizeError as error:
-            if self._inline_bytes < self._max_decompressed:
-                return None
-            raise self._explained(error, info) from None
 
     def _began(self, info: BatchInfo, payload: Buffer | None, rows: bool) -> bool:
         """Begin a batch of format v2; ``payload`` has its records if it is compressed. Return False if it has none."""
@@ -446,12 +416,6 @@ class RecordDecoder:
         self._batch = info
         return True
 
-    def _left_out(self, info: BatchInfo) -> bool:
-        """Return whether no record of this batch is for applications."""
-        if self._aborted is not None and self._aborted.cover(self._view, info):
-            return True
-        return info.is_control and not self._include_control
-
     def _take_legacy(self, info: BatchInfo, out: list[ConsumerRecord], limit: int) -> None:
         assert self._legacy is not None
         wanted = limit - len(out)
@@ -460,34 +424,6 @@ class RecordDecoder:
         self.next_offset = out[-1].offset + 1
         if not self._legacy:
             self._finish(info)
-
-    def _read_legacy(self, info: BatchInfo) -> list[ConsumerRecord]:
-        messages = decode_legacy(self._view, info, check_crc=self._check_crc, max_size=self._max_decompressed)
-        return [
-            ConsumerRecord(
-                self.topic,
-                self.partition,
-                message.offset,
-                message.timestamp,
-                message.key,
-                message.value,
-                (),
-                message.timestamp_type,
-            )
-            for message in messages
-            if message.offset >= self.next_offset
-        ]
-
-    def _explained(
-        self, error: CorruptRecordError | UnsupportedCodecError, info: BatchInfo
-    ) -> CorruptRecordError | UnsupportedCodecError:
-        """Return the same error with the partition; for a too large batch also with the remedy."""
-        if isinstance(error, DecompressedSizeError):
-            error = DecompressedSizeError(
-                f"the batch of offsets {info.base_offset} to {info.last_offset} ({info.record_count} records,"
-                f" {info.size} bytes compressed) is too large: {error}; raise max_decompressed_batch_bytes to read it"
-            )
-        return self._located(error) if isinstance(error, CorruptRecordError) else error
 
     def _located(self, failure: CorruptRecordError) -> CorruptRecordError:
         """Return the same error with the partition and the position where reading stopped."""

@@ -112,7 +112,7 @@ class _RefusingProducer:
 async def test_error_of_a_record_does_not_keep_those_that_were_handed_over_with_it(chunk: Chunk) -> None:
     chunk.values.append(b"value")
     producer = _RefusingProducer()
-    await chunk.stage._hand_over(cast(Producer, producer), chunk)
+    await cast(Stage, chunk.stage)._hand_over(cast(Producer, producer), chunk)
     gc.collect()
     assert isinstance(FutureRecordMetadata(chunk, 0).exception, MessageSizeTooLargeError)
     assert [records() for records in producer.records] == [None]

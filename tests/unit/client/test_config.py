@@ -142,7 +142,11 @@ def test_names_of_old_kafka_and_of_other_clients_are_refused_with_the_name_here(
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("transactional.id", "transactions"), ("metric.reporters", "hooks="), ("enable.metrics.push", "KIP-714")],
+    [
+        ("transaction.two.phase.commit.enable", "KIP-939"),
+        ("metric.reporters", "hooks="),
+        ("enable.metrics.push", "KIP-714"),
+    ],
 )
 def test_kafkas_options_that_are_not_here_say_why(name: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):

@@ -50,7 +50,7 @@ def cut_and_rewrite(cluster: ReadableCluster, offset: int) -> None:
     write(cluster, b"new", offset)
 
 
-def made_anew(cluster: ReadableCluster) -> None:
+def recreated(cluster: ReadableCluster) -> None:
     cluster.topic_ids["t"] = NEW
     cluster.batches[T0].clear()
     cluster.ends[T0] = 0
@@ -92,7 +92,7 @@ async def test_records_that_were_read_and_cut_off_are_a_loss_and_none_of_others_
                 found += (await anext(reader)).column("value").to_pylist()
         assert found == values(b"old", 0, len(found)), "what was fetched before, and no other"
         assert (lost.value.partition, lost.value.position) == (T0, len(found))
-        assert (lost.value.is_truncated, lost.value.is_made_anew) == (True, False)
+        assert (lost.value.is_truncated, lost.value.is_recreated) == (True, False)
         with pytest.raises(RangeLostError):
             await anext(reader)
         reader.go_on_at(T0, len(found))
@@ -187,11 +187,11 @@ async def test_a_reader_given_up_while_epochs_are_compared_leaves_nothing_to_the
 @simulated
 async def test_a_topic_made_anew_before_the_reader_begins_is_a_loss_when_its_id_is_known() -> None:
     cluster, (broker,), options = await started()
-    made_anew(cluster)
+    recreated(cluster)
     async with RangeReader({T0: (0, 100)}, topic_ids={"t": OLD}, **options) as reader:
         with pytest.raises(RangeLostError, match="recreated after the range 0 to 100 was chosen") as lost:
             await anext(reader)
-        assert (lost.value.is_made_anew, lost.value.position) == (True, 0)
+        assert (lost.value.is_recreated, lost.value.position) == (True, 0)
         await trio.sleep(5)
         fetched = len(broker.seen(FetchRequest))
         reader.go_on_at(T0, 0)
@@ -210,7 +210,7 @@ async def test_an_open_session_notices_it_too_and_asks_for_nothing_before_it_is_
     async with RangeSession(**options) as session:
         for known, expected in ((OLD, OLD), (OLD, NEW), (NEW, OLD)):
             if (known, expected) == (OLD, NEW):
-                made_anew(cluster)
+                recreated(cluster)
             fetches = len(broker.seen(FetchRequest))
             async with RangeReader({T0: (0, 100)}, session=session, topic_ids={"t": expected}) as reader:
                 if expected == cluster.topic_ids["t"]:
@@ -275,14 +275,14 @@ async def test_a_broker_that_is_asked_by_name_is_not_believed_before_its_ids_wer
     async with RangeSession(**options) as session:
         async with RangeReader({T0: (0, 100)}, session=session, topic_ids={"t": OLD}) as reader:
             assert await read(reader) == values(b"old", 0, 100)
-        made_anew(cluster)
+        recreated(cluster)
         async with RangeReader({T0: (0, 50)}, session=session, topic_ids={"t": OLD}) as reader:
             found = []
             with pytest.raises(RangeLostError, match="recreated after the range 0 to 50 was chosen") as lost:
                 while True:
                     found += (await anext(reader)).column("value").to_pylist()
             assert found == values(b"new", 0, 50), "that it is another topic shows only then"
-            assert (lost.value.is_made_anew, lost.value.position) == (True, 50)
+            assert (lost.value.is_recreated, lost.value.position) == (True, 50)
             with pytest.raises(RangeLostError):
                 await anext(reader)
             reader.go_on_at(T0, 50)
@@ -300,7 +300,7 @@ async def test_a_reader_that_cannot_learn_which_topic_it_has_read_ends_with_its_
     async with RangeSession(**options, default_api_timeout_ms=20_000) as session:
         async with RangeReader({T0: (0, 100)}, session=session, topic_ids={"t": OLD}) as reader:
             assert await read(reader) == values(b"old", 0, 100)
-        made_anew(cluster)
+        recreated(cluster)
 
         def the_last_time(request: MetadataRequest) -> MetadataResponse:
             answer = broker.metadata(request)

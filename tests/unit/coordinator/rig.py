@@ -31,8 +31,10 @@ from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.runtime.coordinator_log import (
     CoordinatorRecord,
     LogRecord,
+    TransactionalProducer,
     TransactionalRecords,
     TransactionEnd,
+    TransactionMarker,
 )
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
@@ -126,6 +128,21 @@ class ScriptedLog:
         self.failures_left: int | None = None
         self.commits_at_once = True
         self.appends = 0
+        self.producers: dict[tuple[int, int], int] = {}
+        self.markers: dict[tuple[int, int], TransactionEnd] = {}
+
+    def append_in_transaction(
+        self, partition: int, producer: TransactionalProducer, records: Sequence[CoordinatorRecord], timestamp_ms: int
+    ) -> int:
+        end = self.append(partition, records, timestamp_ms)
+        for offset in range(end - len(records), end):
+            self.producers[partition, offset] = producer.producer_id
+        return end
+
+    def append_marker(self, partition: int, marker: TransactionMarker, timestamp_ms: int) -> int:
+        end = self.append(partition, [CoordinatorRecord(b"", None)], timestamp_ms)
+        self.markers[partition, end - 1] = TransactionEnd(marker.producer_id, end - 1, marker.commits)
+        return end
 
     def append(self, partition: int, records: Sequence[CoordinatorRecord], timestamp_ms: int) -> int:
         if self.fails_with is not None and self.will_fail:
@@ -150,6 +167,9 @@ class ScriptedLog:
         high_watermark = self.high_watermark(partition)
         del self.records.setdefault(partition, [])[high_watermark:]
         self.ends = [end for end in self.ends if end <= high_watermark]
+        for notes in (self.producers, self.markers):
+            for key in [key for key in notes if key[0] == partition and key[1] >= high_watermark]:
+                del notes[key]
 
     def compact(self, partition: int) -> None:
         """Keep the last record of each key without tombstones, below the high watermark."""
@@ -164,8 +184,22 @@ class ScriptedLog:
             raise self.unreadable
         records = enumerate(self.records.get(partition, []))
         kept = [(offset, record) for offset, record in records if offset not in self.compacted]
+        if self.producers or self.markers:
+            for offset, record in kept:
+                yield self._piece(partition, offset, record)
+            return
         for start in range(0, len(kept), 7):
             yield [(offset, record.key, record.value) for offset, record in kept[start : start + 7]]
+
+    def _piece(
+        self, partition: int, offset: int, record: CoordinatorRecord
+    ) -> Sequence[LogRecord] | TransactionalRecords | TransactionEnd:
+        records = [(offset, record.key, record.value)]
+        if (partition, offset) in self.markers:
+            return self.markers[partition, offset]
+        if (partition, offset) in self.producers:
+            return TransactionalRecords(self.producers[partition, offset], records)
+        return records
 
     def high_watermark(self, partition: int) -> int:
         return self.high_watermarks.get(partition, 0)

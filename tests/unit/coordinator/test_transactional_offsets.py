@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import pytest
 
@@ -13,8 +13,6 @@ from triokafka.coordinator.group.records import CommittedOffset, GroupEffects, O
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.runtime.coordinator_log import (
     CoordinatorRecord,
-    LogRecord,
-    TransactionalRecords,
     TransactionEnd,
 )
 from triokafka.coordinator.runtime.reply import Reply
@@ -30,29 +28,11 @@ UNSTABLE = UnstableOffsetCommitError.code
 WEEK = 7 * 24 * 3600.0
 
 
-class LogWithTransactions(ScriptedLog):
-    """A log in which some records belong to transactions; a marker is an otherwise empty record."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.producers: dict[int, int] = {}
-        self.markers: dict[int, TransactionEnd] = {}
-
-    def read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
-        for offset, record in enumerate(self.records.get(partition, [])):
-            if offset in self.markers:
-                yield self.markers[offset]
-            elif offset in self.producers:
-                yield TransactionalRecords(self.producers[offset], [(offset, record.key, record.value)])
-            else:
-                yield [(offset, record.key, record.value)]
-
-
 class Story:
     """A log of commits and markers in order; `load` returns a rig whose shard has read all of it."""
 
     def __init__(self, **config: int) -> None:
-        self.log = LogWithTransactions()
+        self.log = ScriptedLog()
         self.rig = Rig(self.log, **config)
 
     def _add(self, record: CoordinatorRecord) -> int:
@@ -62,11 +42,11 @@ class Story:
         value = None if offset is None else CommittedOffset(offset, -1, "", self.rig.world.wall_ms())
         at = self._add(encode(OffsetChange(OffsetKey(group, "orders", partition), value)))
         if producer is not None:
-            self.log.producers[at] = producer
+            self.log.producers[PARTITION, at] = producer
 
     def end(self, producer: int, *, commits: bool) -> None:
         at = self._add(CoordinatorRecord(b"", None))
-        self.log.markers[at] = TransactionEnd(producer, at, commits)
+        self.log.markers[PARTITION, at] = TransactionEnd(producer, at, commits)
 
     def load(self) -> Rig:
         self.rig.restart()

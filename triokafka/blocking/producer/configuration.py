@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from triokafka.blocking.options import NETWORK, network_options
 from triokafka.blocking.partitioner import DefaultPartitioner
-from triokafka.errors import ConfigurationError, UnsupportedVersionError
+from triokafka.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,6 @@ def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, A
     Raises:
         ValueError: the codec does not exist.
         ConfigurationError: values contradict each other.
-        UnsupportedVersionError: ``transactional_id`` is set.
     """
     if config["compression_type"] not in _CODECS:
         raise ValueError(f"Not supported codec: {config['compression_type']}")
@@ -79,10 +78,6 @@ def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, A
             )
         log.warning("Idempotence will be disabled because of user-provided %s", ", ".join(conflicts))
         config["enable_idempotence"] = False
-    if config["transactional_id"]:
-        raise UnsupportedVersionError(
-            f"transactional_id={config['transactional_id']!r}: triokafka's producer and broker have no transactions yet"
-        )
     memory = config["buffer_memory"]
     if "max_request_size" not in given:
         config["max_request_size"] = min(config["max_request_size"], memory)
@@ -91,6 +86,8 @@ def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, A
     options = {
         **network_options(config),
         "enable_idempotence": config["enable_idempotence"],
+        "transactional_id": config["transactional_id"] or None,
+        "transaction_timeout_ms": config["transaction_timeout_ms"],
         "acks": config["acks"],
         "compression_type": config["compression_type"] or "none",
         "retries": min(config["retries"], _MAX_INT32),

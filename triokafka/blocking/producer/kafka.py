@@ -62,7 +62,6 @@ class KafkaProducer:
         ValueError: a configuration name or codec that does not exist.
         KafkaConfigurationError: values that cannot be used, or security that is not there.
         KafkaTimeoutError: no broker answered.
-        UnsupportedVersionError: ``transactional_id`` is given: there are no transactions yet.
     """
 
     DEFAULT_CONFIG: Final[dict[str, Any]] = PRODUCER_DEFAULTS
@@ -99,7 +98,11 @@ class KafkaProducer:
         self._partitioner: Any = None
         if type(config["partitioner"]) not in (DefaultPartitioner, StickyPartitioner):
             self._partitioner = config["partitioner"]
-        self._plain = self._partitioner is None and not (config["key_serializer"] or config["value_serializer"])
+        self._transactional = bool(config["transactional_id"])
+        self._in_transaction = False
+        self._plain = not (
+            self._transactional or self._partitioner or config["key_serializer"] or config["value_serializer"]
+        )
         self._closed = False
         _open.add(self)
         self._unregister = _close_at_exit(self)
@@ -201,7 +204,7 @@ class KafkaProducer:
             MessageSizeTooLargeError: more than ``max_request_size`` bytes.
             TypeError: a value, key or partition has the wrong type, or headers are not a list of (str, bytes).
             ValueError: no key and no value, an unknown partition, or an invalid topic name.
-            IllegalStateError: the producer is closed.
+            IllegalStateError: the producer is closed, or it has a ``transactional_id`` and no transaction is open.
         """
         stage = self._stages.get(topic)
         if (
@@ -247,6 +250,8 @@ class KafkaProducer:
     ) -> FutureRecordMetadata:
         """The slow path of `send`, for every case."""
         self._check_open()
+        if self._transactional and not self._in_transaction:
+            raise IllegalStateError("send() of a producer with transactional_id needs begin_transaction() first")
         if value is None and key is None:
             raise ValueError("Need at least one: key or value")
         headers = checked_headers(headers)
@@ -394,28 +399,79 @@ class KafkaProducer:
     # ---------------------------------------------------------------- transactions
 
     def init_transactions(self) -> None:
-        """Transactions are not there yet.
+        """Get the producer id and epoch, and fence older producers with the same ``transactional_id``.
+
+        The coordinator aborts a transaction that such a producer left open. Waits at most ``max_block_ms``. Call it
+        once, before the first transaction; after a timeout call it again.
 
         Raises:
-            IllegalStateError: always: a producer with ``transactional_id`` cannot be made.
+            IllegalStateError: the producer has no ``transactional_id``.
+            KafkaTimeoutError: the coordinator did not answer in time.
+            AuthorizationError: the principal may not use the ``transactional_id``.
+            ProducerFencedError: a newer producer with the same ``transactional_id`` is active.
         """
-        raise IllegalStateError("Cannot call init_transactions without setting a transactional_id.")
+        self._check_transactional("Cannot call init_transactions without setting a transactional_id.")
+        session = self._session
+        session.loop.call(
+            session.with_producer,
+            lambda producer: session.transactions.initialize(producer, self.config["max_block_ms"] / 1000),
+        )
 
     def begin_transaction(self) -> None:
-        """As `init_transactions`."""
-        raise IllegalStateError("Cannot use transactional methods without enabling transactions")
+        """Open a transaction: all records sent until `commit_transaction` or `abort_transaction` belong to it.
+
+        Raises:
+            IllegalStateError: no ``transactional_id``, `init_transactions` was not called, or a transaction is open.
+            ProducerFencedError: a newer producer with the same ``transactional_id`` is active.
+        """
+        self._check_transactional("Cannot use transactional methods without enabling transactions")
+        session = self._session
+        session.loop.call(session.with_producer, session.transactions.begin)
+        self._in_transaction = True
 
     def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_metadata: Any) -> None:
-        """As `init_transactions`."""
-        raise IllegalStateError("Cannot use transactional methods without enabling transactions")
+        """Make offsets of a consumer group part of the transaction (KIP-447).
+
+        Arguments:
+            offsets: TopicPartition to OffsetAndMetadata, the next offset to read.
+            group_metadata: ``KafkaConsumer.group_metadata()``, or the group's name.
+
+        Raises:
+            IllegalStateError: no ``transactional_id``, or no transaction is open.
+            CommitFailedError: the consumer has left its group; abort the transaction.
+            ProducerFencedError: a newer producer with the same ``transactional_id`` is active.
+            KafkaError: the transaction must be aborted, or the producer has failed.
+        """
+        self._check_transactional("Cannot use transactional methods without enabling transactions")
+        self._session.loop.call(self._session.transactions.send_offsets, offsets, group_metadata)
 
     def commit_transaction(self) -> None:
-        """As `init_transactions`."""
-        raise IllegalStateError("Cannot commit transaction since transactions are not enabled")
+        """Send all records of the transaction, wait for their acknowledgements, and commit.
+
+        Raises:
+            IllegalStateError: no ``transactional_id``, or no transaction is open.
+            ProducerFencedError: a newer producer with the same ``transactional_id`` is active.
+            KafkaError: a record failed, so that the transaction must be aborted, or the producer has failed.
+        """
+        self._check_transactional("Cannot commit transaction since transactions are not enabled")
+        self._session.loop.call(self._session.transactions.commit)
+        self._in_transaction = False
 
     def abort_transaction(self) -> None:
-        """As `init_transactions`."""
-        raise IllegalStateError("Cannot abort transaction since transactions are not enabled.")
+        """Drop the records that were not sent, and abort the transaction.
+
+        Raises:
+            IllegalStateError: no ``transactional_id``, or no transaction is open.
+            ProducerFencedError: a newer producer with the same ``transactional_id`` is active.
+        """
+        self._check_transactional("Cannot abort transaction since transactions are not enabled.")
+        self._in_transaction = False
+        self._session.loop.call(self._session.transactions.abort)
+
+    def _check_transactional(self, problem: str) -> None:
+        self._check_open()
+        if not self._transactional:
+            raise IllegalStateError(problem)
 
     def __str__(self) -> str:
         return (

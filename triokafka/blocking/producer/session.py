@@ -11,6 +11,7 @@ import trio
 import triokafka
 from triokafka.blocking.callbacks import CallbackThread
 from triokafka.blocking.producer.staging import Stage, Staging
+from triokafka.blocking.producer.transactions import SessionTransactions
 from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class ProducerSession:
         self.loop = loop
         self.callbacks = CallbackThread(f"{name} callbacks")
         self.staging = Staging(loop, self.callbacks, staged_bytes, untold_limit=untold_bytes)
+        self.transactions = SessionTransactions(self._hand_over)
         self._name = name
         self._options = options
         self._nursery: trio.Nursery | None = None
@@ -112,17 +114,21 @@ class ProducerSession:
         producer = self._usable()
         # Without a time to wait, waiting ends at the first thing that is not there yet.
         with trio.move_on_after(float("inf") if seconds is None else seconds):
-            for stage in list(self._stages.values()):
-                await stage.wait_handed_over()
+            await self._hand_over()
             if producer.metrics()["batches_unacknowledged"]:
                 await producer.flush()
             return True
         return False
 
+    async def _hand_over(self) -> None:
+        for stage in list(self._stages.values()):
+            await stage.wait_handed_over()
+
     async def close(self, seconds: float | None) -> None:
-        """Flush and end. If the time limit passes, the remaining records fail."""
+        """Flush and end. If the time limit passes, the remaining records fail. An open transaction is aborted."""
         if self._producer is not None:
             try:
+                await self.transactions.close(seconds)
                 if not await self.flush(seconds):
                     logger.warning(
                         "%s: closed with records that were not acknowledged within %s s", self._name, seconds

@@ -1,8 +1,4 @@
-"""One module per API that this broker serves, named as in ``protocol/api``; `MODULES` is the whole list.
-
-Transactions (AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit) are not served, so ApiVersions does not name
-them.
-"""
+"""One module per API that this broker serves, named as in ``protocol/api``; `MODULES` is the whole list."""
 
 from __future__ import annotations
 
@@ -33,6 +29,11 @@ MODULES: Final = {
     "delete_records": (21, 0, 2),
     "init_producer_id": (22, 0, 5),
     "offset_for_leader_epoch": (23, 2, 4),
+    "add_partitions_to_txn": (24, 0, 5),
+    "add_offsets_to_txn": (25, 0, 4),
+    "end_txn": (26, 0, 5),
+    "write_txn_markers": (27, 1, 2),
+    "txn_offset_commit": (28, 0, 5),
     "describe_configs": (32, 1, 4),
     "alter_configs": (33, 0, 2),
     "create_partitions": (37, 0, 3),
@@ -61,17 +62,49 @@ MODULES: Final = {
     "list_config_resources": (74, 0, 1),
     "consumer_group_heartbeat": (68, 0, 1),
     "consumer_group_describe": (69, 0, 1),
+    "add_raft_voter": (80, 0, 1),
+    "remove_raft_voter": (81, 0, 0),
 }
 """API key, first and last version in ApiVersions by module name; equal to the versions of the module's handler."""
 
+CONTROLLER_MODULES: Final = {
+    **{
+        name: MODULES[name]
+        for name in (
+            "sasl_handshake", "api_versions", "create_topics", "delete_topics", "describe_acls", "create_acls",
+            "delete_acls", "describe_configs", "alter_configs", "sasl_authenticate", "create_partitions",
+            "elect_leaders", "incremental_alter_configs", "alter_partition_reassignments",
+            "list_partition_reassignments", "alter_client_quotas", "describe_quorum", "update_features",
+            "describe_cluster", "unregister_broker", "add_raft_voter", "remove_raft_voter",
+        )
+    },
+    "quorum_fetch": (1, 4, 18),
+    "vote": (52, 0, 2),
+    "begin_quorum_epoch": (53, 0, 1),
+    "end_quorum_epoch": (54, 0, 1),
+    "alter_partition": (56, 2, 3),
+    "envelope": (58, 0, 0),
+    "fetch_snapshot": (59, 0, 1),
+    "broker_registration": (62, 0, 4),
+    "broker_heartbeat": (63, 0, 2),
+    "allocate_producer_ids": (67, 0, 0),
+    "controller_registration": (70, 0, 0),
+    "update_raft_voter": (82, 0, 0),
+}  # fmt: skip
+"""The same of the APIs on a controller's listeners. Administrative requests have the same handlers there (KIP-919)."""
+
 
 class Handlers(Mapping[int, Handler[Any, Any]]):
-    """The handlers by API key. Each handler's module is imported on first use, which shortens the broker's start."""
+    """The handlers by API key. Each handler's module is imported on first use, which shortens the broker's start.
 
-    def __init__(self) -> None:
-        self._modules = {key: name for name, (key, _, _) in MODULES.items()}
+    Args:
+        modules: `MODULES` for a broker's listeners, `CONTROLLER_MODULES` for a controller's.
+    """
+
+    def __init__(self, modules: Mapping[str, tuple[int, int, int]] = MODULES) -> None:
+        self._modules = {key: name for name, (key, _, _) in modules.items()}
         self._loaded: dict[int, Handler[Any, Any]] = {}
-        self.advertised = {key: range(first, last + 1) for key, first, last in MODULES.values()}
+        self.advertised = {key: range(first, last + 1) for key, first, last in modules.values()}
         """The versions in ApiVersions by API key. Reading it imports no handler."""
 
     def __getitem__(self, key: int) -> Handler[Any, Any]:

@@ -64,7 +64,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         hidden_configs=frozenset(hidden),
         charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE),
     )
-    if not request.validate_only:
+    if not request.validate_only and not context.is_on_controller:
         for topic in response.topics:
             _report_offline(topic, context)
     results = iter(response.topics)

@@ -26,6 +26,8 @@ _CONTROLLERS: Final = 2
 @handles(DescribeClusterRequest, versions=range(0, 3), accesses=[or_cluster(AclOperation.DESCRIBE)])
 async def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Describe the cluster from the metadata image."""
+    if context.is_on_controller:
+        return _describe_controllers(request, context)
     if request.endpoint_type == _CONTROLLERS:
         raise errors.MismatchedEndpointTypeError("this listener serves brokers, not controllers")
     if request.endpoint_type != _BROKERS:
@@ -46,6 +48,40 @@ async def describe_cluster(request: DescribeClusterRequest, context: RequestCont
             for node in sorted(image.brokers.values(), key=lambda node: node.broker_id)
             if not node.fenced or request.include_fenced_brokers
             for host, port in endpoint_of(node, context.listener)
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = context.cluster_operations()
+    return response
+
+
+def _describe_controllers(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """Describe the controllers: the voters of the quorum with their addresses, and the leader (KIP-919)."""
+    if request.endpoint_type == _BROKERS:
+        raise errors.MismatchedEndpointTypeError("this listener serves controllers, not brokers")
+    if request.endpoint_type != _CONTROLLERS:
+        raise errors.UnsupportedEndpointTypeError(
+            f"endpoint type {request.endpoint_type}; 2 (controllers) is known here"
+        )
+    quorum = context.controller.quorum()
+    leader = quorum.leader.leader_id
+    registered = context.metadata.image.controllers
+    found: dict[int, tuple[str, int]] = {}
+    for voter in quorum.voters:
+        node = voter.node(context.listener)
+        if node is not None:
+            found[voter.node_id] = (node.host, node.port)
+    for controller in registered.values():
+        for endpoint in controller.end_points:
+            if endpoint.name == context.listener:
+                found[controller.controller_id] = (endpoint.host, endpoint.port)
+    response = DescribeClusterResponse(
+        endpoint_type=_CONTROLLERS,
+        cluster_id=context.services.cluster_id(),
+        controller_id=-1 if leader is None else leader,
+        brokers=[
+            DescribeClusterBroker(broker_id=number, host=host, port=port)
+            for number, (host, port) in sorted(found.items())
         ],
     )
     if request.include_cluster_authorized_operations:

@@ -1,4 +1,4 @@
-"""DescribeTransactions (API key 65): the state of transactions by transactional id. This broker has no transactions.
+"""DescribeTransactions (API key 65): the state of transactions by transactional id (KIP-664).
 
 Version 0.
 """
@@ -12,6 +12,7 @@ from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    TopicData,
     TransactionState,
 )
 from triokafka.security.acl import AclOperation, ResourceType
@@ -30,13 +31,16 @@ def _failed(
 @handles(
     DescribeTransactionsRequest,
     versions=range(0, 1),
-    accesses=[Access(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: request.transactional_ids)],
+    accesses=[
+        Access(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: request.transactional_ids),
+        Access(AclOperation.DESCRIBE, ResourceType.TOPIC, lambda request: ()),
+    ],
     on_error=_failed,
 )
 async def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    """Return TRANSACTIONAL_ID_NOT_FOUND for each id that the client may describe."""
+    """Describe each id that this broker coordinates and the client may describe."""
     return DescribeTransactionsResponse(
         transaction_states=[_state(name, context) for name in request.transactional_ids]
     )
@@ -44,6 +48,26 @@ async def describe_transactions(
 
 def _state(name: str, context: RequestContext) -> TransactionState:
     kind = ResourceType.TRANSACTIONAL_ID
-    denied = context.denied(AclOperation.DESCRIBE, kind, name)
-    error = denial(kind) if denied else errors.TransactionalIdNotFoundError
-    return TransactionState(error_code=error.code, transactional_id=name, producer_id=-1, producer_epoch=-1)
+    try:
+        if context.denied(AclOperation.DESCRIBE, kind, name):
+            raise denial(kind)(f"not permitted to describe the transactional id {name!r}")
+        if not name:
+            raise errors.InvalidRequestError("a transactional id may not be empty")
+        found = context.transactions.describe(name)
+    except errors.BrokerResponseError as error:
+        return TransactionState(error_code=error.code, transactional_id=name, producer_id=-1, producer_epoch=-1)
+    topics: dict[str, list[int]] = {}
+    # Only topics that the client may describe, as in Kafka.
+    for topic, number in found.partitions:
+        if not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+            topics.setdefault(topic, []).append(number)
+    context.items += len(found.partitions)
+    return TransactionState(
+        transactional_id=name,
+        transaction_state=found.state.title,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
+    )

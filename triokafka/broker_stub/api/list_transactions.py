@@ -1,4 +1,4 @@
-"""ListTransactions (API key 66): list transactions. This broker has no transactions and returns an empty list.
+"""ListTransactions (API key 66): list the transactional ids that this broker coordinates (KIP-664).
 
 Versions 0-2. v1: filter by duration (KIP-994). v2: filter by a pattern of transactional ids (KIP-1152).
 """
@@ -6,21 +6,19 @@ Versions 0-2. v1: filter by duration (KIP-994). v2: filter by a pattern of trans
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
-from triokafka.protocol.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from triokafka.coordinator.transaction.description import TransactionFilter
+from triokafka.coordinator.transaction.state import TITLES
+from triokafka.protocol.api.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 from triokafka.security.acl import AclOperation, ResourceType
-
-_STATES: Final = frozenset(
-    {
-        "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
-        "PrepareEpochFence",
-    }
-)  # fmt: skip
 
 
 @handles(
@@ -29,12 +27,33 @@ _STATES: Final = frozenset(
     accesses=[Access(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: ())],
 )
 async def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-    """Check the filters and return an empty list."""
+    """List the ids that pass all filters and that the client may describe."""
+    pattern = None
     if request.transactional_id_pattern:
         try:
-            re.compile(request.transactional_id_pattern)
+            pattern = re.compile(request.transactional_id_pattern)
         except re.error as error:
             raise errors.InvalidRegularExpressionError(f"{request.transactional_id_pattern!r}: {error}") from None
+    unknown = [state for state in request.state_filters if state not in TITLES]
+    if request.state_filters and len(unknown) == len(request.state_filters):
+        return ListTransactionsResponse(unknown_state_filters=unknown)
+    wanted = TransactionFilter(
+        states=frozenset(request.state_filters) - frozenset(unknown),
+        producer_ids=frozenset(request.producer_id_filters),
+        duration_ms=request.duration_filter,
+        pattern=pattern,
+    )
+    found = await context.transactions.list_transactions(wanted)
+    context.items += len(found)
     return ListTransactionsResponse(
-        unknown_state_filters=[state for state in request.state_filters if state not in _STATES]
+        unknown_state_filters=unknown,
+        transaction_states=[
+            TransactionState(
+                transactional_id=one.transactional_id,
+                producer_id=one.producer_id,
+                transaction_state=one.state.title,
+            )
+            for one in found
+            if not context.denied(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one.transactional_id)
+        ],
     )

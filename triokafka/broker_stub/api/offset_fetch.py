@@ -5,8 +5,7 @@ v6: flexible. v7: ``require_stable`` (KIP-447). v8: several groups (KIP-709). v9
 topic ids instead of names.
 
 With ``require_stable`` the response waits until the returned offsets are committed, and an offset with a pending
-transactional commit gets UNSTABLE_OFFSET_COMMIT. This broker serves no transactions, but a data directory that Kafka
-wrote may contain open ones.
+transactional commit gets UNSTABLE_OFFSET_COMMIT.
 """
 
 from __future__ import annotations

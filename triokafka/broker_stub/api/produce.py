@@ -2,7 +2,8 @@
 
 Versions 3-13. ApiVersions advertises 0-13, since librdkafka misreads a higher minimum (KAFKA-18659). v3: transactional
 id, record batches v2. v5: log start offset. v7: zstd. v8: errors of single records (KIP-467). v9: flexible.
-v10: the current leader and its address in errors (KIP-951). v13: topic ids (KIP-516).
+v10: the current leader and its address in errors (KIP-951). v11: TRANSACTION_ABORTABLE. v12: the request adds its
+partitions to the transaction (KIP-890). v13: topic ids (KIP-516).
 
 The request's bytes count towards the client's ``producer_byte_rate``, even if the append fails. With acks=0 the broker
 sends no response and closes the connection after an error.
@@ -10,6 +11,7 @@ sends no response and closes the connection after an error.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -18,9 +20,12 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
+from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE
 from triokafka.broker_stub.authorizer import Access, denial
+from triokafka.broker_stub.coordinators.transaction_verifier import AppendingProducer
 from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, prevalidate
+from triokafka.broker_stub.log.verification import VerificationGuard
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.quotas import QuotaKind
@@ -39,7 +44,7 @@ from triokafka.protocol.api.produce import (
 from triokafka.protocol.repeated_requests import KnownRequest
 from triokafka.protocol.templates import AnswerTemplate, FilledAnswer
 from triokafka.records import iter_batches
-from triokafka.records.batch import TRANSACTIONAL
+from triokafka.records.batch import HEADER, HEADER_SIZE, TRANSACTIONAL, BatchInfo
 from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import Buffer, TopicPartition
 
@@ -49,6 +54,17 @@ _LOG_START_SINCE: Final = 5
 _ZSTD_SINCE: Final = 7
 _MAGIC: Final = 16
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
+_ABORTABLE_SINCE: Final = 11
+_ADDS_SINCE: Final = 12
+_PASSING: Final = frozenset(
+    {
+        errors.NetworkExceptionError.code,
+        errors.CoordinatorLoadInProgressError.code,
+        errors.CoordinatorNotAvailableError.code,
+        errors.NotCoordinatorError.code,
+    }
+)
+"""Failures to ask the transaction coordinator. No producer expects these codes from a partition's leader."""
 _NO_LEADER: Final = LeaderIdAndEpoch()  # shared and read-only
 _NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
 
@@ -77,7 +93,10 @@ def _failed(request: ProduceRequest, context: RequestContext, code: int, message
     ProduceRequest,
     versions=range(3, 14),
     advertised=range(0, 14),
-    accesses=[Access(AclOperation.WRITE, ResourceType.TOPIC, lambda request: [t.name for t in request.topic_data])],
+    accesses=[
+        Access(WRITE, TRANSACTIONAL_ID, lambda request: [request.transactional_id or ""]),
+        Access(AclOperation.WRITE, ResourceType.TOPIC, lambda request: [t.name for t in request.topic_data]),
+    ],
     on_error=_failed,
 )
 async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | FilledAnswer | None:
@@ -85,10 +104,9 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
 
     With acks=1 or acks=all the response also waits for the flush that ``flush.messages`` requires.
     """
-    if request.transactional_id is not None:
-        raise errors.TransactionalIdAuthorizationFailedError(
-            f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
-        )
+    transactional_id = request.transactional_id
+    if transactional_id is not None and context.denied(WRITE, TRANSACTIONAL_ID, transactional_id):
+        raise denial(TRANSACTIONAL_ID)(f"{context.principal} may not use the transactional id {transactional_id!r}")
     services, version, acks = context.services, context.header.api_version, request.acks
     replicas = services.replicas
     faults = services.faults if services.faults.armed else None
@@ -115,7 +133,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 if fault is not None:
                     refused[number, data.index] = _injected(AppendOutcome(), fault)
                 else:
-                    entries[key] = _checked(data.records, version)
+                    entries[key] = _checked(data.records, version, transactional_id)
             except errors.BrokerResponseError as failure:
                 refused[number, data.index] = _refusal(failure, key, context)
     work = replicas.batches_to_prevalidate(entries)
@@ -123,13 +141,17 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
         entries.update(await prevalidate(services.world, work, lanes=services.prevalidation_slots, slot=context.slot))
         work.clear()
         _refuse_deleted(entries, refused, first, request, context)
+    guards: Mapping[TopicPartition, VerificationGuard | None] = {}
+    if transactional_id is not None:
+        guards = await _admit(transactional_id, entries, refused, first, context)
+        _refuse_deleted(entries, refused, first, request, context)
     if len(entries) <= BUDGET:
-        outcomes = replicas.append(entries, required_acks=acks)
+        outcomes = replicas.append(entries, required_acks=acks, guards=guards)
     else:
         outcomes, left = {}, iter(entries.items())
         while some := dict(islice(left, BUDGET)):
             _refuse_deleted(some, refused, first, request, context)
-            outcomes.update(replicas.append(some, required_acks=acks))
+            outcomes.update(replicas.append(some, required_acks=acks, guards=guards))
             await trio.lowlevel.checkpoint()
     if acks == -1 or (acks == 1 and any(outcome.flushing for outcome in outcomes.values())):
         operation = replicas.delay_produce(outcomes, request.timeout_ms, required_acks=acks)
@@ -222,14 +244,60 @@ def _forget_records(request: ProduceRequest, context: RequestContext) -> None:
         context.let_go()
 
 
-def _checked(records: Buffer | None, version: int) -> Buffer:
+def _checked(records: Buffer | None, version: int, transactional_id: str | None) -> Buffer:
     if not records:
         raise errors.InvalidRecordError("no record batch: a Produce request needs exactly one batch per partition")
-    if len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & TRANSACTIONAL and records[_MAGIC] == 2:
+    if transactional_id is None and _is_transactional(records):
         raise errors.TransactionalIdAuthorizationFailedError("records of a transaction need a transactional id")
     if version < _ZSTD_SINCE and any(batch.compression == "zstd" for batch in iter_batches(records)):
         raise errors.UnsupportedCompressionTypeError(f"zstd needs Produce version {_ZSTD_SINCE}, this is {version}")
     return records
+
+
+def _is_transactional(records: Buffer) -> bool:
+    return len(records) > _ATTRIBUTES and bool(records[_ATTRIBUTES] & TRANSACTIONAL) and records[_MAGIC] == 2
+
+
+async def _admit(
+    transactional_id: str,
+    entries: dict[TopicPartition, Buffer | PrevalidatedBatch],
+    refused: dict[tuple[int, int], AppendOutcome],
+    first: Mapping[TopicPartition, tuple[int, int]],
+    context: RequestContext,
+) -> Mapping[TopicPartition, VerificationGuard | None]:
+    """Verify that the transactional batches are part of their transaction; move the others to ``refused``.
+
+    From v12 on, the partitions are added to the transaction. Returns the guards to append with.
+    """
+    sequences: dict[tuple[int, int], dict[TopicPartition, int]] = {}
+    for key, data in entries.items():
+        records = data.data if isinstance(data, PrevalidatedBatch) else data
+        if _is_transactional(records) and len(records) >= HEADER_SIZE:
+            batch = BatchInfo(0, *HEADER.unpack_from(records))
+            sequences.setdefault((batch.producer_id, batch.producer_epoch), {})[key] = batch.base_sequence
+    guards: dict[TopicPartition, VerificationGuard | None] = {}
+    for (producer_id, epoch), wanted in sequences.items():
+        producer = AppendingProducer(
+            transactional_id,
+            producer_id,
+            epoch,
+            adds=context.version >= _ADDS_SINCE,
+            knows_abortable=context.version >= _ABORTABLE_SINCE,
+        )
+        admission = await context.services.transaction_verifier.admit(producer, wanted)
+        guards.update(admission.guards)
+        for key, code in admission.errors.items():
+            del entries[key]
+            refused[first[key]] = _not_admitted(code, key, adds=producer.adds)
+    return guards
+
+
+def _not_admitted(code: int, key: TopicPartition, *, adds: bool) -> AppendOutcome:
+    """Return the outcome of a batch that is not admitted. Producers repeat it after a passing error."""
+    reason = errors.for_code(code).__name__
+    if code in _PASSING or (code == errors.ConcurrentTransactionsError.code and not adds):
+        code = errors.NotEnoughReplicasError.code
+    return AppendOutcome(code, error_message=f"{key} does not take part in the transaction: {reason}")
 
 
 def _injected(outcome: AppendOutcome, fault: Fault) -> AppendOutcome:

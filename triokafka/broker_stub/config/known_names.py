@@ -6,7 +6,6 @@ from typing import Final
 
 UNUSED_NAMES: Final = frozenset(
     {
-        "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
@@ -112,7 +111,6 @@ UNUSED_NAMES: Final = frozenset(
         "remote.log.storage.system.enable",
         "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
-        "replica.socket.timeout.ms",
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
         "sasl.client.callback.handler.class",
@@ -207,10 +205,6 @@ UNUSED_NAMES: Final = frozenset(
         "ssl.truststore.password",
         "ssl.truststore.type",
         "telemetry.max.bytes",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "transaction.partition.verification.enable",
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "transaction.state.log.load.buffer.size",
         "transaction.two.phase.commit.enable",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",
@@ -272,7 +266,6 @@ UNUSED_DYNAMIC_NAMES: Final = frozenset(
         "ssl.truststore.location",
         "ssl.truststore.password",
         "ssl.truststore.type",
-        "transaction.partition.verification.enable",
     }
 )
 """The unused options that are dynamic in Kafka. This broker stores changes of them, without effect."""

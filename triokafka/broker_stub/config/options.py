@@ -322,6 +322,9 @@ class TopicOptions(Options):
         500, "Maximum time that a follower's fetch waits for replica.fetch.min.bytes."
     )
     replica_fetch_response_max_bytes: int = _int(10_485_760, "Maximum bytes in the response to a follower's fetch.", 0)
+    replica_socket_timeout_ms: int = _int(
+        30_000, "Time that a follower waits for the response to a fetch, in addition to replica.fetch.wait.max.ms.", 1
+    )
     replica_fetch_backoff_ms: int = _int(1000, "Time that a follower waits after a failed fetch.", 0)
     replica_high_watermark_checkpoint_interval_ms: int = _long(5000, "Interval between checkpoints of high watermarks.")
     num_replica_fetchers: int = _int(1, "Number of fetchers per leader.", 1, update_mode=CLUSTER)
@@ -547,3 +550,20 @@ class TransactionOptions(Options):
         1, "min.insync.replicas of __transaction_state. Kafka's default is 2; its sample file sets 1.", 1
     )
     transaction_state_log_segment_bytes: int = _int(104_857_600, "Segment size of __transaction_state.", 1)
+    transaction_state_log_load_buffer_size: int = _int(
+        5_242_880, "Bytes per read when a coordinator loads a partition of __transaction_state.", 1
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _int(
+        10_000, "Interval between checks for transactions that exceed their timeouts.", 1
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _int(
+        3_600_000, "Interval between checks for idle transactional ids.", 1
+    )
+    transaction_partition_verification_enable: bool = _boolean(
+        True,
+        "Ask the coordinator whether a partition takes part in a transaction before the first append (KIP-890).",
+        update_mode=CLUSTER,
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = _int(
+        100, "Time that a partition waits to join a transaction while the one before is being completed.", 0
+    )

@@ -115,15 +115,8 @@ class Controller:
         """See `EventQueue.submit`."""
         return await self._parts.queue.submit(name, compute, timeout_ms=timeout_ms)
 
-    async def expand_in_sync_sets(self) -> int:
-        """Add every replica whose broker is up to the in-sync sets; see `in_sync.expand_in_sync_sets`."""
-        from triokafka.broker_stub.controller.in_sync import expand_in_sync_sets
-
-        topic_config_of = self.state.configuration.effective.topic_config_of
-        return await self.submit("ExpandInSyncSets", lambda image: expand_in_sync_sets(image, topic_config_of(image)))
-
-    async def hand_over(self, topic: str, partition: int, to: int | None = None) -> int:
-        """Make a broker the leader of a partition in a new epoch; return its id. See `hand_over.hand_over`."""
+    async def hand_over(self, topic: str, partition: int, to: int) -> int:
+        """Make a broker in sync the leader of a partition in a new epoch; return its id. See `hand_over.hand_over`."""
         return await self.submit("HandOver", lambda image: hand_over(image, topic, partition, to))
 
     async def fence_broker(self, broker_id: int) -> None:

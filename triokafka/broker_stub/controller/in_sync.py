@@ -33,27 +33,6 @@ from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 _ANY_EPOCH: Final = -1
 
 
-def expand_in_sync_sets(image: MetadataImage, topic_config: TopicConfig) -> Outcome[int]:
-    """Add every replica whose broker is up to its in-sync set: the replicas of a partition share one log.
-
-    That also completes reassignments. The response is the number of changed partitions.
-    """
-    records = []
-    for topic, partition in image.partitions():
-        behind = [replica for replica in partition.replicas if replica not in partition.isr and _is_up(image, replica)]
-        if behind:
-            wanted = Wanted(isr=(*partition.isr, *behind))
-            record = partition_change(image, topic, partition, topic_config, wanted=wanted)
-            if record is not None:
-                records.append(record)
-    return Outcome(records, len(records))
-
-
-def _is_up(image: MetadataImage, broker_id: int) -> bool:
-    broker = image.brokers.get(broker_id)
-    return broker is not None and broker.active
-
-
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, topic_config: TopicConfig
 ) -> Outcome[AlterPartitionResponse]:

@@ -7,12 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from triokafka.broker_stub.coordinators.marker_batch import marker_batch
+from triokafka.broker_stub.log.verification import VerificationGuard
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.coordinator.runtime.coordinator_log import (
     CoordinatorRecord,
     LogRecord,
+    TransactionalProducer,
     TransactionalRecords,
     TransactionEnd,
+    TransactionMarker,
 )
 from triokafka.protocol.stored.control_records import ControlRecordType, decode_control_key
 from triokafka.records import BatchInfo, decode_records, encode_batch, iter_batches
@@ -47,6 +51,28 @@ class ReplicatedCoordinatorLog:
             [(timestamp_ms, record.key, record.value, ()) for record in records], compression=self._codec
         )
         return self._replicas.append_internal(TopicPartition(self.topic, partition), batch)
+
+    def append_in_transaction(
+        self, partition: int, producer: TransactionalProducer, records: Sequence[CoordinatorRecord], timestamp_ms: int
+    ) -> int:
+        """Append all records as one batch of the producer's transaction; see `CoordinatorLog`."""
+        batch = encode_batch(
+            [(timestamp_ms, record.key, record.value, ()) for record in records],
+            compression=self._codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transactional=True,
+        )
+        guard = producer.guard if isinstance(producer.guard, VerificationGuard) else None
+        return self._replicas.append_internal(TopicPartition(self.topic, partition), batch, guard=guard)
+
+    def append_marker(self, partition: int, marker: TransactionMarker, timestamp_ms: int) -> int:
+        """Append a transaction's marker; see `CoordinatorLog`."""
+        return self._replicas.append_internal(
+            TopicPartition(self.topic, partition),
+            marker_batch(marker, timestamp_ms),
+            transaction_version=marker.version,
+        )
 
     def read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
         """Offset, key and value of all records up to the log end, in pieces, in their order."""

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.broker_registration import (
+    BrokerHeartbeat,
+    BrokerRegistration,
+    ControllerRegistration,
+    HeartbeatReply,
+)
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
+from triokafka.protocol.frames import RequestHeader
 
 if TYPE_CHECKING:  # messages are imported when a handler first needs them: a broker starts without any of them
+    from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -31,11 +38,31 @@ if TYPE_CHECKING:  # messages are imported when a handler first needs them: a br
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
+    from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 DeniedResources = Mapping[tuple[int, str], ItemError]
 """Configuration resources (type, name) that the client may not change, with the error to answer for each."""
+
+
+class ForwardedClient(Protocol):
+    """The client of a request that a broker may have to forward: a `RequestContext`."""
+
+    @property
+    def header(self) -> RequestHeader:
+        """The header of the client's request."""
+        ...
+
+    @property
+    def principal(self) -> str:
+        """The client's principal."""
+        ...
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        """The client's address."""
+        ...
 
 
 class ControllerGateway(Protocol):
@@ -49,6 +76,10 @@ class ControllerGateway(Protocol):
         KafkaStorageError: the metadata log cannot be written; nothing has changed. RequestTimedOutError: the request's
         ``timeout_ms`` ended before the controller began; nothing has changed.
     """
+
+    def on_behalf_of(self, client: ForwardedClient) -> ControllerGateway:
+        """Return a gateway whose changes happen in the name of a client."""
+        ...
 
     async def create_topics(
         self,
@@ -114,6 +145,14 @@ class ControllerGateway(Protocol):
         """Describe the quorum of the metadata log (KIP-595)."""
         ...
 
+    async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
+        """Add a voter to the quorum (KIP-853)."""
+        ...
+
+    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
+        """Remove a voter from the quorum (KIP-853)."""
+        ...
+
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Allocate the next block of producer ids to a broker.
 
@@ -128,4 +167,12 @@ class ControllerGateway(Protocol):
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send a broker's heartbeat."""
+        ...
+
+    async def register_controller(self, registration: ControllerRegistration) -> None:
+        """Register a controller.
+
+        Raises:
+            UnsupportedVersionError: ``metadata.version`` is below 3.7.
+        """
         ...

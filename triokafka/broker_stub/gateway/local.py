@@ -16,8 +16,14 @@ from triokafka.broker_stub.metadata.broker_registration import (
 )
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
+from triokafka.errors import UnsupportedVersionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from triokafka.broker_stub.gateway.controller_gateway import ForwardedClient
+    from triokafka.broker_stub.raft.raft_client import RaftClient
+    from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
+    from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -45,14 +52,26 @@ class LocalControllerGateway:
     Args:
         configuration: decides about the broker's own dynamic configuration; by default the controller's. Brokers that
             share a controller each have their own.
+        quorum: returns the node's client of the metadata quorum; None where the voters cannot change.
     """
 
-    def __init__(self, controller: Controller, configuration: ConfigurationControl | None = None) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        configuration: ConfigurationControl | None = None,
+        *,
+        quorum: Callable[[], RaftClient] | None = None,
+    ) -> None:
         self._controller = controller
+        self._quorum = quorum
         self._configuration = controller.state.configuration if configuration is None else configuration
         self._submit = controller.submit
         self._topic_config = controller.state.configuration.effective.topic_config_of
         self._world = controller.world
+
+    def on_behalf_of(self, client: ForwardedClient) -> LocalControllerGateway:
+        """Return this gateway: the caller has authorized the client."""
+        return self
 
     # Topics and partitions
 
@@ -210,3 +229,23 @@ class LocalControllerGateway:
 
         controller = self._controller
         return describe_quorum(controller.quorum, request, now_ms=self._world.wall_ms(), version=version)
+
+    async def register_controller(self, registration: ControllerRegistration) -> None:
+        """See `ClusterControl.register_controller`."""
+        control = self._controller.state.cluster
+        await self._submit("RegisterController", lambda image: control.register_controller(image, registration))
+
+    # The quorum
+
+    def _voters(self) -> RaftClient:
+        if self._quorum is None:
+            raise UnsupportedVersionError("the voters of this quorum cannot change")
+        return self._quorum()
+
+    async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
+        """See `RaftClient.add_voter`."""
+        return await self._voters().add_voter(request, version=version)
+
+    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
+        """See `RaftClient.remove_voter`."""
+        return await self._voters().remove_voter(request, version=version)

@@ -12,10 +12,11 @@ from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch
 from triokafka.broker_stub.log.producer_recovery import rebuild_transaction_index, replay_batch
 from triokafka.broker_stub.log.producer_state import read_marker
 from triokafka.broker_stub.log.validation import assign_offsets, prepare
+from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.errors import BrokerResponseError, IllegalStateError
 from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
-from triokafka.records.batch import CONTROL, BatchInfo
+from triokafka.records.batch import CONTROL, TRANSACTIONAL, BatchInfo
 from triokafka.structs import Buffer
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,14 @@ class LogAppender:
         self._segments = state.segments
 
     def append_as_leader(
-        self, batches: Buffer | PrevalidatedBatch, *, leader_epoch: int, now_ms: int, from_client: bool = True
+        self,
+        batches: Buffer | PrevalidatedBatch,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        from_client: bool = True,
+        guard: VerificationGuard | None = UNVERIFIED_ALLOWED,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Validate batches, assign the next offsets, and append them.
 
@@ -53,9 +61,11 @@ class LogAppender:
                 client's batch may be prevalidated.
             from_client: False for records that the broker itself writes: these may be several batches and may contain
                 control records.
+            guard: proves that the partition takes part in the transaction of a transactional batch; see `verification`.
+            transaction_version: that of the markers among ``batches``; see `ProducerStates.check_marker`.
 
         Raises:
-            BrokerResponseError: the batch was rejected; see `prepare` and `ProducerStates.check`.
+            BrokerResponseError: the batch was rejected; see `prepare` and `ProducerStates`.
             KafkaStorageError: the disk failed. Nothing was appended, unless only the sync required by
                 ``flush.messages`` failed.
         """
@@ -79,10 +89,15 @@ class LogAppender:
                         known.first_offset, known.last_offset, known.timestamp, stamped, state.log_start_offset, True
                     )
                 producers.check(info)
+                if info.attributes & TRANSACTIONAL:
+                    producers.check_verified(info, guard)
             elif info.producer_id >= 0 and info.is_control:
                 marker = read_marker(memoryview(buffer)[info.position : info.end])
                 if marker is not None:
-                    producers.check_marker(info, marker)
+                    producers.check_marker(info, marker, version=transaction_version)
+            elif info.producer_id >= 0:
+                producers.check_epoch(info)
+                producers.check_verified(info, guard)
         append_time = now_ms if state.config.stamps_on_append else -1
         end = self._segments.end_offset
         infos = assign_offsets(buffer, infos, end, leader_epoch=leader_epoch, append_time=append_time)

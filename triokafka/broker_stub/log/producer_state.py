@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, Verification, VerificationGuard
 from triokafka.checksum import crc32c
 from triokafka.errors import (
     InvalidProducerEpochError,
@@ -36,6 +37,7 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 _EARLIER: Final = struct.Struct(">qiqiq")  # producer id, last sequence, last offset, offset delta, timestamp
 _MARKER_KEY: Final = struct.Struct(">hh")  # version, kind
 _MARKER_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
+_EPOCH_BUMP_SINCE: Final = 2  # the transaction version
 _ABORT: Final = 0
 _COMMIT: Final = 1
 
@@ -96,6 +98,7 @@ class ProducerStates:
         self._states: dict[int, ProducerState] = {}
         self._open: dict[int, int] = {}  # first offset of the open transaction by producer, ascending
         self._completed: list[CompletedTransaction] = []  # not known to be committed, in the order of their markers
+        self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -113,6 +116,7 @@ class ProducerStates:
         self._states.clear()
         self._open.clear()
         self._completed.clear()
+        self._verifications.clear()
 
     def transaction_start(self, producer_id: int) -> int | None:
         """Return the first offset of the producer's open transaction, or None."""
@@ -164,8 +168,72 @@ class ProducerStates:
                 f"the last one in the log is {last}"
             )
 
-    def check_marker(self, batch: BatchInfo, marker: Marker) -> None:
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, bumps_epochs: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Begin the verification of a transactional batch, or join the one in progress; None if none is needed.
+
+        None is needed while the producer has an open transaction with this epoch in the log.
+        """
+        state = self._states.get(producer_id)
+        if producer_id in self._open and state is not None and state.epoch == epoch:
+            return None
+        known = self._verifications.get(producer_id)
+        if known is None:
+            known = self._verifications[producer_id] = Verification(epoch, sequence, bumps_epochs, now_ms)
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence, known.bumps_epochs = epoch, sequence, bumps_epochs
+        elif epoch == known.epoch and sequence < known.lowest_sequence:
+            known.lowest_sequence = sequence
+        return known.guard
+
+    def check_verified(self, batch: BatchInfo, guard: VerificationGuard | None) -> None:
+        """Raise unless a transactional batch continues an open transaction, or has the guard of its verification.
+
+        Raises:
+            InvalidTxnStateError: the transaction has ended since, or nobody verified the batch.
+            OutOfOrderSequenceNumberError: an earlier batch of the producer has to begin the transaction.
+        """
+        state = self._states.get(batch.producer_id)
+        if batch.producer_id in self._open and state is not None and state.epoch == batch.producer_epoch:
+            return
+        known = self._verifications.get(batch.producer_id)
+        if guard is not UNVERIFIED_ALLOWED and (known is None or known.guard is not guard):
+            raise InvalidTxnStateError(
+                f"producer {batch.producer_id} (epoch {batch.producer_epoch}) has no transaction that this partition"
+                " is known to take part in"
+            )
+        if known is None or batch.base_sequence < 0:
+            return
+        if batch.base_sequence > known.lowest_sequence:
+            raise OutOfOrderSequenceNumberError(
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence} before {known.lowest_sequence}"
+            )
+        if known.bumps_epochs and state is None and batch.base_sequence != 0:
+            raise OutOfOrderSequenceNumberError(
+                f"producer {batch.producer_id} has no state in this log and began with sequence"
+                f" {batch.base_sequence}, not 0"
+            )
+
+    def check_epoch(self, batch: BatchInfo) -> None:
+        """Raise unless the epoch of a coordinator's own transactional ``batch`` is the producer's newest.
+
+        Raises:
+            InvalidProducerEpochError: a newer incarnation of the producer has written already.
+        """
+        state = self._states.get(batch.producer_id)
+        if state is not None and batch.producer_epoch < state.epoch:
+            raise InvalidProducerEpochError(
+                f"producer {batch.producer_id} wrote with epoch {batch.producer_epoch}, "
+                f"its current epoch is {state.epoch}"
+            )
+
+    def check_marker(self, batch: BatchInfo, marker: Marker, *, version: int = 0) -> None:
         """Raise unless a coordinator's ``marker`` may follow the producer's batches in the log.
+
+        Args:
+            version: the transaction version. From 2 on, the coordinator has bumped the epoch, so that a late marker of
+                an earlier transaction cannot end the present one. A marker that repeats the last one is harmless.
 
         Raises:
             InvalidProducerEpochError: a newer incarnation of the producer has written already.
@@ -174,7 +242,8 @@ class ProducerStates:
         state = self._states.get(batch.producer_id)
         if state is None:
             return
-        if batch.producer_epoch < state.epoch:
+        is_late = version >= _EPOCH_BUMP_SINCE and batch.producer_id in self._open
+        if batch.producer_epoch < state.epoch + is_late:
             raise InvalidProducerEpochError(
                 f"a marker for epoch {batch.producer_epoch} of producer {batch.producer_id}, "
                 f"its current epoch is {state.epoch}"
@@ -203,6 +272,7 @@ class ProducerStates:
         first, last = batch.base_offset, batch.last_offset
         state.batches.append(ProducedBatch(batch.base_sequence, batch.last_sequence, first, last, batch.max_timestamp))
         if batch.is_transactional:
+            self._verifications.pop(batch.producer_id, None)
             self._open.setdefault(batch.producer_id, first)
         return None
 
@@ -218,6 +288,7 @@ class ProducerStates:
 
     def _end_transaction(self, batch: BatchInfo, marker: Marker) -> CompletedTransaction | None:
         self._state(batch).coordinator_epoch = marker.coordinator_epoch
+        self._verifications.pop(batch.producer_id, None)
         first = self._open.pop(batch.producer_id, None)
         if first is None:
             return None
@@ -257,6 +328,12 @@ class ProducerStates:
         ]
         for producer_id in old:
             del self._states[producer_id]
+        if self._verifications:
+            self._verifications = {
+                producer_id: known
+                for producer_id, known in self._verifications.items()
+                if now_ms - known.begun_ms < expiration_ms
+            }
 
     def encode(self) -> bytes:
         """Encode the state as the content of a snapshot file."""

@@ -35,13 +35,20 @@ SERVED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 25),
     KRAFT_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
 }
-"""Levels that ApiVersions reports. ``transaction.version`` will follow with its APIs (KIP-890)."""
+"""Levels that ApiVersions reports."""
 
-INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25, GROUP_VERSION: 1, ELIGIBLE_LEADER_REPLICAS: 1}
-"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, both group protocols, and eligible
-leader replicas, as in a new cluster of Kafka 4.1 and later (KIP-966)."""
+INITIAL_LEVELS: Final[Mapping[str, int]] = {
+    METADATA_VERSION: 25,
+    GROUP_VERSION: 1,
+    TRANSACTION_VERSION: 2,
+    ELIGIBLE_LEADER_REPLICAS: 1,
+}
+"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, both group protocols, transactions
+whose every end bumps the epoch (KIP-890), and eligible leader replicas, as in a new cluster of Kafka 4.1 and later
+(KIP-966)."""
 
 INITIAL_KRAFT_VERSION: Final = 1
 

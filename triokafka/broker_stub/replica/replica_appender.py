@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, needs_prevalidation
+from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.replica.delayed_produce import DelayedProduce
@@ -19,6 +21,8 @@ from triokafka.topic_names import INTERNAL_TOPICS
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
+
+_NO_GUARDS: Final[Mapping[TopicPartition, VerificationGuard | None]] = {}
 
 
 class ReplicaAppender:
@@ -60,10 +64,12 @@ class ReplicaAppender:
         entries: Mapping[TopicPartition, Buffer | PrevalidatedBatch],
         *,
         required_acks: int,
+        guards: Mapping[TopicPartition, VerificationGuard | None] = _NO_GUARDS,
     ) -> dict[TopicPartition, AppendOutcome]:
         """Append a client's batches to every partition as its leader.
 
-        Clients may not write to internal topics.
+        Clients may not write to internal topics. ``guards`` has the guards of transactional batches by partition; see
+        `log.verification`.
         """
         if required_acks not in (-1, 0, 1):
             code = errors.InvalidRequiredAcksError.code
@@ -71,11 +77,17 @@ class ReplicaAppender:
         now_ms = self._world.wall_ms()
         outcomes: dict[TopicPartition, AppendOutcome] = {}
         for topic_partition, batches in entries.items():
-            outcomes[topic_partition] = self._append_one(topic_partition, batches, required_acks, now_ms)
+            guard = guards.get(topic_partition) if guards else None
+            outcomes[topic_partition] = self._append_one(topic_partition, batches, required_acks, now_ms, guard)
         return outcomes
 
     def _append_one(
-        self, topic_partition: TopicPartition, batches: Buffer | PrevalidatedBatch, required_acks: int, now_ms: int
+        self,
+        topic_partition: TopicPartition,
+        batches: Buffer | PrevalidatedBatch,
+        required_acks: int,
+        now_ms: int,
+        guard: VerificationGuard | None,
     ) -> AppendOutcome:
         partition = self._hosted.online.get(topic_partition)
         try:
@@ -83,7 +95,7 @@ class ReplicaAppender:
                 raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
             if partition is None:
                 partition = self._partition(topic_partition)
-            info = partition.append(batches, required_acks=required_acks, now_ms=now_ms)
+            info = partition.append(batches, required_acks=required_acks, now_ms=now_ms, guard=guard)
         except errors.BrokerResponseError as error:
             self._traffic.refused()
             log_start_offset = partition.log.log_start_offset if partition is not None else -1
@@ -108,15 +120,30 @@ class ReplicaAppender:
             flushing=partition.log.settled_offset <= info.last_offset,
         )
 
-    def append_internal(self, topic_partition: TopicPartition, batches: Buffer) -> int:
-        """Append records of the broker itself as with acks=all; return the offset after the last one.
+    def append_internal(
+        self,
+        topic_partition: TopicPartition,
+        batches: Buffer,
+        *,
+        guard: VerificationGuard | None = UNVERIFIED_ALLOWED,
+        transaction_version: int = 0,
+    ) -> int:
+        """Append records of the broker itself as with acks=all; return the offset after the last one. Arguments as
+        `LogAppender`.
 
         Raises:
             BrokerResponseError: this broker does not lead the partition, or the log rejects the records; nothing was
                 appended.
         """
         partition = self._partition(topic_partition)
-        info = partition.append(batches, required_acks=-1, now_ms=self._world.wall_ms(), from_client=False)
+        info = partition.append(
+            batches,
+            required_acks=-1,
+            now_ms=self._world.wall_ms(),
+            from_client=False,
+            guard=guard,
+            transaction_version=transaction_version,
+        )
         self._hosted.appended(partition)
         return info.last_offset + 1
 

@@ -17,15 +17,16 @@ from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
 from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.quotas import QuotaKind
-from triokafka.broker_stub.request.services import BrokerServices
-from triokafka.errors import ThrottlingQuotaExceededError
+from triokafka.broker_stub.request.services import BrokerServices, ControllerServices
+from triokafka.errors import IllegalStateError, ThrottlingQuotaExceededError
 from triokafka.protocol.frames import RequestHeader
 from triokafka.protocol.repeated_requests import KnownRequest
 from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.world import World
 
-if TYPE_CHECKING:  # imported when the first group is used: a broker starts without it
+if TYPE_CHECKING:  # imported when the first group or transactional id is used: a broker starts without them
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
 
 @dataclass(slots=True)
@@ -96,8 +97,26 @@ class RequestContext:
 
     @property
     def gateway(self) -> ControllerGateway:
-        """The active controller."""
-        return self.services.gateway
+        """The active controller, for changes on behalf of the client."""
+        return self.services.gateway.on_behalf_of(self)
+
+    @property
+    def controller(self) -> ControllerServices:
+        """The parts of the controller that serves this listener.
+
+        Raises:
+            IllegalStateError: a broker serves it. The handlers of the controller's own APIs are not in its table.
+        """
+        services: object = self.services
+        if not isinstance(services, ControllerServices):
+            raise IllegalStateError(f"the listener {self.listener} belongs to a broker")
+        return services
+
+    @property
+    def is_on_controller(self) -> bool:
+        """Whether a controller serves the listener."""
+        services: object = self.services
+        return isinstance(services, ControllerServices)
 
     @property
     def replicas(self) -> ReplicaManager:
@@ -113,6 +132,11 @@ class RequestContext:
     def groups(self) -> GroupCoordinator:
         """The groups that this broker coordinates."""
         return self.services.groups.coordinator
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transactional ids that this broker coordinates."""
+        return self.services.transactions.coordinator
 
     @property
     def topic_creation(self) -> AutoTopicCreation:

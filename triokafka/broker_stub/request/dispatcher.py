@@ -37,7 +37,7 @@ from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.compiler import carries_records
-from triokafka.protocol.frames import RequestHeader, decode_request_header, encode_response
+from triokafka.protocol.frames import SIZE_BYTES, RequestHeader, decode_request_header, encode_response
 from triokafka.protocol.message import MOST_MEMORY, Request, Response
 from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.protocol.templates import FilledAnswer
@@ -205,7 +205,7 @@ class Dispatcher:
             context.counts_time = False
         if header.api_key == _FETCH_KEY:
             context.follower = _is_follower(request)
-        if self._faults.armed:
+        if self._faults.armed and not context.follower:  # faults are for clients
             return await self._dispatch_faulty(handler, request, context)
         response = await self._answer(handler, request, context, faulty=False)
         large = context.size > _LARGE_BYTES or context.items > _MANY_ITEMS
@@ -258,6 +258,60 @@ class Dispatcher:
         answer.parts = await world.run_in_thread(_encode, response, header)
         answer.done_at = world.now()
         return answer
+
+    async def dispatch_forwarded(
+        self, frame: Buffer, envelope: RequestContext, *, principal: str, peer: tuple[str, int]
+    ) -> tuple[bytes, int]:
+        """Answer a request that a broker forwards for a client (KIP-590).
+
+        Returns the response, header and body, and 0; or nothing and the code of `NotControllerError` if the response
+        has that error, so that the broker tries again.
+
+        Args:
+            frame: the client's request: header and body.
+            envelope: the request that contains it.
+            principal, peer: the client's principal and address.
+
+        Raises:
+            InvalidRequestError: the frame is not a request.
+            UnsupportedVersionError: this listener does not serve the API or the version.
+        """
+        try:
+            header, handler = self._route(frame)
+        except CloseConnectionError as error:
+            raise errors.UnsupportedVersionError(str(error)) from error
+        except ProtocolError as error:
+            raise errors.InvalidRequestError(f"the envelope has no Kafka request: {error}") from error
+        if handler is None:
+            raise errors.UnsupportedVersionError(f"API key {header.api_key} is not forwarded")
+        try:
+            request = handler.decode(frame, header.api_version, header.size)
+        except ProtocolError as error:
+            raise errors.InvalidRequestError(f"the envelope has no Kafka request: {error}") from error
+        context = RequestContext(
+            header=header,
+            services=self.services,
+            principal=principal,
+            listener=envelope.listener,
+            peer=peer,
+            now=envelope.now,
+            slot=envelope.slot,
+            size=len(frame),
+            received_at=envelope.received_at,
+        )
+        response = await self._answer(handler, request, context, faulty=False)
+        if not isinstance(response, Response):
+            raise errors.InvalidRequestError(f"{handler.name} is not forwarded")
+        counts: dict[int, int] = {}
+        api = self._apis[header.api_key]
+        if api.count_errors is not None:
+            api.count_errors(response, counts)
+            api.count_errors(response, api.metrics.errors)
+        if errors.NotControllerError.code in counts:
+            return b"", errors.NotControllerError.code
+        if context.throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = context.throttle_ms
+        return b"".join(_encode(response, header))[SIZE_BYTES:], 0
 
     def answered(self, answer: Answer, sending_at: float, sent_at: float) -> None:
         """Record the metrics of a request whose response was sent between these times, or could not be sent."""

@@ -1,4 +1,4 @@
-"""The parts of a broker that API handlers use."""
+"""The parts of a broker, and of a controller, that API handlers use."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.log.log_manager import LogManager
@@ -24,7 +25,11 @@ from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when first used: a broker starts without them
+    from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+    from triokafka.broker_stub.raft.raft_client import RaftClient
+    from triokafka.broker_stub.request.forwarding import ForwardedRequests
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
+    from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from triokafka.network.fetch_sessions.fetch_session_cache import FetchSessionCache
 
 
@@ -32,9 +37,10 @@ if TYPE_CHECKING:  # imported when first used: a broker starts without them
 class BrokerServices:
     """The parts of one broker that its dispatcher and API handlers use.
 
-    ``cluster_id`` and ``fetch_sessions`` are functions: the cluster's id is known once the metadata log was read, and
-    fetch sessions are imported with the first Fetch. ``advertised`` has the versions that ApiVersions reports, by API
-    key. ``allows_all`` is True without access control, which makes `RequestContext.denied` fast.
+    ``cluster_id``, ``fetch_sessions`` and ``partition_markers`` are functions: the cluster's id is known once the
+    metadata log was read, and the others are imported with the first request that needs them. ``advertised`` has the
+    versions that ApiVersions reports, by API key. ``allows_all`` is True without access control, which makes
+    `RequestContext.denied` fast.
     """
 
     node_id: int
@@ -49,6 +55,9 @@ class BrokerServices:
     prevalidation_slots: PrevalidationSlots
     fetch_sessions: Callable[[], FetchSessionCache[ReadOutcome]]
     groups: CoordinatorEntry[GroupCoordinator]
+    transactions: CoordinatorEntry[TransactionCoordinator]
+    transaction_verifier: TransactionVerifier
+    partition_markers: Callable[[], PartitionMarkers]
     coordinators: CoordinatorRegistry
     quotas: ClientQuotas
     producer_ids: ProducerIds
@@ -56,6 +65,34 @@ class BrokerServices:
     authorizer: Authorizer
     faults: Faults
     advertised: Mapping[int, range]
+    allows_all: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.allows_all = isinstance(self.authorizer, AllowAll)
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerServices:
+    """The parts of a controller that its dispatcher and API handlers use.
+
+    The handlers of administrative requests serve both kinds of listeners. They use the parts whose names are those of
+    `BrokerServices`. ``quorum`` returns the node's client of the metadata quorum, and ``forwarded`` answers the
+    requests that brokers forward. Both exist once the node has opened its metadata log.
+    """
+
+    node_id: int
+    world: World
+    config: DynamicBrokerConfig
+    cluster_id: Callable[[], str]
+    metadata: MetadataCache
+    configuration: EffectiveConfiguration
+    gateway: ControllerGateway
+    quotas: ClientQuotas
+    authorizer: Authorizer
+    faults: Faults
+    advertised: Mapping[int, range]
+    quorum: Callable[[], RaftClient]
+    forwarded: Callable[[], ForwardedRequests]
     allows_all: bool = field(init=False)
 
     def __post_init__(self) -> None:

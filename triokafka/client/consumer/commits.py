@@ -218,7 +218,7 @@ class Committer:
             if identity.generation < 0:
                 raise CommitFailedError(
                     f"the offsets were not committed: this consumer is not a member of group {group_id!r} now"
-                    " (it has not joined yet, or was put out); records since the last commit will be read again"
+                    " (it has not joined yet, or was removed); records since the last commit will be read again"
                 )
             try:
                 await self._offsets.commit(offsets, identity, deadline=deadline, missing=missing)

@@ -29,9 +29,9 @@ from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.plugins import Plugins
 from triokafka.client.serializers import Deserializer
 from triokafka.delegation import delegated
-from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from triokafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.records import ConsumerRecord
-from triokafka.structs import OffsetAndMetadata, TopicPartition
+from triokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from triokafka.topic_names import check_topic_name
 from triokafka.world import World
 from triokafka.world.system import RealWorld
@@ -395,6 +395,42 @@ class Consumer:
         if self.options.group_id is None:
             raise IllegalStateError(f"{what} needs a group_id: offsets are committed for a group")
         return self._collector.consumed() if offsets is None else checked_offsets(offsets, what)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return this consumer's membership now, for `Transaction.send_offsets` (KIP-447). Never waits.
+
+        Raises:
+            IllegalStateError: there is no ``group_id``.
+        """
+        group_id = self.options.group_id
+        if group_id is None:
+            raise IllegalStateError("group_metadata() needs a group_id")
+        membership = self._engine.committer.membership
+        if membership is None:
+            return ConsumerGroupMetadata(group_id)
+        identity = membership.identity
+        return ConsumerGroupMetadata(group_id, identity.generation, identity.member_id, identity.group_instance_id)
+
+    def transaction_offsets(self) -> tuple[ConsumerGroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
+        """Return the membership, and the offsets behind everything handed out so far, for `Transaction.send_offsets`.
+
+        Raises:
+            IllegalStateError: there is no ``group_id``, or ``enable_auto_commit`` is on.
+            CommitFailedError: this consumer is not a member of its group now.
+        """
+        offsets = self._to_commit(None, "send_offsets()")
+        if self.options.enable_auto_commit:
+            raise IllegalStateError(
+                "send_offsets() needs a consumer with enable_auto_commit=False: otherwise it commits offsets of a"
+                " transaction that may be aborted"
+            )
+        metadata = self.group_metadata()
+        if self._engine.committer.membership is not None and metadata.generation_id < 0:
+            raise CommitFailedError(
+                f"the offsets cannot be part of the transaction: this consumer is not a member of group"
+                f" {metadata.group_id!r} now; records since the last commit will be read again"
+            )
+        return metadata, offsets
 
     @overload
     async def committed(

@@ -304,7 +304,7 @@ class Engine:
         self.wake()
 
     def _start_over(self, cluster: Cluster) -> None:
-        for topic in self._topics.made_anew(cluster):
+        for topic in self._topics.recreated(cluster):
             logger.warning("topic %r was deleted and created again: its positions are looked up again", topic)
             self.collector.put_back()
             self.subscription.start_over(topic)
@@ -313,10 +313,10 @@ class Engine:
     def _fetch_again(self, cluster: Cluster) -> None:
         """Drop buffered data of former leaders: new ones have every record below the position, but maybe not this
         data."""
-        led_anew = self.subscription.led_anew(cluster.leader_epoch_for)
-        if led_anew:
+        with_new_leader = self.subscription.with_new_leader(cluster.leader_epoch_for)
+        if with_new_leader:
             self.collector.put_back()
-            for partition in led_anew:
+            for partition in with_new_leader:
                 self.subscription.fetch_again(partition)
 
     def _positions_changed(self) -> None:

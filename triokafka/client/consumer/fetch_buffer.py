@@ -275,7 +275,8 @@ class FetchBuffer:
             return state.position
         return last.end
 
-    def _remove(self, data: FetchedData) -> None:
+    def remove(self, data: FetchedData) -> None:
+        """Remove data that was returned completely, or is not wanted."""
         data.done = True
         self._queue.remove(data)
         self.total_bytes -= data.size
@@ -292,10 +293,10 @@ class FetchBuffer:
         for data in list(self._queue):
             state = self._subscription.get(data.partition)
             if state is None or state.version != data.version:
-                self._remove(data)
+                self.remove(data)
             elif state.fetchable and data.partition not in held:
                 if data.position != state.position:
-                    self._remove(data)
+                    self.remove(data)
                     continue
                 yield data, state
             if not data.done:
@@ -306,10 +307,6 @@ class FetchBuffer:
     def has_current(self) -> bool:
         """Whether there is anything to return, an error included."""
         return any(True for _ in self.current())
-
-    def finished(self, data: FetchedData) -> None:
-        """Remove data that was returned completely."""
-        self._remove(data)
 
     def restore(self, data: FetchedData, position: int) -> None:
         """Return ``data`` to the front, from ``position`` on."""
@@ -332,7 +329,7 @@ class FetchBuffer:
             if (state := self._subscription.get(data.partition)) is not None and state.paused
         ]
         for data in paused:
-            self._remove(data)
+            self.remove(data)
         return bool(paused)
 
     def clear(self) -> None:

@@ -215,7 +215,7 @@ class FetchCollector:
             # Only gaps and control batches were skipped: the user has nothing to finish.
             self._subscription.finish(data.partition, data.position)
         if data.exhausted:
-            self._buffer.finished(data)
+            self._buffer.remove(data)
             if self._opened is data:
                 self._opened = None
 

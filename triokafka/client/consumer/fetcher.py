@@ -382,7 +382,7 @@ class Fetcher:
         The error is removed, so that the partition is fetched again.
         """
         error = data.error
-        self.buffer.finished(data)
+        self.buffer.remove(data)
         if isinstance(error, OffsetOutOfRangeError):
             reset = self._subscription.default_reset
             if reset is not None:

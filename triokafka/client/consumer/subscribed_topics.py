@@ -58,7 +58,7 @@ class SubscribedTopics:
             why = type(error)(f"the cluster does not have it. {error.advice}".rstrip())
             self._failures.failed(f"finding topic {topic!r}", why, self._network.world.now(), quietly=others)
 
-    def made_anew(self, cluster: Cluster) -> list[str]:
+    def recreated(self, cluster: Cluster) -> list[str]:
         """Return topics that were deleted and created again since their partitions were assigned.
 
         Positions of the old topic are meaningless in the new one. Call this whenever the metadata or the assignment has

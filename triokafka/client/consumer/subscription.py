@@ -308,7 +308,7 @@ class SubscriptionState:
             if state.reset_to is not None
         ]
 
-    def led_anew(self, leader_epoch: Callable[[TopicPartition], int]) -> list[TopicPartition]:
+    def with_new_leader(self, leader_epoch: Callable[[TopicPartition], int]) -> list[TopicPartition]:
         """Return partitions that may have buffered data from before a leader with a newer epoch took over."""
         return [p for p, state in self._partitions.items() if 0 <= state.fetched_epoch < leader_epoch(p)]
 

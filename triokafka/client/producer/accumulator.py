@@ -106,6 +106,7 @@ class Accumulator:
             reserved=len(buffer),
             created_at=now,
             new_event=self._new_event,
+            transactional=settings.transactional,
         )
         self.batches.admit(queue, batch)
         return batch

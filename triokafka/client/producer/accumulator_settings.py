@@ -30,6 +30,7 @@ class AccumulatorSettings:
     max_request_size: int = 1_048_576
     one_in_flight: bool = False
     idempotent: bool = False
+    transactional: bool = False
     adaptive_partitioning: bool = True
     availability_timeout: float = 0.0
     batch_limit: int = field(init=False)

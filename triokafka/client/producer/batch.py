@@ -89,6 +89,7 @@ class ProducerBatch:
         "retry_at",
         "settled_at",
         "topic_partition",
+        "transactional",
     )
 
     def __init__(
@@ -100,7 +101,9 @@ class ProducerBatch:
         reserved: int,
         created_at: float,
         new_event: Callable[[], Event],
+        transactional: bool = False,
     ) -> None:
+        self.transactional = transactional
         self.topic_partition = topic_partition
         self.number = number
         self.builder: BatchBuilder | None = builder
@@ -197,7 +200,9 @@ class ProducerBatch:
         """Return the bytes for the wire; retries send the same bytes again."""
         if self._built is None:
             assert self.builder is not None, "a batch is built before its memory is given back"
-            self._built = self.builder.build(self.producer_id, self.producer_epoch, self.base_sequence)
+            self._built = self.builder.build(
+                self.producer_id, self.producer_epoch, self.base_sequence, self.transactional
+            )
         return self._built
 
     def release(self) -> tuple[bytearray | None, int]:

@@ -30,6 +30,9 @@ class IncompleteBatches:
     memory, with their queues. A batch that was given up holds its memory while a request or a thread still uses it.
     ``on_failed`` gets every batch that is given up, once it is settled. ``on_escaped`` gets an error of a callback that
     is no `Exception`, once its batch is settled.
+
+    A transactional producer gets every new batch's queue in ``on_admitted``, and ``on_all_released`` when no batch is
+    left. While ``abort_error`` is set, the transaction is being aborted: batches fail with it instead of a retry.
     """
 
     def __init__(
@@ -48,6 +51,9 @@ class IncompleteBatches:
         self.unreleased: dict[ProducerBatch, PartitionQueue] = {}
         self._failure_listeners = [on_failed]
         self._troubled: dict[TopicPartition, PartitionQueue] = {}
+        self.on_admitted: Callable[[PartitionQueue], None] | None = None
+        self.on_all_released: Callable[[], None] | None = None
+        self.abort_error: Exception | None = None
 
     def add_failure_listener(self, listener: Callable[[ProducerBatch], None]) -> None:
         """Call ``listener``, too, with every batch that is given up. It must not block."""
@@ -69,6 +75,8 @@ class IncompleteBatches:
         self.active[queue.topic_partition] = queue
         self.unsettled[batch] = None
         self.unreleased[batch] = queue
+        if self.on_admitted is not None:
+            self.on_admitted(queue)
 
     # ---------------------------------------------------------------- outcomes
 
@@ -129,15 +137,24 @@ class IncompleteBatches:
                 self.note_trouble(queue)
         self._release(batch)
 
-    def retry(self, batch: ProducerBatch, now: float, *, chance: float) -> None:
-        """Queue the batch again at its old place, to be sent after a back-off; ``chance`` is uniform in [0, 1)."""
+    def retry(self, batch: ProducerBatch, now: float, *, chance: float, delay: float = 0.0) -> None:
+        """Queue the batch again at its old place, to be sent after a back-off; ``chance`` is uniform in [0, 1).
+
+        A ``delay`` in seconds replaces the back-off.
+        """
+        if self.abort_error is not None:
+            self.fail(batch, self.abort_error)
+            return
         queue = self.unreleased[batch]
-        batch.retry_at = now + self.settings.retry_backoff.delay(batch.attempts, chance)
+        batch.retry_at = now + (delay or self.settings.retry_backoff.delay(batch.attempts, chance))
         queue.put_back(batch)
         self.active[batch.topic_partition] = queue
 
     def split(self, batch: ProducerBatch, pieces: list[ProducerBatch], starts: list[int]) -> None:
         """Replace a batch that was too large for the broker by smaller ones at its place (KIP-126)."""
+        if self.abort_error is not None:
+            self.fail(batch, self.abort_error)
+            return
         queue = self.unreleased[batch]
         if self.idempotent:
             queue.sequences.replace(batch, pieces)
@@ -192,6 +209,12 @@ class IncompleteBatches:
                 self._unqueue(batch)
             self.fail(batch, error)
 
+    def drop_unsent(self, error: Exception) -> None:
+        """Fail all unsettled batches that no request carries."""
+        for batch in [batch for batch in self.unsettled if not batch.on_wire]:
+            self._unqueue(batch)
+            self.fail(batch, error)
+
     def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self.unreleased[batch]
         batch.close()
@@ -219,6 +242,8 @@ class IncompleteBatches:
         buffer, reserved = batch.release()
         if reserved:
             self.pool.release(buffer, reserved)
+        if self.on_all_released is not None and not self.unreleased:
+            self.on_all_released()
 
     def discard(self, batch: ProducerBatch) -> None:
         """Drop a batch without records: writing its first one failed."""
@@ -249,6 +274,10 @@ class IncompleteBatches:
     def disable_idempotence(self) -> None:
         """Continue without sequence numbers, which the brokers do not support."""
         self.idempotent = False
+
+    def forget_troubles(self) -> None:
+        """Forget disturbed sequences: all partitions begin a new epoch."""
+        self._troubled.clear()
 
     def note_trouble(self, queue: PartitionQueue) -> None:
         """Add a partition whose sequence was disturbed to the candidates of `take_restarts`."""

@@ -148,6 +148,13 @@ class QueueRegister:
             ratio = self._ratios[topic] = CompressionRatio()
         return ratio
 
+    def forget_routes(self) -> None:
+        """Make every partition choose the version of its requests again."""
+        for reference in self._queues.values():
+            queue = reference()
+            if queue is not None:
+                queue.route = None
+
     def take_lost_numbers(self) -> bool:
         """Return whether, since the last call, a queue was dropped that had sent batches in the current epoch.
 

@@ -25,6 +25,8 @@ from triokafka.protocol.templates import AnswerTemplate, RequestTemplate
 from triokafka.structs import Buffer, Node, TopicPartition
 
 FIRST_VERSION_WITH_IDS: Final = 13
+FIRST_IMPLICIT_VERSION: Final = 12
+"""The first version that adds its partitions to the transaction (KIP-890)."""
 _FIRST_VERSION_WITH_START: Final = 5
 _ZERO_ID: Final = uuid.UUID(int=0)
 
@@ -44,7 +46,13 @@ class ProduceAnswer(NamedTuple):
 
 
 def build_request(
-    batches: Iterable[ProducerBatch], version: int, *, acks: int, timeout_ms: int, ids: Mapping[str, uuid.UUID]
+    batches: Iterable[ProducerBatch],
+    version: int,
+    *,
+    acks: int,
+    timeout_ms: int,
+    ids: Mapping[str, uuid.UUID],
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
     """One request for batches of different partitions; their bytes are not copied."""
     topics: dict[str, TopicProduceData] = {}
@@ -55,7 +63,9 @@ def build_request(
             topic_id = ids.get(name, _ZERO_ID) if version >= FIRST_VERSION_WITH_IDS else _ZERO_ID
             topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
         topic.partition_data.append(PartitionProduceData(index=partition, records=batch.build()))
-    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    return ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
+    )
 
 
 def template_for(
@@ -66,6 +76,7 @@ def template_for(
     acks: int,
     timeout_ms: int,
     client_id: str | None,
+    transactional_id: str | None = None,
 ) -> RequestTemplate:
     """Return a template of requests with one batch of a partition; its responses give base offset and append time."""
     name, number = topic_partition
@@ -73,7 +84,7 @@ def template_for(
     def request(records: Buffer) -> ProduceRequest:
         partition = PartitionProduceData(index=number, records=records)
         topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=[partition])
-        return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+        return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
 
     def answer(base_offset: int, log_append_time: int, log_start_offset: int = -1) -> ProduceResponse:
         partition = PartitionProduceResponse(

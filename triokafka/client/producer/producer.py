@@ -18,7 +18,7 @@ from triokafka.client.config import ProducerOptions
 from triokafka.client.deliveries import Deliveries, Delivery
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
-from triokafka.client.producer.batch import DeliveryCallback
+from triokafka.client.producer.batch import DeliveryCallback, ProducerBatch
 from triokafka.client.producer.batch_opener import BatchOpener
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.bulk_sender import BulkSender
@@ -36,10 +36,12 @@ from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.slow_path import SlowPath
 from triokafka.client.producer.thread_compressor import compressor_for
 from triokafka.client.producer.topic_states import TopicStates
+from triokafka.client.producer.transactions.transaction import Transaction
+from triokafka.client.producer.transactions.transactions import Transactions
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
 from triokafka.client.producer.waiting import SettledEvent
 from triokafka.client.producer.wakeup import Wakeup
-from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
+from triokafka.errors import ClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import PartitionMetadata
@@ -83,6 +85,7 @@ class Producer:
             max_request_size=opts.max_request_size,
             one_in_flight=opts.max_in_flight_requests_per_connection == 1,
             idempotent=opts.idempotent,
+            transactional=opts.transactional_id is not None,
             adaptive_partitioning=opts.partitioner_adaptive_partitioning_enable,
             availability_timeout=opts.partitioner_availability_timeout_ms / 1000,
         )
@@ -90,7 +93,7 @@ class Producer:
         self._unhandled = UnhandledFailures()
         self._tasks = BackgroundTasks(self._fail)
         batches = self._batches = IncompleteBatches(
-            settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._unhandled.note, self._raise_in_task
+            settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._note_failure, self._raise_in_task
         )
         wakeup = self._wakeup = Wakeup(self._world)
         compressor = None
@@ -111,19 +114,36 @@ class Producer:
             wakeup=wakeup,
             acks=opts.acks,
             retries=opts.retries,
-            idempotence_required=opts.enable_idempotence is True,
+            idempotence_required=opts.enable_idempotence is True or opts.transactional_id is not None,
             start_identity_task=lambda: self._tasks.start(self._sender.fetch_identity, name="kafka producer id"),
             on_fatal=self._fail,
             hooks=self._client.config.hooks,
+            transactional_id=opts.transactional_id,
         )
+        self._transactions: Transactions | None = None
+        check_usable = self._check_usable
+        check_can_send = check_usable
+        if opts.transactional_id is not None:
+            self._transactions = Transactions(
+                opts.transactional_id,
+                int(opts.transaction_timeout_ms),
+                self._client,
+                accumulator,
+                max_block=opts.max_block_ms / 1000,
+                close_timeout=opts.close_timeout_ms / 1000,
+                check_usable=check_usable,
+                fail=self._fail,
+                wake_sender=wakeup.wake,
+                set_identity=self._sender.begin_identity,
+            )
+            check_can_send = self._transactions.check_can_send
         # The last thing that can be refused: from here on there are plug-ins to close.
         opts, self._plugins = install_plugins(opts, client_id)
         self.options = opts
-        check_usable = self._check_usable
         partitioner = RecordPartitioner(opts.partitioner, ignore_keys=opts.partitioner_ignore_keys)
         self._topics = TopicStates(accumulator, self._client, partitioner, world=self._world, check_usable=check_usable)
         self._opener = BatchOpener(
-            opts, accumulator, self._client, wakeup, world=self._world, check_usable=check_usable
+            opts, accumulator, self._client, wakeup, world=self._world, check_usable=check_can_send
         )
         self._client.add_listener(wakeup.wake)
         serializer = RecordSerializer(opts, self._world.wall_ms)
@@ -133,7 +153,7 @@ class Producer:
             self._opener,
             InterceptorChain(opts.interceptors),
             now=self._world.now,
-            check_usable=check_usable,
+            check_usable=check_can_send,
             on_delivery=opts.on_delivery,
         )
         self._bulk_sender = BulkSender(
@@ -143,7 +163,7 @@ class Producer:
             self._opener,
             now=self._world.now,
             wall_ms=self._world.wall_ms,
-            check_usable=check_usable,
+            check_usable=check_can_send,
         )
         self._fast_path = FastPath(
             self._topics.by_name,
@@ -175,11 +195,15 @@ class Producer:
         await self._tasks.open()
         self._state = "open"
         self._tasks.start(self._sender.run, name="kafka sender")
+        if self._transactions is not None:
+            self._tasks.start(self._transactions.task.run, name="kafka transactions")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._transactions is not None and self._failure is None:
+            await self._transactions.abort_open()
         self._state = "closing"
         self._forget_topics()
         self._accumulator.pool.refuse_waiters(
@@ -223,6 +247,10 @@ class Producer:
         self._topics.by_name.clear()
         self._accumulator.close_open_batches()
 
+    def _note_failure(self, batch: ProducerBatch) -> None:
+        if self._transactions is None:  # else the transaction reports it
+            self._unhandled.note(batch)
+
     def _raise_in_task(self, error: BaseException) -> None:
         """Raise an error that a callback must not swallow; raised in the callback, it would end the sender."""
         self._tasks.start(_raise, error, name="kafka escaped exception")
@@ -235,6 +263,8 @@ class Producer:
         logger.error("the producer failed: %s", error, exc_info=error)
         self._failure = error
         self._forget_topics()
+        if self._transactions is not None:
+            self._transactions.fail(error)
         self._batches.abort(lambda batch: self._failed_error())
         self._accumulator.pool.refuse_waiters(self._failed_error)
         self._client.fail(error)
@@ -398,6 +428,37 @@ class Producer:
             accumulator.flushes -= 1
         if self._failure is not None:
             raise self._failed_error()
+
+    # ---------------------------------------------------------------- transactions
+
+    async def init_transactions(self) -> None:
+        """Get the producer id and epoch of ``transactional_id``, and fence older producers that use it.
+
+        The coordinator aborts a transaction that such a producer left open. `transaction` does this itself at its
+        first use; call it earlier to fence older producers before reading committed offsets. Waits at most
+        ``max_block_ms``. A second call does nothing. If cancelled, the request goes on in the background.
+
+        Raises:
+            IllegalStateError: the producer has no ``transactional_id``.
+            KafkaTimeoutError: no coordinator answered in time; call it again.
+            ProducerFencedError: a newer producer with this transactional id has started.
+            TransactionalIdAuthorizationFailedError, InvalidTransactionTimeoutError, UnsupportedVersionError: the
+                producer has failed.
+        """
+        await self._needed_transactions().initialize()
+
+    def transaction(self) -> Transaction:
+        """Return a new transaction: ``async with producer.transaction() as transaction``; see `Transaction`.
+
+        Raises:
+            IllegalStateError: the producer has no ``transactional_id``.
+        """
+        return Transaction(self._needed_transactions())
+
+    def _needed_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise IllegalStateError("transactions need a producer with transactional_id='…'")
+        return self._transactions
 
     # ---------------------------------------------------------------- looking
 

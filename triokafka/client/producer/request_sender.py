@@ -14,6 +14,7 @@ from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.produce_request import (
+    FIRST_IMPLICIT_VERSION,
     FIRST_VERSION_WITH_IDS,
     build_request,
     read_response,
@@ -41,7 +42,7 @@ class RequestSender:
     ``counters`` and ``hooks`` are the sender's. After a successful response, and the responses that arrived with it,
     ``go_on`` receives the time and may send more. After any other end of a request ``wake`` is called instead, which
     must not send, because other requests of the connection may be about to end. ``on_bug`` receives an error of the
-    handler itself.
+    handler itself. ``implicit``: Produce adds its partitions to the transaction (KIP-890).
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class RequestSender:
         wake: Callable[[], None],
         go_on: Callable[[float], None],
         on_bug: Callable[[Exception], None],
+        transactional_id: str | None = None,
     ) -> None:
         self._accumulator = accumulator
         self._batches = accumulator.batches
@@ -68,6 +70,8 @@ class RequestSender:
         self._wake = wake
         self._go_on = go_on
         self._on_bug = on_bug
+        self._transactional_id = transactional_id
+        self.implicit = False
         self._min_version = _FIRST_ZSTD_VERSION if accumulator.settings.compression_type == "zstd" else None
         self._timeout_ms = int(client.config.request_timeout_ms)
         self._client_id = client.config.client_id
@@ -84,7 +88,14 @@ class RequestSender:
                 # A response names topics as its request did, even if the metadata has changed meanwhile.
                 ids, all_have_ids = cluster.ids_of(batch.topic_partition.topic for batch in batches)
                 version = self._version(channel, all_have_ids)
-                request = build_request(batches, version, acks=self._acks, timeout_ms=self._timeout_ms, ids=ids)
+                request = build_request(
+                    batches,
+                    version,
+                    acks=self._acks,
+                    timeout_ms=self._timeout_ms,
+                    ids=ids,
+                    transactional_id=self._transactional_id,
+                )
                 self._submit(channel, request, version, batches, ids, now)
         except (UnsupportedVersionError, ProtocolError) as error:
             self._answers.impossible(batches, error)
@@ -97,9 +108,14 @@ class RequestSender:
                 self._note_sent(batch, now)
 
     def _version(self, channel: BrokerChannel, all_have_ids: bool) -> int:
-        return channel.version_for(
-            ProduceRequest, self._min_version, None if all_have_ids else FIRST_VERSION_WITH_IDS - 1
-        )
+        low, high = self._min_version, None if all_have_ids else FIRST_VERSION_WITH_IDS - 1
+        if self._transactional_id is not None:
+            # The version says whether the request adds its partitions to the transaction.
+            if self.implicit:
+                low = FIRST_IMPLICIT_VERSION
+            else:
+                high = FIRST_IMPLICIT_VERSION - 1
+        return channel.version_for(ProduceRequest, low, high)
 
     def _route(self, queue: PartitionQueue, channel: BrokerChannel, cluster: Cluster) -> Route:
         route = queue.route
@@ -118,6 +134,7 @@ class RequestSender:
                 acks=self._acks,
                 timeout_ms=self._timeout_ms,
                 client_id=self._client_id,
+                transactional_id=self._transactional_id,
             )
             route = queue.route = Route(template, ids)
         route.cluster = cluster

@@ -17,6 +17,7 @@ from triokafka.errors import (
     ERRORS,
     BrokerResponseError,
     ClusterAuthorizationFailedError,
+    ConcurrentTransactionsError,
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -37,6 +38,8 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 _UNKNOWN_SERVER_ERROR: Final = -1
+_CONCURRENT_TRANSACTIONS_SECONDS: Final = 0.02
+"""The back-off while the coordinator completes the previous transaction, which takes milliseconds."""
 FATAL: Final = (
     ClusterAuthorizationFailedError,
     InvalidProducerIdMappingError,
@@ -173,7 +176,8 @@ class ResponseHandler:
             self._counters["batch_retry_total"] += 1
             logger.debug("%s: attempt %d failed; retrying: %s", batch.topic_partition, batch.attempts, error)
             batch.last_error = error
-            self._batches.retry(batch, now, chance=self._world.random.random())
+            delay = _CONCURRENT_TRANSACTIONS_SECONDS if isinstance(error, ConcurrentTransactionsError) else 0.0
+            self._batches.retry(batch, now, chance=self._world.random.random(), delay=delay)
             self._tell_retried(batch, error)
         else:
             # An earlier attempt may have written the batch, or a broker that then failed with UNKNOWN_SERVER_ERROR, and
@@ -192,6 +196,8 @@ class ResponseHandler:
         queue = self._batches.queue_of(batch)
         retry = queue.sequences.should_retry(batch, error, log_start_offset=answer.log_start_offset)
         if queue.sequences.bump_wanted:
+            if self._batches.settings.transactional:
+                return False  # the transaction is aborted: only then may the producer take a new epoch
             self._batches.note_trouble(queue)
         return retry
 
@@ -209,7 +215,7 @@ class ResponseHandler:
         if self._batches.idempotent:
             if isinstance(error, FATAL):
                 self._fatal = error
-            elif isinstance(error, InvalidProducerEpochError):
+            elif isinstance(error, InvalidProducerEpochError) and not self._batches.settings.transactional:
                 # Another producer uses this id and a newer epoch: only a new id helps.
                 self._on_identity_lost()
         self._batches.fail(batch, error, fate_known=fate_known, record_errors=record_errors)

@@ -53,6 +53,7 @@ class Sender:
         start_identity_task: Callable[[], None],
         on_fatal: Callable[[Exception], None],
         hooks: HookChain = NO_HOOKS,
+        transactional_id: str | None = None,
     ) -> None:
         self.identity = ProducerIdentity()
         self.counters = new_counters()
@@ -80,7 +81,9 @@ class Sender:
             wake=wakeup.wake,
             go_on=self._go_on,
             on_bug=on_fatal,
+            transactional_id=transactional_id,
         )
+        self._transactional = transactional_id is not None
         self._accumulator = accumulator
         self._client = client
         self._world = world
@@ -124,7 +127,8 @@ class Sender:
             accumulator.note_refusals((), now)
             return expiry
         if self._batches.idempotent and not self.identity.known:
-            self._want_identity()
+            if not self._transactional:
+                self._want_identity()
             return expiry
         cluster = client.cluster
         channels: dict[int, BrokerChannel] = {}
@@ -216,7 +220,18 @@ class Sender:
 
     # ---------------------------------------------------------------- idempotence
 
+    def begin_identity(self, identity: ProducerIdentity, *, implicit: bool) -> None:
+        """Use the producer id and epoch that the transaction coordinator gave. ``implicit``: see `RequestSender`."""
+        if identity.producer_id != self.identity.producer_id:
+            self.counters["producer_id_total"] += 1
+        elif identity != self.identity:
+            self.counters["epoch_bump_total"] += 1
+        self.identity = identity
+        self._requests.implicit = implicit
+
     def _restart_partitions(self) -> None:
+        if self._transactional:
+            return  # a new epoch comes from the coordinator, at the end of a transaction
         lost = self._accumulator.queues.take_lost_numbers()
         if lost and self.identity.known and not self._accumulator.closing:  # then no queue is created again
             self._bump_epoch()

@@ -54,9 +54,11 @@ class PartitionSequences:
 
     ``in_flight`` holds the batches that have a number and are not settled, in order: on the wire or waiting for a
     retry. ``bump_wanted`` stops the partition until `restart`.
+
+    ``waits_for_transaction``: the coordinator does not know yet that the partition belongs to the open transaction.
     """
 
-    __slots__ = ("bump_wanted", "identity", "in_flight", "last_acked", "next", "unresolved")
+    __slots__ = ("bump_wanted", "identity", "in_flight", "last_acked", "next", "unresolved", "waits_for_transaction")
 
     def __init__(self) -> None:
         self.identity = ProducerIdentity()
@@ -65,6 +67,7 @@ class PartitionSequences:
         self.in_flight: list[ProducerBatch] = []
         self.bump_wanted = False
         self.unresolved = False
+        self.waits_for_transaction = False
 
     @property
     def used(self) -> bool:
@@ -83,7 +86,7 @@ class PartitionSequences:
         - behind a batch that is sent again, or that has four batches behind it, maybe at a former leader: it may be in
           the log, and a broker detects only the last five batches as duplicates.
         """
-        if self.bump_wanted:
+        if self.bump_wanted or self.waits_for_transaction:
             return False
         in_flight = self.in_flight
         if batch.base_sequence >= 0:

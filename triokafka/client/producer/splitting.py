@@ -36,6 +36,7 @@ def split_records(batch: ProducerBatch, settings: AccumulatorSettings) -> tuple[
             reserved=0,
             created_at=batch.created_at,
             new_event=batch.new_event,
+            transactional=batch.transactional,
         )
         pieces.append(piece)
     return pieces, [0, middle]

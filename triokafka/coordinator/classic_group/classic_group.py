@@ -272,8 +272,13 @@ class ClassicGroup:
 
     # --- offsets ---
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> Member | None:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool = False
+    ) -> Member | None:
         """Check that an offset commit is allowed, and return the member that it names, if any.
+
+        A commit in a transaction may name no member, since older clients cannot, and may come while the group waits
+        for its leader's assignment.
 
         Raises:
             UnknownMemberIdError: no such member; the commit names no member while the group has some; or the group is
@@ -287,8 +292,10 @@ class ClassicGroup:
         if generation < 0 and self.state is GroupState.EMPTY:
             return None
         if generation < 0 and not member_id and instance_id is None:
+            if in_transaction:
+                return None
             raise UnknownMemberIdError(f"group {self.group_id!r} has members; only members may commit")
         member = self.member_of_generation(member_id, instance_id, generation)
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
             raise RebalanceInProgressError(f"group {self.group_id!r} is waiting for its leader's assignment")
         return member

@@ -29,7 +29,7 @@ def group_coordinator_type(
     return CoordinatorType(
         name="group",
         topic=GROUP_METADATA_TOPIC,
-        new_shard=lambda partition: GroupShard(config, new_id, topics, own_settings, counters),
+        new_shard=lambda partition, leader_epoch: GroupShard(config, new_id, topics, own_settings, counters),
         timer_fired=timer_fired,
         expire=expire,
         topics_deleted=topics_deleted,

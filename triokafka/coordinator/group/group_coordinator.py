@@ -12,6 +12,7 @@ from triokafka.coordinator.group.membership_requests import MembershipRequests
 from triokafka.coordinator.group.metrics import GroupCounts, count_groups
 from triokafka.coordinator.group.offset_requests import OffsetRequests
 from triokafka.coordinator.group.topics_view import TopicsView
+from triokafka.coordinator.group.transaction_requests import TransactionRequests
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
 from triokafka.world import World
 
@@ -20,8 +21,8 @@ class GroupCoordinator:
     """Groups and their offsets, on the partitions of ``__consumer_offsets`` that this broker leads.
 
     The broker tells `runtime` about leadership and committed records, and runs `run` in its nursery. Requests go to
-    `membership`, `offsets` and `admin`, from protocol message to protocol message. Every answer waits until the state
-    behind it is committed.
+    `membership`, `offsets`, `transactions` and `admin`, from protocol message to protocol message. Every answer waits
+    until the state behind it is committed.
 
     Cancelling a waiting request (its client disconnected) undoes nothing: a member that has joined stays in the group
     until its session expires.
@@ -48,6 +49,16 @@ class GroupCoordinator:
         self.membership = MembershipRequests(self._shards)
         self.offsets = OffsetRequests(self._shards)
         self.admin = AdminRequests(self._shards)
+        self.transactions = TransactionRequests(self._shards)
+
+    def check_coordinates(self, group_id: str) -> None:
+        """Check that this broker coordinates a group.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError: see
+                `CoordinatorRuntime.write`.
+        """
+        self._shards.read(group_id, lambda shard: None)
 
     def members(self, group_id: str) -> list[KnownMember]:
         """Return the members of a group, sorted by member id; an empty list when the group does not exist.

@@ -18,7 +18,7 @@ from triokafka.coordinator.group.records import (
     encode,
 )
 from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
-from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord, TransactionalProducer
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     BrokerResponseError,
@@ -154,8 +154,11 @@ def commit(
     *,
     version: int,
     effects: GroupEffects,
+    producer: TransactionalProducer | None = None,
 ) -> None:
     """Store the prepared offsets in one batch. Creates the group if it does not exist and the commit names no member.
+
+    With a ``producer``, the offsets are part of its transaction, and take effect when that commits.
 
     Raises:
         IllegalGenerationError: the commit names a member of a group that does not exist (before v9).
@@ -166,7 +169,10 @@ def commit(
     group = shard.groups.get(request.group_id)
     consumer_group = shard.consumer_groups.get(request.group_id)
     generation = request.generation_id_or_member_epoch
-    if consumer_group is not None:
+    names_nobody = generation < 0 and not request.member_id and request.group_instance_id is None
+    if consumer_group is not None and producer is not None and names_nobody:
+        pass
+    elif consumer_group is not None:
         partitions = ((topic.topic_id, one.partition_index) for topic, _ in known for one in topic.partitions)
         consumer_group.check_commit(
             request.member_id,
@@ -176,14 +182,18 @@ def commit(
             knows_epochs=version >= _FIRST_WITHOUT_LEGACY_ERROR,
         )
     elif group is not None:
-        member = group.check_commit(request.member_id, request.group_instance_id, generation)
+        member = group.check_commit(
+            request.member_id, request.group_instance_id, generation, in_transaction=producer is not None
+        )
         if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             rebalance.start_session(group, member, effects)
     elif generation >= 0:
-        error = GroupIdNotFoundError if version >= _FIRST_WITHOUT_LEGACY_ERROR else IllegalGenerationError
+        knows_code = version >= _FIRST_WITHOUT_LEGACY_ERROR and producer is None
+        error = GroupIdNotFoundError if knows_code else IllegalGenerationError
         raise error(f"group {request.group_id!r} does not exist")
     for _, changes, records in prepared:
         effects.write_encoded(changes, records)
+    effects.producer = producer
     shard.counters.offset_commits += len(effects.records)
     effects.answer(reply, response)
 

@@ -35,6 +35,30 @@ class TransactionEnd:
     commits: bool
 
 
+class TransactionalProducer(NamedTuple):
+    """The producer in whose transaction records are appended.
+
+    ``guard`` proves that the partition takes part in the transaction; None while the transaction is open in the log.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    guard: object | None = None
+
+
+class TransactionMarker(NamedTuple):
+    """The marker with which a transaction coordinator ends a transaction in one partition.
+
+    ``coordinator_epoch`` fences an older coordinator; ``version`` is the transaction version under which it ends.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commits: bool
+    version: int = 0
+
+
 class CoordinatorLog(Protocol):
     """The log behind a coordinator's topic; the broker implements it."""
 
@@ -44,6 +68,24 @@ class CoordinatorLog(Protocol):
         Raises:
             NotLeaderForPartitionError: this broker does not lead the partition; nothing was appended.
             KafkaError: the append failed; nothing was appended.
+        """
+
+    def append_in_transaction(
+        self, partition: int, producer: TransactionalProducer, records: Sequence[CoordinatorRecord], timestamp_ms: int
+    ) -> int:
+        """Append as `append` does, as part of the producer's transaction.
+
+        Raises as `append`, and:
+            InvalidProducerEpochError: a newer incarnation of the producer has written.
+            InvalidTxnStateError: the partition does not take part in the transaction.
+        """
+
+    def append_marker(self, partition: int, marker: TransactionMarker, timestamp_ms: int) -> int:
+        """Append a transaction's marker and return the offset after it.
+
+        Raises as `append`, and:
+            InvalidProducerEpochError: a newer incarnation of the producer has written.
+            TransactionCoordinatorFencedError: a newer coordinator has written markers.
         """
 
     def read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:

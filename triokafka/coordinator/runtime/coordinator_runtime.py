@@ -20,12 +20,13 @@ from sys import maxsize
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog, TransactionMarker
 from triokafka.coordinator.runtime.coordinator_type import CommitLevel, CoordinatorType
 from triokafka.coordinator.runtime.effects import Effects
 from triokafka.coordinator.runtime.outbox import Outbox
 from triokafka.coordinator.runtime.partition_load_times import LoadTimes
 from triokafka.coordinator.runtime.replay import replay_log
+from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.shard import Shard
 from triokafka.coordinator.runtime.shard_context import Held, ShardContext, ShardState
 from triokafka.coordinator.runtime.timer_queue import Moment, TimerKey
@@ -108,7 +109,7 @@ class CoordinatorRuntime(Generic[S, C]):
             if known.leader_epoch >= leader_epoch:
                 return
             self._drop(known)
-        shard = self._type.new_shard(partition)
+        shard = self._type.new_shard(partition, leader_epoch)
         context: ShardContext[S, C] = ShardContext(partition, leader_epoch, shard, wanted_at=self._world.now())
         self._contexts[partition] = context
         self._start_loading(context)
@@ -155,6 +156,18 @@ class CoordinatorRuntime(Generic[S, C]):
             KafkaError: the operation refused the request; nothing changed.
         """
         self._run(self._active(partition), operation)
+
+    def append_marker(self, partition: int, marker: TransactionMarker, reply: Reply[None]) -> None:
+        """Append a transaction's marker and apply it to the shard; the reply arrives when it is committed.
+
+        Raises as `write`.
+        """
+
+        def operation(_shard: S, effects: Effects[C]) -> None:
+            effects.marker = marker
+            effects.answer(reply, None)
+
+        self.write(partition, operation)
 
     def topics_deleted(self, topics: Mapping[UUID, str]) -> None:
         """Have every shard remove the state of deleted topics, given by id and name; a loading shard, once loaded."""
@@ -236,7 +249,7 @@ class CoordinatorRuntime(Generic[S, C]):
         now = self._world.now() + _TOLERANCE
         for context in list(self._contexts.values()):
             if context.state is ShardState.FAILED and context.retry_at <= now:
-                context.shard = self._type.new_shard(context.partition)
+                context.shard = self._type.new_shard(context.partition, context.leader_epoch)
                 self._start_loading(context)
             while self._contexts.get(context.partition) is context and context.state is ShardState.ACTIVE:
                 key = context.shard.timers.pop_due(now)
@@ -354,32 +367,51 @@ class CoordinatorRuntime(Generic[S, C]):
 
         ``committed``: the effects depends on committed state only, so without records its answers need not wait.
         """
-        if effects.records:
+        if effects.records or effects.marker is not None:
             context.appending = True
             try:
-                records = effects.encoded
-                records += [context.shard.encode(change) for change in effects.records[len(records) :]]
-                end = self._log.append(context.partition, records, effects.at.wall_ms)
+                end = self._append(context, effects)
             except (KafkaError, OSError) as error:
                 self._append_failed(context, effects, error)
                 return
             finally:
                 context.appending = False
             effects.appended = True
-            # With one replica the append is committed at once, so the shard need not remember an older state.
-            committed_now = end <= self._committed_below(context.partition)
-            replay = context.shard.replay
-            for offset, change in enumerate(effects.records, end - len(records)):
-                replay(change, offset, committed=committed_now)
+            self._replay(context, effects, end)
             context.end = end
         if effects.on_appended is not None:
             self._guarded(context, partial(effects.on_appended, effects))
         self._log_notes(effects)
-        if not effects.records and (committed or context.end <= self._committed_below(context.partition)):
+        if not effects.appended and (committed or context.end <= self._committed_below(context.partition)):
             self._give(effects)
             return
         context.held.append(Held(context.end, effects.at.now + self._commit_timeout, effects))
         self._advance(context, self._committed_below(context.partition))
+
+    def _append(self, context: ShardContext[S, C], effects: Effects[C]) -> int:
+        """Append the marker or the records; return the offset after them."""
+        partition, wall_ms = context.partition, effects.at.wall_ms
+        if effects.marker is not None:
+            return self._log.append_marker(partition, effects.marker, wall_ms)
+        records = effects.encoded
+        records += [context.shard.encode(change) for change in effects.records[len(records) :]]
+        if effects.producer is not None:
+            return self._log.append_in_transaction(partition, effects.producer, records, wall_ms)
+        return self._log.append(partition, records, wall_ms)
+
+    def _replay(self, context: ShardContext[S, C], effects: Effects[C], end: int) -> None:
+        # With one replica the append is committed at once, so the shard need not remember an older state.
+        committed_now = end <= self._committed_below(context.partition)
+        marker, first = effects.marker, end - len(effects.records)
+        if marker is not None:
+            context.shard.end_transaction(marker.producer_id, end - 1, commits=marker.commits, committed=committed_now)
+        elif effects.producer is not None:
+            for offset, change in enumerate(effects.records, first):
+                context.shard.replay_pending(change, offset, effects.producer.producer_id)
+        else:
+            replay = context.shard.replay
+            for offset, change in enumerate(effects.records, first):
+                replay(change, offset, committed=committed_now)
 
     def _append_failed(self, context: ShardContext[S, C], effects: Effects[C], cause: KafkaError | OSError) -> None:
         if isinstance(cause, KafkaError):

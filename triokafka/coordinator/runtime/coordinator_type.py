@@ -33,8 +33,9 @@ class CoordinatorType(Generic[S]):
     """The name in log lines."""
     topic: str
     """The internal topic that stores the state. The leader of a partition coordinates the keys in it."""
-    new_shard: Callable[[int], S]
-    """Returns an empty shard for a partition, which then loads by replaying the partition's log."""
+    new_shard: Callable[[int, int], S]
+    """Returns an empty shard for a partition, in the leader epoch of this broker. It then loads by replaying the
+    partition's log."""
     timer_fired: Callable[[S, TimerKey, Effects[Any]], None]
     """Handles an expired deadline of a shard."""
     expire: Callable[[S, Effects[Any]], float | None]

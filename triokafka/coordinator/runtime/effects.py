@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
+from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord, TransactionalProducer, TransactionMarker
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.timer_queue import Moment, TimerQueue
 from triokafka.errors import IllegalStateError, KafkaError
@@ -38,6 +38,10 @@ class Effects(Generic[C]):
     answers: list[tuple[Reply[Any], Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     appended: bool = False
+    producer: TransactionalProducer | None = None
+    """The producer in whose transaction the records are written; None for none."""
+    marker: TransactionMarker | None = None
+    """A transaction's marker to append instead of records."""
     on_appended: Callable[[Effects[C]], None] | None = None
     on_committed: Callable[[Effects[C]], None] | None = None
     on_failed: Callable[[KafkaError, Effects[C]], None] | None = None
@@ -60,6 +64,10 @@ class Effects(Generic[C]):
     def answer(self, reply: Reply[T], value: T) -> None:
         """Answer a waiting request once these records are committed."""
         self.answers.append((reply, value))
+
+    def answer_error(self, reply: Reply[Any], error: KafkaError) -> None:
+        """Fail a waiting request once these records are committed."""
+        self.answers.append((reply, error))
 
     def note(self, text: str) -> None:
         """Add a message for the broker's log."""

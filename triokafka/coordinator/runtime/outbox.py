@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from triokafka.coordinator.runtime.reply import Reply
+from triokafka.errors import KafkaError
 
 AT_ONCE: Final = 50
 """Answers released before other tasks may run: about two milliseconds of encoding and sending."""
@@ -29,16 +30,22 @@ class Outbox:
         """Release the first `AT_ONCE` answers now and queue the rest for `give_more`. New answers may overtake queued
         ones."""
         for reply, value in answers[:AT_ONCE]:
-            reply.set(value)
+            _release(reply, value)
         self._left.extend(answers[AT_ONCE:])
 
     def give_more(self) -> None:
         """Release the next `AT_ONCE` answers."""
         for _ in range(min(AT_ONCE, len(self._left))):
-            reply, value = self._left.popleft()
-            reply.set(value)
+            _release(*self._left.popleft())
 
     def give_all(self) -> None:
         """Release all queued answers."""
         while self._left:
             self.give_more()
+
+
+def _release(reply: Reply[Any], value: Any) -> None:
+    if isinstance(value, KafkaError):
+        reply.fail(value)
+    else:
+        reply.set(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import TypeVar
 
 import trio
@@ -38,3 +38,10 @@ async def run_steps(steps: Generator[None, None, T]) -> T:
             result: T = end.value
             return result
         await checkpoint()
+
+
+async def run_together(*tasks: Callable[[], Awaitable[None]]) -> None:
+    """Run tasks until cancelled; an exception of one ends the others."""
+    async with trio.open_nursery() as nursery:
+        for task in tasks:
+            nursery.start_soon(task)

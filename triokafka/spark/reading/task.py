@@ -182,12 +182,12 @@ async def _pass_over(
         )
         reader.go_on_at(partition, end)
         return False
-    if lost.is_made_anew or lost.is_truncated:
+    if lost.is_recreated or lost.is_truncated:
         # With failOnDataLoss=false continue like the connector, which does not notice; no offset is read twice.
-        kind = "PARTITIONS_DELETED" if lost.is_made_anew else "PARTITION_OFFSET_CHANGED"
+        kind = "PARTITIONS_DELETED" if lost.is_recreated else "PARTITION_OFFSET_CHANGED"
         report_loss(options.fail_on_data_loss, kind, str(lost))
     reader.go_on_at(partition, position)
-    return not (lost.is_made_anew or lost.is_truncated)
+    return not (lost.is_recreated or lost.is_truncated)
 
 
 def _pass_over_deleted(reader: RangeReader, options: ReadOptions) -> bool:

@@ -235,6 +235,7 @@ _WHOLE: Final = {
     ResourceType.CLUSTER: (CLUSTER_NAME, CLUSTER),
     ResourceType.GROUP: (ONE_GROUP, GROUP),
     ResourceType.TOPIC: ("shut", TOPIC),
+    ResourceType.TRANSACTIONAL_ID: ("", TRANSACTIONAL_ID),
 }
 
 
@@ -265,12 +266,20 @@ def test_every_operation_that_an_api_declares_has_a_row() -> None:
     for handler in HANDLERS.values():
         assert bool(handler.accesses) is (handler.name not in ASKED_OF_NOTHING), handler.name
         for access in handler.accesses:
-            if access.per_item and handler.name not in UNSERVED:
+            in_transaction = access.resource_type is ResourceType.TRANSACTIONAL_ID or handler.name in TRANSACTIONS
+            if access.per_item and not in_transaction:
                 assert (handler.name, access.operation, access.resource_type) in covered, f"{handler.name}: {access}"
 
 
-UNSERVED: Final = {"ListTransactions"}
-"""Knows no transactional ids, so there is nothing to ask about."""
+TRANSACTIONS: Final = {
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "EndTxn",
+    "WriteTxnMarkers",
+    "TxnOffsetCommit",
+    "DescribeTransactions",
+}
+"""`test_transactions` has these, and the transactional ids in other APIs: they need a transaction."""
 
 
 @pytest.mark.parametrize("name", [name for name in HANDLERS if name not in ASKED_OF_NOTHING])

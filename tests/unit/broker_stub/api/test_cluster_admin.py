@@ -345,9 +345,10 @@ async def test_broker_that_lives_is_registered_again_after_it_was_unregistered()
         assert node.broker.lifecycle.broker_epoch > before
 
 
-async def test_there_are_no_transactions() -> None:
+async def test_without_transactional_ids_the_lists_are_empty() -> None:
     """(KIP-664)"""
     async with running_node() as node:
+        await node.broker.topic_creation.ensure("__transaction_state")
         listed = await node.call(ListTransactionsRequest(state_filters=["Ongoing", "Odd"]), 2)
         assert (listed.error_code, listed.transaction_states, listed.unknown_state_filters) == (0, [], ["Odd"])
         bad = await node.call(ListTransactionsRequest(transactional_id_pattern="("), 2)
@@ -413,6 +414,7 @@ async def test_who_may_not_touch_the_cluster_is_told_so() -> None:
             0,
             errors.TopicAuthorizationFailedError.code,
         ]
+        await node.broker.topic_creation.ensure("__transaction_state")
         transactions = await node.call(DescribeTransactionsRequest(transactional_ids=["open", "shut"]), 0)
         assert [t.error_code for t in transactions.transaction_states] == [
             errors.TransactionalIdNotFoundError.code,

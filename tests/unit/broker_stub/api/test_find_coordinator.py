@@ -20,7 +20,6 @@ from triokafka.errors import (
     GroupAuthorizationFailedError,
     InvalidRequestError,
     NotCoordinatorError,
-    TransactionalIdAuthorizationFailedError,
 )
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest
@@ -138,17 +137,6 @@ async def test_groups_that_may_not_be_described_are_refused_one_by_one() -> None
         assert codes == {"yours": GroupAuthorizationFailedError.code, "mine": 0}
         refused = await node.call(FindCoordinatorRequest(key="yours"), 3)
         assert (refused.error_code, refused.node_id) == (GroupAuthorizationFailedError.code, -1)
-
-
-@pytest.mark.parametrize("version", [1, 3, 4, 6])
-async def test_transactional_id_is_refused_with_the_code_that_every_client_treats_as_fatal(version: int) -> None:
-    """librdkafka repeats the request for ever after INVALID_REQUEST, UNSUPPORTED_VERSION and most other codes."""
-    async with running_node() as node:
-        keys = {"coordinator_keys": ["a"]} if version >= 4 else {"key": "a"}
-        response = await node.call(FindCoordinatorRequest(key_type=1, **keys), version)
-        found = response.coordinators[0] if version >= 4 else response
-        assert (found.error_code, found.node_id) == (TransactionalIdAuthorizationFailedError.code, -1)
-        assert found.error_message == "this broker does not serve transactions"
 
 
 @pytest.mark.parametrize("key_type", [-128, -1, 2, 3, 127])

@@ -164,13 +164,6 @@ async def test_ids_stay_unique_when_many_producers_start_at_once_and_blocks_run_
         assert len(set(ids)) == 1500
 
 
-async def test_transactional_id_is_refused() -> None:
-    """Transactions are not served."""
-    async with running_node() as node:
-        response = await node.call(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 4)
-        assert (response.error_code, response.producer_id) == (errors.TransactionalIdAuthorizationFailedError.code, -1)
-
-
 @pytest.mark.parametrize("version", range(0, 7))
 async def test_coordinator_of_a_group_is_found_and_its_topic_made(version: int) -> None:
     """(`cluster` 15, KIP-699)."""
@@ -187,11 +180,10 @@ async def test_coordinator_of_a_group_is_found_and_its_topic_made(version: int) 
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-@pytest.mark.parametrize("key_type", [1, 2, 9])
+@pytest.mark.parametrize("key_type", [2, 9])
 async def test_coordinators_that_are_not_served_are_refused_with_a_sentence(version: int, key_type: int) -> None:
-    """Transactions and share groups (`protocol` FindCoordinator)."""
-    transactional = errors.TransactionalIdAuthorizationFailedError
-    expected = transactional.code if key_type == 1 else errors.InvalidRequestError.code
+    """Share groups, and types that do not exist."""
+    expected = errors.InvalidRequestError.code
     async with running_node() as node:
         request = FindCoordinatorRequest(key_type=key_type)
         if version < 4:

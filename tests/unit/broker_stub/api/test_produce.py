@@ -164,15 +164,6 @@ async def test_zstd_needs_version_7() -> None:
         assert (await node.produce("t", compressed, version=7)).error_code == 0
 
 
-async def test_transactional_id_is_refused_with_a_sentence() -> None:
-    """Transactions are not served."""
-    async with running_node() as node:
-        await node.create("t")
-        refused = await node.produce("t", batch(b"a"), transactional_id="tx")
-        assert refused.error_code == errors.TransactionalIdAuthorizationFailedError.code
-        assert "transaction" in (refused.error_message or "")
-
-
 async def test_retry_of_a_batch_is_answered_as_the_first_time_and_a_gap_is_refused() -> None:
     async with running_node() as node:
         await node.create("t")

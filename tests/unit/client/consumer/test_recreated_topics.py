@@ -134,12 +134,12 @@ def test_a_broker_that_is_behind_makes_nothing_anew() -> None:
         return Cluster({}, topics)
 
     subscription.assign([T0])
-    told = [bool(watch.made_anew(cluster(number))) for number in (1, None, 1, 2, 0, 1, 2, None, 3, 2, 1, 3)]
+    told = [bool(watch.recreated(cluster(number))) for number in (1, None, 1, 2, 0, 1, 2, None, 3, 2, 1, 3)]
     assert told == [False, False, False, True, False, False, False, False, True, False, False, False]
     subscription.assign([])
-    assert not watch.made_anew(cluster(4))
+    assert not watch.recreated(cluster(4))
     subscription.assign([T0])
-    assert not watch.made_anew(cluster(5))
+    assert not watch.recreated(cluster(5))
 
 
 def test_what_the_user_asked_for_is_not_forgotten_with_the_positions() -> None:

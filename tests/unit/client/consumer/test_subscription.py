@@ -184,9 +184,9 @@ def test_only_what_came_of_a_former_leader_is_fetched_again_and_the_position_sta
     for partition, epoch in ((T0, 1), (T1, 2)):
         state.seek(partition, 5)
         state.state(partition).fetched_epoch = epoch
-    assert state.led_anew(lambda _: 2) == [T0]
+    assert state.with_new_leader(lambda _: 2) == [T0]
     before = state.state(T0).version
     state.fetch_again(T0)
-    assert state.led_anew(lambda _: 2) == []
+    assert state.with_new_leader(lambda _: 2) == []
     assert state.state(T0).version != before
     assert (state.state(T0).position, state.state(T0).finished) == (5, 5)

@@ -96,7 +96,7 @@ class Counters:
         kind = CoordinatorType(
             name="counter",
             topic="__counters",
-            new_shard=CounterShard,
+            new_shard=lambda partition, leader_epoch: CounterShard(partition),
             timer_fired=CounterShard.timer_fired,
             expire=CounterShard.expire,
             topics_deleted=CounterShard.topics_deleted,

@@ -13,7 +13,7 @@ from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
 from triokafka.client.consumer.membership.classic_join import ClassicJoin
 from triokafka.client.consumer.membership.classic_member import ClassicMember, ClassicState
-from triokafka.client.consumer.membership.departure import Departure, Goodbye
+from triokafka.client.consumer.membership.departure import Departure, LeaveRequest
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
 from triokafka.errors import (
@@ -165,27 +165,27 @@ class ClassicMembership:
 
     async def leave_for_slow_user(self) -> None:
         reason = "max_poll_interval_ms was exceeded"
-        await self._departure.send(self._goodbye(reason))
+        await self._departure.send(self._leave_request(reason))
         self.member.forget_membership(reason, keep_member_id=False)
 
-    def end(self, reason: str) -> Goodbye | None:
+    def end(self, reason: str) -> LeaveRequest | None:
         self._join.cancel()
         self._status.error = None
-        goodbye = self._goodbye(reason)
+        leave_request = self._leave_request(reason)
         self.member.left()
         self._status.changed.set()
-        return goodbye
+        return leave_request
 
-    def _goodbye(self, reason: str) -> Goodbye | None:
+    def _leave_request(self, reason: str) -> LeaveRequest | None:
         if not self.member.leaves:
             return None
         build: Callable[[int], LeaveGroupRequest] = self.member.leave(reason)
 
-        async def goodbye() -> None:
+        async def leave_request() -> None:
             node = await self._network.find_coordinator(self._status.group_id)
             version = _LAST_SINGLE_LEAVE if self._join.needs_old_versions else None
             await self._network.send(
                 node.node_id, build, api=LeaveGroupRequest, purpose=COORDINATOR, max_version=version
             )
 
-        return goodbye
+        return leave_request

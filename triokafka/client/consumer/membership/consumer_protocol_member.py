@@ -148,7 +148,7 @@ class ConsumerProtocolMember:
         """Begin a membership without partitions."""
         if self.state is not MemberState.OUTSIDE:
             raise IllegalStateError(f"the member cannot join, it is {self.state.value}")
-        self._begin_anew(MemberState.JOINING)
+        self._reset_membership(MemberState.JOINING)
         self.epoch = _JOINING_EPOCH
 
     def settle(self, owned: Partitions, *, complete: bool) -> None:
@@ -309,10 +309,10 @@ class ConsumerProtocolMember:
         self._end(MemberState.OUTSIDE)
 
     def _end(self, state: MemberState) -> None:
-        self._begin_anew(state)
+        self._reset_membership(state)
         self.epoch = NO_EPOCH
 
-    def _begin_anew(self, state: MemberState) -> None:
+    def _reset_membership(self, state: MemberState) -> None:
         self.state = state
         self.membership += 1
         self.target, self.owned = None, {}

@@ -23,7 +23,7 @@ from triokafka.client.consumer.membership.consumer_protocol_member import (
     SubscribedTo,
     unsupported,
 )
-from triokafka.client.consumer.membership.departure import Departure, Goodbye
+from triokafka.client.consumer.membership.departure import Departure, LeaveRequest
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.errors import (
@@ -214,30 +214,30 @@ class ConsumerProtocolMembership:
     # ---------------------------------------------------------------- leaving
 
     async def leave_for_slow_user(self) -> None:
-        goodbye = self._goodbye()
+        leave_request = self._leave_request()
         self.member.forget_membership("max_poll_interval_ms was exceeded")
-        await self._departure.send(goodbye)
+        await self._departure.send(leave_request)
 
-    def end(self, reason: str) -> Goodbye | None:
+    def end(self, reason: str) -> LeaveRequest | None:
         if self._beat_scope is not None:
             # A heartbeat that waits for its connection must not arrive after the leave request.
             self._beat_scope.cancel()
-        goodbye = self._goodbye()
+        leave_request = self._leave_request()
         self.member.left()
         self._status.error = None
         self._failures.succeeded(self._status.join_activity)
         self._failures.succeeded(self._status.heartbeat_activity)
         self._status.changed.set()
-        return goodbye
+        return leave_request
 
-    def _goodbye(self) -> Goodbye | None:
+    def _leave_request(self) -> LeaveRequest | None:
         request = self.member.leave()
         if request is None:
             return None
 
-        async def goodbye() -> None:
+        async def leave_request() -> None:
             node = await self._network.find_coordinator(self._status.group_id)
             response = await self._network.send(node.node_id, request, purpose=COORDINATOR)
             logger.debug("left group %r, answer %d", self._status.group_id, response.error_code)
 
-        return goodbye
+        return leave_request

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 LEAVE_TIMEOUT: Final = 5.0
 """Seconds for the one request that ends a membership; if it is lost, the session expires instead."""
 
-Goodbye: TypeAlias = Callable[[], Awaitable[None]]
+LeaveRequest: TypeAlias = Callable[[], Awaitable[None]]
 """Sends the request that ends a membership."""
 
 
@@ -29,25 +29,25 @@ class Departure:
         self._status = status
         self._tasks = tasks
 
-    async def send(self, goodbye: Goodbye | None) -> None:
+    async def send(self, leave_request: LeaveRequest | None) -> None:
         """Send a leave request, if there is one, without retries."""
-        if goodbye is None:
+        if leave_request is None:
             return
         try:
             with trio.move_on_after(LEAVE_TIMEOUT):
-                await goodbye()
+                await leave_request()
         except KafkaError as error:
             logger.info("leaving group %r failed, its session will expire instead: %s", self._status.group_id, error)
 
-    def start(self, goodbye: Goodbye | None, first: Callable[[], Awaitable[None]]) -> None:
+    def start(self, leave_request: LeaveRequest | None, first: Callable[[], Awaitable[None]]) -> None:
         """Send a leave request in the background, after ``first``. A join requested meanwhile begins afterwards."""
         self.under_way += 1
-        self._tasks.start(self._send_later, goodbye, first, name=f"kafka leave of {self._status.group_id}")
+        self._tasks.start(self._send_later, leave_request, first, name=f"kafka leave of {self._status.group_id}")
 
-    async def _send_later(self, goodbye: Goodbye | None, first: Callable[[], Awaitable[None]]) -> None:
+    async def _send_later(self, leave_request: LeaveRequest | None, first: Callable[[], Awaitable[None]]) -> None:
         try:
             await first()
-            await self.send(goodbye)
+            await self.send(leave_request)
         finally:
             self.under_way -= 1
         self._status.notify()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from triokafka.client.consumer.group_offsets import GroupIdentity
-from triokafka.client.consumer.membership.departure import Departure, Goodbye
+from triokafka.client.consumer.membership.departure import Departure, LeaveRequest
 from triokafka.client.consumer.membership.heartbeat import HeartbeatProtocol, HeartbeatSender
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
@@ -43,7 +43,7 @@ class GroupProtocol(HeartbeatProtocol, Protocol):
         Returns whether to retry the commit: only in the same membership, and if it has all those partitions.
         """
 
-    def end(self, reason: str) -> Goodbye | None:
+    def end(self, reason: str) -> LeaveRequest | None:
         """End the membership now. Return the leave request, None if the coordinator does not need one."""
 
 

@@ -1,0 +1,1 @@
+"""Tests of the producer's half of transactions."""

@@ -1,0 +1,181 @@
+"""The controller role of a node on the network: its listeners, their dispatcher, and its registration (KIP-919).
+
+The controller itself is in `triokafka.broker_stub.controller`. On these listeners the nodes of the quorum and the
+brokers of the cluster connect, and administrators who reach no broker (``bootstrap.controllers``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+
+import trio
+
+from triokafka.broker_stub.api import CONTROLLER_MODULES, Handlers
+from triokafka.broker_stub.authorizer import AllowAll, Authorizer
+from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
+from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.faults.faults import Faults
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.metadata import EndpointImage, MetadataDelta, MetadataImage, features
+from triokafka.broker_stub.metadata.broker_registration import ControllerRegistration
+from triokafka.broker_stub.metadata.cache import MetadataCache
+from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.metadata.publisher import MetadataPublisher
+from triokafka.broker_stub.network.authentication import Authentication
+from triokafka.broker_stub.network.options import socket_config
+from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
+from triokafka.broker_stub.request.dispatcher import Dispatcher
+from triokafka.broker_stub.request.forwarding import ForwardedRequests
+from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.broker_stub.request.services import BrokerServices, ControllerServices
+from triokafka.errors import KafkaError, UnsupportedVersionError
+from triokafka.world import World
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.raft.raft_client import RaftClient
+
+logger = logging.getLogger(__name__)
+
+_REGISTRATION_RETRY_SECONDS: Final = 1.0
+
+
+class ControllerServer:
+    """Serves the listeners of a node's controller.
+
+    Use: `bind`, `follow_metadata`, then `run` in a nursery; `stop` or `close` at the end.
+
+    Args:
+        local: the gateway to the node's own controller, which refuses changes while it is not active.
+        active: the gateway to the active controller, for this controller's registration.
+        quorum: returns the node's client of the metadata quorum.
+        cluster_id: returns the cluster's id, once the metadata log is open.
+        publisher: publishes the committed metadata.
+        authorizer, authentication, faults: see `Node`.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        *,
+        local: ControllerGateway,
+        active: ControllerGateway,
+        quorum: Callable[[], RaftClient],
+        cluster_id: Callable[[], str],
+        publisher: MetadataPublisher,
+        authorizer: Authorizer | None = None,
+        authentication: Authentication | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self._config = config
+        self._world = world
+        self._active = active
+        self._publisher = publisher
+        self._incarnation_id = world.uuid()
+        self._metadata = MetadataCache(lambda: quorum().kraft_version)
+        self._quotas = ClientQuotas(
+            config.quota_window_num,
+            config.quota_window_size_seconds,
+            mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
+        )
+        self._image_changed = trio.Event()
+        self.sockets = SocketServer(
+            world, socket_config(config, world.available_memory()), authentication=authentication
+        )
+        handlers = Handlers(CONTROLLER_MODULES)
+        services = ControllerServices(
+            node_id=config.node_id,
+            world=world,
+            config=DynamicBrokerConfig(config),
+            cluster_id=cluster_id,
+            metadata=self._metadata,
+            configuration=EffectiveConfiguration(config),
+            gateway=local,
+            quotas=self._quotas,
+            authorizer=AllowAll() if authorizer is None else authorizer,
+            faults=Faults(world.random.random) if faults is None else faults,
+            advertised=handlers.advertised,
+            quorum=quorum,
+            forwarded=lambda: self._forwarded,
+        )
+        # The handlers of CONTROLLER_MODULES use only the parts that both kinds of services have.
+        self.dispatcher = Dispatcher(cast(BrokerServices, services), handlers, self.sockets.memory)
+        self._forwarded = ForwardedRequests(self.dispatcher)
+
+    async def bind(self) -> None:
+        """Listen on every address of the controller.
+
+        Raises:
+            ConfigurationError: an address cannot be listened on.
+        """
+        for listener in self._config.controller_listeners:
+            await self.sockets.bind(Endpoint(listener.name, listener.host, listener.port))
+
+    def endpoints(self) -> list[EndpointImage]:
+        """Return the advertised address of every listener, in the order of ``controller.listener.names``."""
+        found = []
+        for listener in self._config.controller_listeners:
+            host, port = listener.host or "localhost", self.sockets.address(listener.name)[1]
+            configured = self._config.advertised.get(listener.name)
+            if configured is not None:
+                host, port = configured.host or host, configured.port or port
+            protocol = SECURITY_PROTOCOLS[listener.security_protocol]
+            found.append(EndpointImage(listener.name, host, port, protocol))
+        return found
+
+    def follow_metadata(self) -> None:
+        """Apply the metadata from now on: the newest image at once."""
+        self._publisher.subscribe(self._metadata_changed)
+
+    def unfollow_metadata(self) -> None:
+        """End `follow_metadata`."""
+        self._publisher.unsubscribe(self._metadata_changed)
+
+    def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if image.client_quotas is not self._metadata.image.client_quotas:
+            self._quotas.configure(image.client_quotas)
+        self._metadata.update(delta, image)
+        changed, self._image_changed = self._image_changed, trio.Event()
+        changed.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled, and keep this controller registered."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_registered)
+            await self.sockets.run(self.dispatcher)
+
+    async def _keep_registered(self) -> None:
+        """Register this process with the active controller, again whenever the metadata has another registration."""
+        if not self._config.controller_listeners:
+            return
+        registration = ControllerRegistration(
+            controller_id=self._config.node_id,
+            incarnation_id=self._incarnation_id,
+            endpoints=tuple(self.endpoints()),
+            features=features.SUPPORTED,
+        )
+        while True:
+            image, changed = self._metadata.image, self._image_changed
+            known = image.controllers.get(self._config.node_id)
+            is_known = known is not None and known.incarnation_id == self._incarnation_id
+            if is_known or not features.registers_controllers(image):
+                await changed.wait()
+                continue
+            try:
+                await self._active.register_controller(registration)
+            except UnsupportedVersionError as error:
+                logger.info("Controller %d: not registered: %s", self._config.node_id, error)
+            except KafkaError as error:
+                logger.warning("Controller %d: registration failed and is retried: %s", self._config.node_id, error)
+            with trio.move_on_after(_REGISTRATION_RETRY_SECONDS):
+                await changed.wait()
+
+    async def stop(self, timeout_ms: int) -> None:
+        """Stop accepting, let requests in progress finish for at most ``timeout_ms``, then close."""
+        await self.sockets.stop(timeout_ms)
+
+    def close(self) -> None:
+        """Stop listening and close every connection immediately."""
+        self.sockets.close()

@@ -1,0 +1,280 @@
+"""The gateway of a broker to an active controller on another node.
+
+Requests of the broker itself go to the controller as they are. A client's request travels in an Envelope with the
+client's principal and address (KIP-590), in the version that the client chose, so that the controller authorizes it and
+charges its quotas. A request that nobody's client sent, such as an automatic topic creation, goes as it is, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from triokafka import errors
+from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
+from triokafka.broker_stub.gateway.controller_gateway import DeniedResources, ForwardedClient
+from triokafka.broker_stub.metadata.broker_registration import (
+    BrokerHeartbeat,
+    BrokerRegistration,
+    ControllerRegistration,
+    HeartbeatReply,
+)
+from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
+from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
+from triokafka.broker_stub.request.error_counts import error_counter
+from triokafka.broker_stub.request.forwarding import encode_address, encode_principal
+from triokafka.errors import for_code
+from triokafka.protocol.frames import SIZE_BYTES, decode_response, encode_request
+from triokafka.protocol.message import Request, Response
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+    from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+    from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from triokafka.protocol.api.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from triokafka.protocol.api.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+R = TypeVar("R", bound=Response)
+
+_NOT_CONTROLLER: Final = errors.NotControllerError.code
+_ALTER_PARTITION_TIMEOUT_MS: Final = 3_000
+
+
+class RemoteControllerGateway:
+    """A `ControllerGateway` to the active controller over the network.
+
+    Errors of a whole request are raised; errors of items are in the response.
+
+    Args:
+        channel: sends requests to the active controller.
+        session_timeout_ms: the time limit of a registration or heartbeat, ``broker.session.timeout.ms``.
+        client: the client whose requests are forwarded; None for the broker's own requests.
+    """
+
+    def __init__(
+        self, channel: ControllerChannel, *, session_timeout_ms: int, client: ForwardedClient | None = None
+    ) -> None:
+        self._channel = channel
+        self._session_timeout_ms = session_timeout_ms
+        self._client = client
+
+    def on_behalf_of(self, client: ForwardedClient) -> RemoteControllerGateway:
+        """Return a gateway that forwards the requests of a client in its name."""
+        return RemoteControllerGateway(self._channel, session_timeout_ms=self._session_timeout_ms, client=client)
+
+    # Sending
+
+    async def _send(self, request: Request[R], *, version: int | None = None, timeout_ms: float | None = None) -> R:
+        """Send a request to the active controller, in an Envelope if it is a client's."""
+        client = self._client
+        if client is None:
+            return await self._channel.send(
+                request, max_version=version, timeout_ms=timeout_ms, is_refusal=_is_not_controller
+            )
+        if client.header.api_key == request.api_key:
+            version = client.header.api_version
+        return await self._forward(request, client, version, timeout_ms)
+
+    async def _forward(
+        self, request: Request[R], client: ForwardedClient, version: int | None, timeout_ms: float | None
+    ) -> R:
+        from triokafka.protocol.api.envelope import EnvelopeRequest
+
+        version = request.versions.max if version is None else version
+        header = client.header
+        parts = encode_request(
+            request, version=version, correlation_id=header.correlation_id, client_id=header.client_id
+        )
+        envelope = EnvelopeRequest(
+            request_data=b"".join(parts)[SIZE_BYTES:],
+            request_principal=encode_principal(client.principal),
+            client_host_address=encode_address(client.peer[0]),
+        )
+        answer = await self._channel.send(envelope, timeout_ms=timeout_ms, is_refusal=_is_not_controller)
+        if answer.error_code or answer.response_data is None:
+            raise for_code(answer.error_code)("the active controller refused the forwarded request")
+        response_type: type[R] = request.response_type
+        return decode_response(response_type, answer.response_data, version=version)[1]
+
+    async def _checked(self, request: Request[R], *, timeout_ms: float | None = None) -> R:
+        """Send a request whose response has one error code, and raise it."""
+        response: Any = await self._send(request, timeout_ms=timeout_ms)
+        if response.error_code:
+            message = getattr(response, "error_message", None)
+            raise for_code(response.error_code)(message or "the active controller refused the request")
+        return response  # type: ignore[no-any-return]
+
+    # Topics and partitions
+
+    async def create_topics(
+        self,
+        request: CreateTopicsRequest,
+        *,
+        hidden_configs: frozenset[str] = frozenset(),
+        charge: MutationCharge = no_charge,
+    ) -> CreateTopicsResponse:
+        """Create topics. The controller charges the client's quota; ``charge`` is for a controller on this node."""
+        response = await self._send(request, timeout_ms=_limit(request.timeout_ms))
+        for topic in response.topics:
+            if topic.name in hidden_configs and not topic.error_code:
+                topic.topic_config_error_code = errors.TopicAuthorizationFailedError.code
+                topic.num_partitions = topic.replication_factor = -1
+                topic.configs = []
+        return response
+
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, *, version: int = 6, charge: MutationCharge = no_charge
+    ) -> DeleteTopicsResponse:
+        """Delete topics."""
+        return await self._send(request, version=version, timeout_ms=_limit(request.timeout_ms))
+
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
+    ) -> CreatePartitionsResponse:
+        """Add partitions to topics."""
+        return await self._send(request, timeout_ms=_limit(request.timeout_ms))
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Elect leaders of partitions."""
+        return await self._send(request, timeout_ms=_limit(request.timeout_ms))
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begin and cancel reassignments."""
+        return await self._send(request, timeout_ms=_limit(request.timeout_ms))
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Change in-sync sets. The caller repeats a request that failed with the newest state of its partitions."""
+        return await self._send(request, timeout_ms=_ALTER_PARTITION_TIMEOUT_MS)
+
+    # Configuration
+
+    async def alter_configs(
+        self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
+    ) -> AlterConfigsResponse:
+        """Replace the whole configuration of resources."""
+        from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse
+
+        allowed = AlterConfigsRequest(
+            resources=_allowed(request.resources, denied), validate_only=request.validate_only
+        )
+        response = await self._send(allowed)
+        response.responses = _merged(request.resources, response.responses, denied, AlterConfigsResourceResponse)
+        return response
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, *, denied: DeniedResources | None = None
+    ) -> IncrementalAlterConfigsResponse:
+        """Change single configuration keys of resources."""
+        from triokafka.protocol.api.incremental_alter_configs import (
+            AlterConfigsResourceResponse,
+            IncrementalAlterConfigsRequest,
+        )
+
+        allowed = IncrementalAlterConfigsRequest(
+            resources=_allowed(request.resources, denied), validate_only=request.validate_only
+        )
+        response = await self._send(allowed)
+        response.responses = _merged(request.resources, response.responses, denied, AlterConfigsResourceResponse)
+        return response
+
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        """Set and remove client quotas."""
+        return await self._send(request)
+
+    # The cluster
+
+    async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
+        """Change feature levels."""
+        return await self._send(request, version=version)
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        """Remove the registration of a broker."""
+        return await self._send(request)
+
+    async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
+        """Describe the quorum of the metadata log."""
+        return await self._send(request, version=version)
+
+    async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
+        """Add a voter to the quorum."""
+        return await self._send(request, version=version, timeout_ms=_limit(request.timeout_ms))
+
+    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
+        """Remove a voter from the quorum."""
+        return await self._send(request, version=version)
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+        """Allocate the next block of producer ids to the broker."""
+        from triokafka.protocol.api.allocate_producer_ids import AllocateProducerIdsRequest
+
+        response = await self._checked(AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch))
+        return ProducerIdBlock(response.producer_id_start, response.producer_id_len)
+
+    async def register_broker(self, registration: BrokerRegistration) -> int:
+        """Register the broker, fenced; return its broker epoch."""
+        from triokafka.broker_stub.gateway.registration_messages import registration_request
+
+        response = await self._checked(registration_request(registration), timeout_ms=self._session_timeout_ms)
+        return response.broker_epoch
+
+    async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
+        """Send the broker's heartbeat."""
+        from triokafka.broker_stub.gateway.registration_messages import heartbeat_request
+
+        response = await self._checked(heartbeat_request(beat), timeout_ms=self._session_timeout_ms)
+        return HeartbeatReply(response.is_caught_up, response.is_fenced, response.should_shut_down)
+
+    async def register_controller(self, registration: ControllerRegistration) -> None:
+        """Register a controller."""
+        from triokafka.broker_stub.gateway.registration_messages import controller_registration_request
+
+        await self._checked(controller_registration_request(registration), timeout_ms=self._session_timeout_ms)
+
+
+def _is_not_controller(response: Response) -> bool:
+    count = error_counter(type(response))
+    codes: dict[int, int] = {}
+    if count is not None:
+        count(response, codes)
+    return _NOT_CONTROLLER in codes
+
+
+def _limit(timeout_ms: int) -> float | None:
+    """Return the time limit of a request from its ``timeout_ms``; None for the default limit."""
+    return timeout_ms if timeout_ms > 0 else None
+
+
+def _allowed(resources: list[Any], denied: DeniedResources | None) -> list[Any]:
+    return [one for one in resources if (one.resource_type, one.resource_name) not in (denied or {})]
+
+
+def _merged(
+    resources: list[Any], responses: list[Any], denied: DeniedResources | None, result_type: Callable[..., Any]
+) -> list[Any]:
+    """Return the results in the order of the request, with those of the denied resources."""
+    if not denied:
+        return responses
+    found = {(one.resource_type, one.resource_name): one for one in responses}
+    for (resource_type, name), error in denied.items():
+        found[resource_type, name] = result_type(
+            error_code=error.code, error_message=error.message, resource_type=resource_type, resource_name=name
+        )
+    keys = dict.fromkeys((one.resource_type, one.resource_name) for one in resources)
+    return [found[key] for key in keys if key in found]

@@ -1,0 +1,92 @@
+"""The task that sends a transaction manager's requests to coordinators, one at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall, Outcome
+from triokafka.errors import KafkaError, ProtocolError, UnencodableValueError
+from triokafka.network.backoff import Backoff
+from triokafka.network.network_client import NetworkClient
+
+logger = logging.getLogger(__name__)
+
+_CONNECTION: Final = "transactions"
+"""A connection of its own: the coordinator's broker may also receive long Produce requests."""
+_SOON_SECONDS: Final = 0.02
+
+
+class CoordinatorTask:
+    """Sends calls until cancelled.
+
+    ``next_call`` returns the next call, None when there is none until `wake`. ``on_answer`` is called after every
+    answer, ``on_fatal`` with an error that no retry resolves.
+    """
+
+    def __init__(
+        self,
+        client: NetworkClient,
+        backoff: Backoff,
+        next_call: Callable[[], CoordinatorCall | None],
+        on_answer: Callable[[], None],
+        on_fatal: Callable[[KafkaError], None],
+    ) -> None:
+        self._client = client
+        self._backoff = backoff
+        self._next_call = next_call
+        self._on_answer = on_answer
+        self._on_fatal = on_fatal
+        self._woken = trio.Event()
+        self.last_error: KafkaError | None = None
+
+    def wake(self) -> None:
+        """Ask for the next call."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        failures = 0
+        while True:
+            self._woken = trio.Event()
+            call = self._next_call()
+            if call is None:
+                await self._woken.wait()
+                continue
+            outcome = await self._send(call)
+            self._on_answer()
+            if outcome is Outcome.DONE:
+                failures = 0
+                self.last_error = None
+                continue
+            if outcome is Outcome.FIND_AGAIN:
+                self._client.forget_coordinator(call.key, call.key_type)
+            if outcome is Outcome.RETRY_SOON:
+                await trio.sleep(_SOON_SECONDS)
+                continue
+            failures += 1
+            await trio.sleep(self._backoff.delay(failures, self._client.world.random.random()))
+
+    async def _send(self, call: CoordinatorCall) -> Outcome:
+        client = self._client
+        try:
+            node = await client.find_coordinator(call.key, call.key_type)
+            response = await client.send(
+                node.node_id,
+                call.request,
+                min_version=call.min_version,
+                max_version=call.max_version,
+                purpose=_CONNECTION,
+            )
+        except KafkaError as error:
+            self.last_error = error
+            is_answer = isinstance(error, ProtocolError) and not isinstance(error, UnencodableValueError)
+            if error.retriable or is_answer:
+                logger.debug("%s for %r failed; retrying: %s", call.name, call.key, error)
+                return Outcome.FIND_AGAIN
+            self._on_fatal(error)
+            return Outcome.DONE
+        return call.answered(response)

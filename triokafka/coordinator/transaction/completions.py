@@ -1,0 +1,34 @@
+"""Transactions whose outcome is decided: what the marker writer must do, and the interface to hand it over."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from triokafka.structs import TopicPartition
+
+
+class Completion(NamedTuple):
+    """A decided transaction whose partitions need their markers.
+
+    ``coordinator_epoch`` is the leader epoch of the coordinator's ``partition``. ``version`` is the transaction version
+    under which it ends.
+    """
+
+    partition: int
+    coordinator_epoch: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commits: bool
+    version: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class Completions(Protocol):
+    """Takes over decided transactions, and reports when all markers of one are written."""
+
+    def add(self, completion: Completion) -> None:
+        """Begin to write the markers. The decision is committed."""
+
+    def forget(self, partition: int) -> None:
+        """Drop all transactions of a coordinator's partition: another broker continues them."""

@@ -1,0 +1,194 @@
+"""EndTxn, and the ends that the coordinator decides itself: fencing and timeouts.
+
+The rules are Kafka's. Under transaction version 2 every end bumps the epoch, so that a late request of an ended
+transaction cannot touch the next one (KIP-890). A retry of an ended transaction therefore has the epoch before the
+bump. In a state without an open transaction, version 2 allows an abort, because the coordinator may not know that the
+producer has begun one.
+
+==============  ==================  =====================  =====================
+EndTxn v5 in    epoch before bump   current epoch: abort   current epoch: commit
+==============  ==================  =====================  =====================
+Empty           PRODUCER_FENCED     aborts                 INVALID_TXN_STATE
+CompleteAbort   abort: done before  aborts                 INVALID_TXN_STATE
+CompleteCommit  commit: done before aborts                 INVALID_TXN_STATE
+==============  ==================  =====================  =====================
+
+Other combinations in these states are INVALID_TXN_STATE. Before version 5 the epoch must be the current one, and only
+the outcome that the transaction had is accepted.
+"""
+
+from __future__ import annotations
+
+from triokafka.coordinator.runtime.reply import Reply
+from triokafka.coordinator.runtime.timer_queue import TimerKey
+from triokafka.coordinator.transaction.metadata import (
+    EPOCH_BUMP_SINCE,
+    LAST_CLIENT_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+)
+from triokafka.coordinator.transaction.partitions import resume_waiting
+from triokafka.coordinator.transaction.producer_id_needed import ProducerIdNeeded
+from triokafka.coordinator.transaction.records import TransactionEffects
+from triokafka.coordinator.transaction.state import COMPLETE, IDLE, PREPARED, TransactionState
+from triokafka.coordinator.transaction.transaction_shard import COMPLETE as COMPLETE_TIMER
+from triokafka.coordinator.transaction.transaction_shard import TransactionShard
+from triokafka.errors import (
+    ConcurrentTransactionsError,
+    InvalidProducerIdMappingError,
+    InvalidRequestError,
+    InvalidTxnStateError,
+    KafkaError,
+    ProducerFencedError,
+)
+
+UNCHANGED = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
+"""The answer to EndTxn before version 5: the producer keeps its id and epoch."""
+_ABORTS_AT_ONCE = 100
+_RETRY_SECONDS = 0.1
+
+
+def end(
+    shard: TransactionShard,
+    transactional_id: str,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    commits: bool,
+    version: int,
+    new_producer_id: int | None,
+    reply: Reply[ProducerIdAndEpoch],
+    effects: TransactionEffects,
+) -> None:
+    """Decide the transaction. Answers with the next producer id and epoch once the decision is stored.
+
+    Args:
+        version: the transaction version of the client: 2 for EndTxn v5.
+        new_producer_id: an unused id, should one be needed.
+
+    Raises:
+        InvalidRequestError: the transactional id is empty.
+        InvalidProducerIdMappingError: the transactional id is unknown or has another producer id.
+        ProducerFencedError: the epoch is neither the current one nor that of a valid retry.
+        ConcurrentTransactionsError: the transaction is being ended with this outcome; repeat it to learn of the end.
+        InvalidTxnStateError: there is no transaction that could end in this way.
+        ProducerIdNeeded: repeat the operation with a ``new_producer_id``.
+    """
+    if not transactional_id:
+        raise InvalidRequestError("a transactional id may not be empty")
+    bumps = version >= EPOCH_BUMP_SINCE
+    current = shard.transactions.get(transactional_id)
+    if current is None:
+        raise InvalidProducerIdMappingError(f"transactional id {transactional_id!r} is unknown")
+    is_overflow_retry = (
+        bumps
+        and current.state in COMPLETE
+        and current.previous_producer_id == producer_id
+        and producer_epoch == LAST_CLIENT_EPOCH
+        and current.producer_epoch == 0
+    )
+    if current.producer_id != producer_id and not is_overflow_retry:
+        raise InvalidProducerIdMappingError(
+            f"transactional id {transactional_id!r} does not belong to producer id {producer_id}"
+        )
+    is_retry = is_overflow_retry or (bumps and current.producer_epoch == producer_epoch + 1)
+    _check_epoch(transactional_id, current, producer_epoch, bumps=bumps, is_retry=is_retry)
+    if not shard.is_settled(transactional_id) and current.state is not TransactionState.ONGOING:
+        raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: another request is in progress")
+    if current.state in PREPARED and current.commits == commits:
+        raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: the transaction is being ended")
+    if current.state in COMPLETE and current.commits == commits and (is_retry or not bumps):
+        done = ProducerIdAndEpoch(current.producer_id, current.producer_epoch) if bumps else UNCHANGED
+        effects.answer(reply, done)
+        return
+    aborts_nothing = bumps and not commits and not is_retry and current.state in IDLE
+    if current.state is not TransactionState.ONGOING and not aborts_nothing:
+        raise InvalidTxnStateError(
+            f"transactional id {transactional_id!r}: cannot {'commit' if commits else 'abort'} in state"
+            f" {current.state.title}"
+        )
+    next_id = NO_PRODUCER_ID
+    if bumps and current.is_epoch_exhausted:
+        if new_producer_id is None:
+            raise ProducerIdNeeded
+        next_id = new_producer_id
+    decided = current.prepared(commits=commits, version=version, next_producer_id=next_id, now_ms=effects.at.wall_ms)
+    shard.write(transactional_id, decided, effects)
+    effects.answer(reply, decided.identity_after_end if bumps else UNCHANGED)
+
+
+def _check_epoch(
+    transactional_id: str, current: TransactionMetadata, epoch: int, *, bumps: bool, is_retry: bool
+) -> None:
+    is_current = epoch == current.producer_epoch
+    if not bumps or current.state in (TransactionState.ONGOING, TransactionState.EMPTY):
+        valid = is_current
+    elif current.state in PREPARED:
+        valid = is_retry
+    else:
+        valid = is_retry or is_current
+    if not valid:
+        raise ProducerFencedError(
+            f"transactional id {transactional_id!r}: epoch {epoch} is not the current one ({current.producer_epoch})"
+        )
+
+
+def fence(
+    shard: TransactionShard, transactional_id: str, current: TransactionMetadata, effects: TransactionEffects
+) -> None:
+    """Abort an open transaction whose producer is replaced or too slow; its epoch becomes invalid."""
+    version = shard.transaction_version()
+    fenced = current.fenced()
+    decided = fenced.prepared(
+        commits=False, version=version, next_producer_id=NO_PRODUCER_ID, now_ms=effects.at.wall_ms
+    )
+    shard.write(transactional_id, decided, effects)
+
+
+def abort_timed_out(shard: TransactionShard, effects: TransactionEffects) -> None:
+    """Abort the transactions that have been open for longer than their timeout, `_ABORTS_AT_ONCE` per call."""
+    now_ms = effects.at.wall_ms
+    aborted = 0
+    for transactional_id in list(shard.ongoing):
+        current = shard.transactions[transactional_id]
+        if now_ms - current.start_ms <= current.timeout_ms or not shard.is_settled(transactional_id):
+            continue
+        effects.note(
+            f"transactional id {transactional_id!r}: aborting its transaction, open for {now_ms - current.start_ms} ms,"
+            f" longer than its timeout of {current.timeout_ms} ms"
+        )
+        fence(shard, transactional_id, current, effects)
+        aborted += 1
+        if aborted >= _ABORTS_AT_ONCE:
+            break
+    effects.on_appended = shard.schedule_timeouts
+    effects.on_failed = lambda error, later: shard.schedule_timeouts(later)
+    if not effects.records:
+        shard.schedule_timeouts(effects)
+
+
+def complete(
+    shard: TransactionShard,
+    transactional_id: str,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    effects: TransactionEffects,
+) -> None:
+    """Store that every partition has its marker. Tries again while the log cannot take the record."""
+    current = shard.transactions.get(transactional_id)
+    if current is None or current.state not in PREPARED:
+        return
+    if (current.producer_id, current.producer_epoch) != (producer_id, producer_epoch):
+        return
+    shard.write(transactional_id, current.completed(effects.at.wall_ms), effects)
+
+    def failed(error: KafkaError, later: TransactionEffects) -> None:
+        if not effects.appended:
+            key = TimerKey(COMPLETE_TIMER, transactional_id, f"{producer_id}/{producer_epoch}")
+            later.timers.schedule(key, later.at.now + _RETRY_SECONDS)
+
+    effects.on_failed = failed
+    effects.on_committed = lambda later: resume_waiting(shard, transactional_id, later)
