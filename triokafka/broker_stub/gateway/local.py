@@ -210,11 +210,6 @@ class LocalControllerGateway:
             ),
         )
 
-    async def register_controller(self, registration: ControllerRegistration) -> None:
-        """See `ClusterControl.register_controller`."""
-        control = self._controller.state.cluster
-        await self._submit("RegisterController", lambda image: control.register_controller(image, registration))
-
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """See `ClusterControl.heartbeat`."""
         state = self._controller.state

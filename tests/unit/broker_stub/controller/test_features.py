@@ -21,9 +21,10 @@ def level(name: str, number: int) -> FeatureLevelRecord:
 
 
 def test_clients_are_told_only_what_this_broker_serves() -> None:
-    """A client that is told of transactions of version 2 would use them (KIP-890)."""
-    image = cluster(level("metadata.version", 30), level("transaction.version", 2), level("group.version", 1))
-    assert features.finalized(image, 1) == {"metadata.version": 25, "kraft.version": 1, "group.version": 1}
+    """A Kafka cluster's metadata has levels that this broker reads but does not serve."""
+    image = cluster(level("metadata.version", 30), level("share.version", 1), level("group.version", 1))
+    served = {"metadata.version": 25, "kraft.version": 1, "group.version": 1, "transaction.version": 2}
+    assert features.finalized(image, 1) == served
     assert "kraft.version" not in features.finalized(image, 0)
 
 
