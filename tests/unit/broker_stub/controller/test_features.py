@@ -14,10 +14,16 @@ def level(name: str, number: int) -> FeatureLevelRecord:
     return FeatureLevelRecord(name=name, feature_level=number)
 
 
-def test_clients_are_told_only_what_this_broker_serves() -> None:
-    """A client that is told of transactions of version 2 would use them (KIP-890)."""
-    image = cluster(level("metadata.version", 30), level("transaction.version", 2), level("group.version", 1))
-    assert features.finalized(image, 1) == {"metadata.version": 25, "kraft.version": 1, "group.version": 1}
+def test_clients_learn_only_the_features_that_this_broker_serves() -> None:
+    """A client that learns of share groups would use them (KIP-932); transactions of version 2 are served (KIP-890)."""
+    image = cluster(
+        level("metadata.version", 30),
+        level("transaction.version", 2),
+        level("group.version", 1),
+        level("share.version", 1),
+    )
+    served = {"metadata.version": 25, "kraft.version": 1, "group.version": 1, "transaction.version": 2}
+    assert features.finalized(image, 1) == served
     assert "kraft.version" not in features.finalized(image, 0)
 
 
