@@ -8,7 +8,7 @@ the same way backwards. No request is handled here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -23,7 +23,7 @@ from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
-from triokafka.broker_stub.coordinators.node_requests import UnreachableNodes
+from triokafka.broker_stub.coordinators.node_requests import BrokerChannels
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.coordinators.transaction_entry import transaction_entry
 from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
@@ -33,6 +33,7 @@ from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
+from triokafka.broker_stub.log_options import fetcher_config
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
@@ -78,7 +79,8 @@ class Broker:
         gateway: reaches the active controller.
         controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
         authorizer, quota, authentication, faults: see `Node`.
-        shares_logs: other brokers host partitions of the same logs; see `ReplicaManager`.
+        directory_ids: returns the ids of the broker's data directories by path; those that the controller knows when
+            None.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Broker:
         quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
-        shares_logs: bool = False,
+        directory_ids: Callable[[], Mapping[str, UUID]] | None = None,
     ) -> None:
         check_listeners(config)
         self._config = DynamicBrokerConfig(config)
@@ -102,9 +104,9 @@ class Broker:
         self.faults = Faults(world.random.random) if faults is None else faults
         self._storage = storage
         self._controller = controller
+        self._directory_ids = directory_ids or (lambda: controller.identity.directory_ids)
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
-        self._shares_logs = shares_logs
         self.metadata = MetadataCache(lambda: controller.kraft_version)
         self.lifecycle = BrokerLifecycle(
             self.world,
@@ -123,7 +125,8 @@ class Broker:
             listener=self,
             produce_purge_interval=config.producer_purgatory_purge_interval_requests,
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
-            shares_logs=shares_logs,
+            delete_purge_interval=config.delete_records_purgatory_purge_interval_requests,
+            lag_ms=config.replica_lag_time_max_ms,
         )
         self.quotas = ClientQuotas(
             config.quota_window_num,
@@ -134,7 +137,6 @@ class Broker:
         self._group_entry = group_entry(
             self.world, config, self.replicas, lambda: self.image, self._coordinator_created
         )
-        nodes = UnreachableNodes()
         self._transaction_entry = transaction_entry(
             self.world,
             config,
@@ -142,7 +144,7 @@ class Broker:
             lambda: self.image,
             self._coordinator_created,
             markers=lambda: self.partition_markers,
-            nodes=nodes,
+            nodes=self._channels("markers"),
             new_producer_id=self.producer_ids.next_id,
         )
         self.coordinators = CoordinatorRegistry(
@@ -155,7 +157,7 @@ class Broker:
             self.replicas,
             lambda: self.image,
             self._transaction_entry,
-            nodes,
+            self._channels("verification"),
             lambda: self.config.transaction_partition_verification_enable,
         )
         self.topic_creation = AutoTopicCreation(self.gateway, config, self.metadata, self.coordinators)
@@ -310,14 +312,26 @@ class Broker:
             KafkaError: the controller did not let the broker in.
         """
         start = self.tasks.start
-        for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
+        replicas = self.replicas
+        for purgatory in (replicas.produce_purgatory, replicas.fetch_purgatory, replicas.delete_purgatory):
             start(Expirer(purgatory, self.world).run)
+        # Before the registration: a restarted broker catches up while it is fenced.
+        start(partial(replicas.run_in_sync_sets, self.gateway, lambda: self.lifecycle.broker_epoch))
+        start(
+            partial(
+                replicas.fetchers.run,
+                fetcher_config(self.config),
+                listener=self.config.inter_broker_listener,
+                image=lambda: self.image,
+                broker_epoch=lambda: self.lifecycle.broker_epoch,
+            )
+        )
         registration = registration_of(
             self.config,
             incarnation_id=self.world.uuid(),
             cluster_id=self.cluster_id,
             endpoints=self._advertised(),
-            directory_ids=self._own_directory_ids(),
+            directory_ids=self._directory_ids(),
             missed_directories=self.replicas.missed_directories,
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
@@ -327,13 +341,6 @@ class Broker:
         start(self._serve)
         start(partial(load_the_rest, self.dispatcher, self.coordinators))
         logger.info("broker %d of cluster %s serves %s", self.node_id, self.cluster_id, self.bootstrap_servers)
-
-    def _own_directory_ids(self) -> Mapping[str, UUID]:
-        """Return the ids of the data directories; others if brokers share them, since no two may register the same."""
-        ids = self._controller.identity.directory_ids
-        if not self._shares_logs:
-            return ids
-        return {path: UUID(int=(directory_id.int + self.node_id) % (1 << 128)) for path, directory_id in ids.items()}
 
     async def stop(self, *, cleanly: bool = True) -> None:
         """Stop serving and end all tasks; cleanly, requests in progress finish first and the broker signs off."""
@@ -371,6 +378,17 @@ class Broker:
 
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)
+
+    def _channels(self, purpose: str) -> BrokerChannels:
+        """Return the channels to the other brokers for one purpose, whose requests wait for no others."""
+        return BrokerChannels(
+            self.world,
+            lambda: self.image,
+            lambda run: self.tasks.start(run),
+            client_id=f"broker-{self.node_id}-{purpose}",
+            listener=self.config.inter_broker_listener,
+            timeout_ms=lambda: self.config.request_timeout_ms,
+        )
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         block = await self.gateway.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)

@@ -11,7 +11,7 @@ from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.log_manager import LogManager
-from triokafka.broker_stub.log_options import cleaner_config, move_rate
+from triokafka.broker_stub.log_options import cleaner_config, fetcher_config, move_rate
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, ResourceType
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
@@ -71,6 +71,7 @@ class BrokerMetadataPublisher:
         self._logs.producer_expiration_ms = config.producer_id_expiration_ms
         self._logs.mover.bytes_per_second = move_rate(image, config.node_id)
         self._replicas.reconfigure_all(image)
+        self._replicas.fetchers.reconfigure(fetcher_config(config), image)
         self._sockets.reconfigure(socket_config(config, self._world.available_memory()))
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:

@@ -1,14 +1,15 @@
-"""Several brokers in one process that share one controller and one log of every partition, for tests.
+"""Several brokers in one process that share one controller, for tests.
 
-All replicas of a partition are the one log, so leadership moves without a copy. Replication between nodes will replace
-this module as a whole: nothing of a single node depends on it.
+Every broker has its own data directories, logs and fetchers, and replicates over the network. Only the metadata is
+shared: the controller runs in this process, and every broker applies each image as it is published. The metadata quorum
+between nodes will replace this module as a whole: nothing of a single node depends on it.
 """
 
 from __future__ import annotations
 
-import logging
+from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import trio
 
@@ -20,49 +21,43 @@ from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.node_storage import NodeStorage
-from triokafka.errors import KafkaError
 from triokafka.world import World
-
-logger = logging.getLogger(__name__)
-
-_RETRY_SECONDS: Final = 1.0
 
 
 class LocalCluster:
-    """The controller and the logs that the brokers of one process share.
+    """The controller that the brokers of one process share.
 
     Use: `start`, then the nodes' blocks, and `run` beside them; `close` when all have ended.
 
     Args:
-        config: what the brokers have in common.
+        config: what the brokers have in common. The controller's metadata log is in the directory ``controller`` of the
+            first data directory, and a broker's logs are in ``broker-ID`` of each.
     """
 
     def __init__(self, config: BrokerConfig, world: World) -> None:
-        self.storage = NodeStorage(config, world)
-        self.controller = Controller(world, config, follower=self.storage)
+        directory = f"{config.data_directories[0]}/controller"
+        own = replace(config, log_dirs=(directory,), metadata_log_dir=None)
+        self.storage = NodeStorage(own, world)
+        self.controller = Controller(world, own, follower=self)
         self._nodes: list[LocalClusterNode] = []
-        self._behind = trio.Event()
 
     def node(self, config: BrokerConfig, world: World, faults: Faults | None = None) -> LocalClusterNode:
         """Return a new node of this cluster."""
         return LocalClusterNode(self, self._nodes, config, world, faults)
 
     async def start(self) -> None:
-        """Open the shared directories; raises as `NodeStorage.open`."""
+        """Open the controller's directory; raises as `NodeStorage.open`."""
         await self.storage.open(self.controller)
 
     async def run(self) -> None:
-        """Run the shared tasks until cancelled; the first that fails raises."""
-        self.controller.publisher.subscribe(self._published)
+        """Run the controller until cancelled; the first task that fails raises."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.controller.run)
-            nursery.start_soon(self._keep_in_sync)
             self.storage.start_tasks(nursery.start_soon)
 
     async def close(self) -> None:
-        """Write checkpoints and logs. Not cancelled."""
+        """Close the metadata log. Not cancelled."""
         with trio.CancelScope(shield=True):
-            self.storage.write_high_watermarks()
             await self.controller.close()
             await self.storage.close()
 
@@ -70,27 +65,21 @@ class LocalCluster:
         """See `Node.clock_jumped`; for all brokers."""
         for node in self._nodes:
             node.broker.clock_jumped()
+            node.storage.clock_jumped()
         self.storage.clock_jumped()
         self.controller.clock_jumped()
 
-    def _published(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        # All brokers have applied the image when it was published.
-        self.controller.state.cluster.all_follow(image.offset)
-        if delta.changed_brokers or any(set(now.isr) < set(now.replicas) for _, _, now in delta.changed_partitions()):
-            self._behind.set()
+    # The controller's follower (`Follower`)
 
-    async def _keep_in_sync(self) -> None:
-        """Take replicas into the in-sync sets as soon as their brokers are up: they are one log."""
-        while True:
-            await self._behind.wait()
-            self._behind = trio.Event()
-            try:
-                await self.controller.expand_in_sync_sets()
-            except KafkaError as error:
-                logger.error("in-sync sets could not be changed, trying again: %s", error)
-                # Nothing else tells when a retry can succeed, such as when the disk has room again.
-                await trio.sleep(_RETRY_SECONDS)
-                self._behind.set()
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """See `NodeStorage.prepare`; for all brokers."""
+        for node in list(self._nodes):
+            await node.storage.prepare(delta, image)
+
+    async def settle(self) -> None:
+        """See `NodeStorage.settle`; for all brokers."""
+        for node in list(self._nodes):
+            await node.storage.settle()
 
 
 class LocalClusterNode:
@@ -107,17 +96,19 @@ class LocalClusterNode:
         controller = cluster.controller
         # The brokers have options of their own, but the same policies.
         configuration = ConfigurationControl(config, controller.state.configuration.policies)
+        directories = tuple(f"{directory}/broker-{config.node_id}" for directory in config.data_directories)
         self.controller = controller
+        self.storage = storage = NodeStorage(replace(config, log_dirs=directories, metadata_log_dir=None), world)
         self._cluster = cluster
         self._nodes = nodes
         self.broker = Broker(
-            config,
+            storage.config,
             world,
-            storage=cluster.storage,
+            storage=storage,
             gateway=LocalControllerGateway(controller, configuration),
             controller=controller,
             faults=faults,
-            shares_logs=True,
+            directory_ids=lambda: storage.directory_ids,
         )
         self._tasks = self.broker.tasks
 
@@ -134,8 +125,10 @@ class LocalClusterNode:
         await self._tasks.open()
         try:
             await self.broker.bind()
+            await self.storage.open_beside(self.controller)
             self._nodes.append(self)
             self.broker.follow_metadata()
+            self.storage.start_tasks(self._tasks.start)
             await self.broker.start()
         except BaseException:
             await self._stop()
@@ -155,6 +148,12 @@ class LocalClusterNode:
         if not self._tasks.is_open:
             return
         await self.broker.stop(cleanly=cleanly)
+        with trio.CancelScope(shield=True):
+            if cleanly:
+                self.storage.write_high_watermarks()
+                await self.storage.close()
+            else:
+                self.storage.abandon()
         self.broker.unfollow_metadata()
         if self in self._nodes:
             self._nodes.remove(self)

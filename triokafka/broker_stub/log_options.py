@@ -1,4 +1,4 @@
-"""The options of logs and cleaner, taken from the broker's configuration."""
+"""The options of logs, cleaner and fetchers, taken from the broker's configuration."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.log.cleaner.log_cleaner import CleanerConfig
 from triokafka.broker_stub.log.log_manager_config import LogManagerConfig
 from triokafka.broker_stub.metadata import MetadataImage
+from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
 
 _MOVE_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
@@ -45,4 +46,17 @@ def log_manager_config(config: BrokerConfig) -> LogManagerConfig:
         producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
         recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
         moves_at_once=config.num_replica_alter_log_dirs_threads,
+    )
+
+
+def fetcher_config(config: BrokerConfig) -> FetcherConfig:
+    """Return the configuration of the replica fetchers."""
+    return FetcherConfig(
+        fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
+        fetch_min_bytes=config.replica_fetch_min_bytes,
+        fetch_max_bytes=config.replica_fetch_max_bytes,
+        fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
+        fetch_backoff_ms=config.replica_fetch_backoff_ms,
+        socket_timeout_ms=config.replica_socket_timeout_ms,
+        num_fetchers=config.num_replica_fetchers,
     )

@@ -1,13 +1,14 @@
 """The data directories of a node: its logs and the cleaner, for the broker that hosts partitions in them.
 
-`NodeStorage` tells the broker what happens to its logs, and creates logs ahead of a change of the metadata. Several
-brokers of one process can host partitions of the same logs (`LocalCluster`). Nothing of the network is here.
+`NodeStorage` tells the broker what happens to its logs, and creates logs ahead of a change of the metadata. Nothing of
+the network is here.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -15,6 +16,7 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
+from triokafka.broker_stub.controller.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_manager import LogManager
@@ -67,6 +69,8 @@ class NodeStorage:
         )
         self.cleaner = LogCleaner(world, self.logs, cleaner_config(config))
         self._world = world
+        self.directory_ids: Mapping[str, UUID] = {}
+        """The ids of the data directories by path; known once they are open."""
         self._hosts: list[PartitionHost] = []
         self._is_open = False
 
@@ -86,10 +90,32 @@ class NodeStorage:
         self.logs.removed_topics = removed
         if directory is not None and usable:
             directory.metadata_end = lambda: controller.metadata_end
-        self.logs.cannot_use(controller.identity.failed)
-        ids = controller.identity.directory_ids
+        await self._load(controller.identity, controller.image)
+
+    async def open_beside(self, controller: Controller) -> None:
+        """Lock the directories and open every log, for a broker whose controller has its metadata log elsewhere.
+
+        Raises:
+            ConfigurationError, KafkaStorageError: see `LogManager.load` and `open_directories`.
+        """
+        world, config = self._world, self.config
+        await world.run_in_thread(self.logs.lock)
+        identity = await world.run_in_thread(
+            partial(
+                open_directories,
+                world.storage,
+                config.data_directories,
+                config.node_id,
+                new_id=world.uuid,
+                cluster_id=controller.cluster_id,
+            )
+        )
+        await self._load(identity, controller.image)
+
+    async def _load(self, identity: ClusterIdentity, image: MetadataImage) -> None:
+        self.logs.cannot_use(identity.failed)
+        self.directory_ids = ids = identity.directory_ids
         self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)
-        image = controller.image
 
         def topic_id_of(topic_partition: TopicPartition) -> UUID | None:
             topic = image.topics.get(topic_partition.topic)

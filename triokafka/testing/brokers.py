@@ -51,8 +51,8 @@ async def running_cluster(
     """Run ``nodes`` brokers in this process for the length of the block, with the ids 1, 2, …: one cluster.
 
     Every broker has its own port. New topics have replicas on up to three brokers, and each partition has
-    one leader, which the test can move; when a broker stops, others lead what they have replicas of. All replicas of a
-    partition are one log, so that every replica is in sync, always. Arguments and errors are those of `running_broker`.
+    one leader, which the test can move; when a broker stops, others lead what they have replicas of. Every broker
+    has its own logs and replicates from the leaders. Arguments and errors are those of `running_broker`.
     """
     require_trio("running_cluster()", "triokafka.testing.blocking")
     from triokafka.broker_stub.config import BrokerConfig
@@ -67,6 +67,9 @@ async def running_cluster(
             "offsets_topic_replication_factor": replicas,
             # Leaders stay where the test has moved them.
             "auto_leader_rebalance_enable": False,
+            # Followers see new partitions and brokers leave quickly.
+            "replica_fetch_backoff_ms": 100,
+            "broker_heartbeat_interval_ms": 250,
             **_known(options),
         }
     )

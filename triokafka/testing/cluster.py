@@ -1,7 +1,7 @@
 """A cluster of several brokers for a test.
 
-The brokers share a `LocalCluster` in this process: one metadata image, and one log of each partition. It replaces
-replication, which will use the same calls.
+The brokers share the controller of a `LocalCluster` in this process. Each has its own logs, and replicates over the
+network.
 """
 
 from __future__ import annotations

@@ -379,15 +379,20 @@ class RunningBroker:
         return found[0]
 
     async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
-        """Make broker ``to`` the leader of a partition and its log, in a new leader epoch; return its id.
+        """Make broker ``to`` the leader of a partition, in a new leader epoch; return its id.
 
-        None is the next broker by id. A single broker leads on itself, in a new epoch: clients have to notice that.
+        None is the next broker by id. A single broker leads on itself, in a new epoch: clients have to notice that. A
+        broker without a replica takes the place of the leader, and the call waits until it has the records; so it does
+        for a replica that is not in sync.
 
         Raises:
             UnknownTopicOrPartitionError: the partition does not exist.
             BrokerNotAvailableError: the broker does not exist or is down.
+            KafkaTimeoutError: the broker has not replicated the records in time.
         """
-        return await self.controller.hand_over(topic, partition, to)
+        from triokafka.testing.leader_moves import move_leader
+
+        return await move_leader(self.controller, self.broker.gateway, topic, partition, to=to)
 
     async def move_coordinator(self, group: str, *, to: int | None = None) -> int:
         """Make broker ``to`` the coordinator of a group (and of groups in the same ``__consumer_offsets`` partition).

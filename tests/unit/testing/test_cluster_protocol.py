@@ -62,13 +62,21 @@ async def test_who_does_not_lead_says_who_does(replicas: int) -> None:
             for broker in others(cluster, leader):
                 produced = await ask(broker, produce, 12)
                 (fetched,) = (answer := await ask(broker, fetch, 16)).responses[0].partitions
-                for partition in (produced.responses[0].partition_responses[0], fetched):
+                reads = cluster.image.partition("t", 0)
+                assert reads is not None
+                if broker.node_id in reads.replicas:
+                    assert fetched.error_code == 0, "followers serve consumers (KIP-392)"
+                    refused, addressed = [produced.responses[0].partition_responses[0]], [produced.node_endpoints]
+                else:
+                    refused = [produced.responses[0].partition_responses[0], fetched]
+                    addressed = [produced.node_endpoints, answer.node_endpoints]
+                for partition in refused:
                     assert partition.error_code == NotLeaderForPartitionError.code
                     assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (
                         leader,
                         epoch,
                     )
-                for endpoints in (produced.node_endpoints, answer.node_endpoints):
+                for endpoints in addressed:
                     assert [(node.node_id, f"{node.host}:{node.port}") for node in endpoints] == [
                         (leader, cluster.broker(leader).bootstrap_servers)
                     ]

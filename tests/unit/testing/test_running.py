@@ -18,6 +18,7 @@ import triokafka
 from triokafka import errors
 from triokafka.broker_stub.faults.names import UnknownNameError
 from triokafka.broker_stub.log.log_directory import CLEAN_SHUTDOWN_FILE
+from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from triokafka.testing import RunningBroker, run_simulation, running_broker, running_cluster
 from triokafka.testing import blocking as blocking_twins
 from triokafka.testing.simulated import Simulation
@@ -376,7 +377,8 @@ async def test_brokers_of_a_cluster_that_is_cancelled_sign_off_before_the_logs_a
             storage = cluster.broker(1).world.storage
             scope.cancel()
             await trio.sleep_forever()
-    assert storage.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
+    for node_id in (1, 2, 3):
+        assert storage.exists(f"/data/broker-{node_id}/{CLEAN_SHUTDOWN_FILE}")
     assert "could not sign off" not in caplog.text
 
 
@@ -684,18 +686,18 @@ def test_replicas_are_in_sync_again_though_the_change_failed_at_first() -> None:
     async def world(simulation: Simulation) -> None:
         async with running_cluster(2, world=simulation.host("cluster").world) as cluster:
             await cluster.create_topic("t", partitions=1)
-            controller = cluster._local.controller
-            bring_in, failed = controller.expand_in_sync_sets, 0
+            sender = cluster.broker(cluster.leader("t")).broker.gateway
+            alter_partition, failed = sender.alter_partition, 0
 
-            async def fail_twice() -> None:
+            async def fail_twice(request: AlterPartitionRequest) -> AlterPartitionResponse:
                 nonlocal failed
                 if failed < 2:
                     failed += 1
                     raise errors.KafkaStorageError("no room")
-                await bring_in()
+                return await alter_partition(request)
 
-            controller.expand_in_sync_sets = fail_twice  # type: ignore[assignment, method-assign]
-            await cluster.restart(2)
+            sender.alter_partition = fail_twice  # type: ignore[method-assign]
+            await cluster.restart(3 - cluster.leader("t"))
             with trio.fail_after(30):
                 while len(cluster.image.partition("t", 0).isr) < 2:  # type: ignore[union-attr]
                     await trio.sleep(0.1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, denial
+from triokafka.broker_stub.replica.delayed_delete_records import DeleteOutcome
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget
@@ -45,27 +46,39 @@ def _failed(request: DeleteRecordsRequest, context: RequestContext, code: int, m
     on_error=_failed,
 )
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Raise each partition's log start offset. No follower has to confirm, since this broker holds the only replica."""
-    response = DeleteRecordsResponse()
+    """Raise each partition's log start offset; wait at most ``timeout_ms`` until the followers have raised theirs."""
+    outcomes: dict[TopicPartition, DeleteOutcome] = {}
     budget = WorkBudget()
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
+            outcomes[key] = _delete(key, partition.offset, context)
+            await budget.spend()
+    operation = context.replicas.delay_delete(outcomes, request.timeout_ms)
+    if operation is not None:
+        await context.park(operation)
+    response = DeleteRecordsResponse()
     for topic in request.topics:
         found = DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(found)
         for partition in topic.partitions:
-            key = TopicPartition(topic.name, partition.partition_index)
-            found.partitions.append(_delete(key, partition.offset, context))
-            await budget.spend()
+            outcome = outcomes[TopicPartition(topic.name, partition.partition_index)]
+            found.partitions.append(
+                DeleteRecordsPartitionResult(
+                    partition_index=partition.partition_index,
+                    low_watermark=-1 if outcome.error_code else outcome.low_watermark,
+                    error_code=outcome.error_code,
+                )
+            )
     return response
 
 
-def _delete(key: TopicPartition, offset: int, context: RequestContext) -> DeleteRecordsPartitionResult:
+def _delete(key: TopicPartition, offset: int, context: RequestContext) -> DeleteOutcome:
     try:
         if context.denied(AclOperation.DELETE, ResourceType.TOPIC, key.topic):
             raise denial(ResourceType.TOPIC)
-        low_watermark = context.replicas.delete_records_before(key, offset)
+        return DeleteOutcome(context.replicas.delete_records_before(key, offset))
     except errors.BrokerResponseError as error:
-        return DeleteRecordsPartitionResult(partition_index=key.partition, low_watermark=-1, error_code=error.code)
+        return DeleteOutcome(error_code=error.code)
     except OSError:
-        code = errors.KafkaStorageError.code
-        return DeleteRecordsPartitionResult(partition_index=key.partition, low_watermark=-1, error_code=code)
-    return DeleteRecordsPartitionResult(partition_index=key.partition, low_watermark=low_watermark)
+        return DeleteOutcome(error_code=errors.KafkaStorageError.code)

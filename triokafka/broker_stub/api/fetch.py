@@ -41,6 +41,7 @@ from triokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from triokafka.broker_stub.metadata.image import MetadataImage
 
+_FOLLOWER_READS_SINCE: Final = 11
 _LEADER_HINTS_SINCE: Final = 12
 _LEADER_ADDRESSES_SINCE: Final = 16
 _NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
@@ -99,6 +100,8 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         min_bytes=min(request.min_bytes, max_bytes),  # a response never exceeds max_bytes, so do not wait for more
         max_bytes=max_bytes,
         read_committed=request.isolation_level == _READ_COMMITTED,
+        replica_epoch=request.replica_state.replica_epoch if version >= 15 else -1,
+        leader_only=follower or version < _FOLLOWER_READS_SINCE,
     )
     session = services.fetch_sessions().context_for(
         session_id=request.session_id,
@@ -115,7 +118,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
     failed: dict[PartitionKey, ReadOutcome] = {}
     readable: list[tuple[TopicPartition, WantedPartition]] = []
-    faults = services.faults if services.faults.armed else None
+    faults = services.faults if services.faults.armed and not follower else None
     topic: TopicKey | None = None
     name, code = "", 0
     for wanted in session.partitions:

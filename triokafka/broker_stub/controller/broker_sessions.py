@@ -101,11 +101,6 @@ class BrokerSessions:
         ]
         return min(offsets, default=None)
 
-    def all_follow(self, offset: int) -> None:
-        """Record that every broker has applied the metadata up to ``offset``, since they share this process."""
-        for session in self._sessions.values():
-            session.metadata_offset = max(session.metadata_offset, offset)
-
     def resume(self, now: float) -> None:
         """Extend every session: this process was stopped for a while, and could not receive heartbeats."""
         for session in self._sessions.values():

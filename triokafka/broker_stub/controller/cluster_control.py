@@ -323,10 +323,6 @@ class ClusterControl:
         """Return the unfenced broker with the oldest heartbeat, and the end of its session."""
         return self.sessions.oldest(image)
 
-    def all_follow(self, offset: int) -> None:
-        """See `BrokerSessions.all_follow`."""
-        self.sessions.all_follow(offset)
-
     def resume(self, now: float) -> None:
         """See `BrokerSessions.resume`."""
         self.sessions.resume(now)

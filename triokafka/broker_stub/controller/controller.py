@@ -22,6 +22,7 @@ from triokafka.broker_stub.controller.metadata_log import MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
 from triokafka.broker_stub.controller.snapshot_generator import SnapshotGenerator
+from triokafka.broker_stub.controller.unclean_elections import UncleanElections
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
@@ -114,15 +115,8 @@ class Controller:
         """See `EventQueue.submit`."""
         return await self._parts.queue.submit(name, compute, timeout_ms=timeout_ms)
 
-    async def expand_in_sync_sets(self) -> int:
-        """Add every replica whose broker is up to the in-sync sets; see `in_sync.expand_in_sync_sets`."""
-        from triokafka.broker_stub.controller.in_sync import expand_in_sync_sets
-
-        topic_config_of = self.state.configuration.effective.topic_config_of
-        return await self.submit("ExpandInSyncSets", lambda image: expand_in_sync_sets(image, topic_config_of(image)))
-
-    async def hand_over(self, topic: str, partition: int, to: int | None = None) -> int:
-        """Make a broker the leader of a partition in a new epoch; return its id. See `hand_over.hand_over`."""
+    async def hand_over(self, topic: str, partition: int, to: int) -> int:
+        """Make a broker in sync the leader of a partition in a new epoch; return its id. See `hand_over.hand_over`."""
         return await self.submit("HandOver", lambda image: hand_over(image, topic, partition, to))
 
     async def fence_broker(self, broker_id: int) -> None:
@@ -250,7 +244,10 @@ class Controller:
             nursery.start_soon(SessionFencing(self.world, state, parts.queue, timeout=timeout).run)
             if config.auto_leader_rebalance_enable:
                 interval = config.leader_imbalance_check_interval_seconds
-                nursery.start_soon(LeaderBalancing(state, parts.queue, interval=interval).run)
+                percentage = config.leader_imbalance_per_broker_percentage
+                nursery.start_soon(LeaderBalancing(state, parts.queue, interval=interval, percentage=percentage).run)
+            unclean_interval = config.unclean_leader_election_interval_ms / 1000
+            nursery.start_soon(UncleanElections(state, parts.queue, interval=unclean_interval).run)
             await parts.queue.run()
             nursery.cancel_scope.cancel()
 

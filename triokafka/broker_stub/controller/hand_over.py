@@ -2,43 +2,54 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from triokafka import errors
 from triokafka.broker_stub.controller.outcome import Outcome
-from triokafka.broker_stub.metadata.image import UNASSIGNED_DIRECTORY, MetadataImage, PartitionImage
+from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 
 
-def hand_over(image: MetadataImage, topic: str, partition: int, to: int | None) -> Outcome[int]:
-    """Make broker ``to`` the leader of a partition in a new leader epoch; the response is its id.
+def next_leader(image: MetadataImage, topic: str, partition: int, to: int | None = None) -> int:
+    """Return the broker that leads a partition next: ``to``, or the next active broker by id when it is None.
 
-    None selects the next active broker after the current leader, by id. If there is no other, the leader stays, in a
-    new epoch. A broker without a replica replaces the current leader's replica.
+    If there is no other broker, it is the present leader. The broker need not have a replica.
 
     Raises:
         UnknownTopicOrPartitionError: the partition does not exist.
         BrokerNotAvailableError: the broker, or every broker, is inactive.
     """
-    state = image.partition(topic, partition)
-    if state is None:
-        raise errors.UnknownTopicOrPartitionError(f"there is no partition {topic}-{partition}")
+    state = _state(image, topic, partition)
     if to is None:
         to = _next(image, state)
     broker = image.brokers.get(to)
     if broker is None or not broker.active:
         active = sorted(node.broker_id for node in image.brokers.values() if node.active)
         raise errors.BrokerNotAvailableError(f"broker {to} cannot lead {topic}-{partition}; {active} are active")
+    return to
+
+
+def hand_over(image: MetadataImage, topic: str, partition: int, to: int) -> Outcome[int]:
+    """Make broker ``to``, which must be in sync, the leader of a partition in a new leader epoch; return its id.
+
+    Raises:
+        UnknownTopicOrPartitionError: the partition does not exist.
+        BrokerNotAvailableError: the broker is inactive.
+        EligibleLeadersNotAvailableError: the broker is not in sync; records could be lost.
+    """
+    state = _state(image, topic, partition)
+    to = next_leader(image, topic, partition, to)
+    if to not in state.isr:
+        raise errors.EligibleLeadersNotAvailableError(
+            f"broker {to} cannot lead {topic}-{partition}: {list(state.isr)} are in sync"
+        )
     record = PartitionChangeRecord(partition_id=partition, topic_id=image.topics[topic].topic_id, leader=to)
-    if to not in state.replicas:
-        gone = state.leader if state.leader in state.replicas else state.replicas[0]
-        replicas = [to if replica == gone else replica for replica in state.replicas]
-        record.replicas = replicas
-        record.directories = [_directory(image, broker_id) for broker_id in replicas]
-        record.isr = list(dict.fromkeys(to if replica == gone else replica for replica in (*state.isr, gone)))
-    elif to not in state.isr:
-        record.isr = [*state.isr, to]
     return Outcome([record], to)
+
+
+def _state(image: MetadataImage, topic: str, partition: int) -> PartitionImage:
+    state = image.partition(topic, partition)
+    if state is None:
+        raise errors.UnknownTopicOrPartitionError(f"there is no partition {topic}-{partition}")
+    return state
 
 
 def _next(image: MetadataImage, state: PartitionImage) -> int:
@@ -49,8 +60,3 @@ def _next(image: MetadataImage, state: PartitionImage) -> int:
     if not candidates:
         raise errors.BrokerNotAvailableError("no broker is active")
     return next((broker_id for broker_id in candidates if broker_id > state.leader), candidates[0])
-
-
-def _directory(image: MetadataImage, broker_id: int) -> UUID:
-    broker = image.brokers.get(broker_id)
-    return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory()

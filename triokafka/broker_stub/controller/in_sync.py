@@ -33,27 +33,6 @@ from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 _ANY_EPOCH: Final = -1
 
 
-def expand_in_sync_sets(image: MetadataImage, topic_config: TopicConfig) -> Outcome[int]:
-    """Add every replica whose broker is up to its in-sync set: the replicas of a partition share one log.
-
-    That also completes reassignments. The response is the number of changed partitions.
-    """
-    records = []
-    for topic, partition in image.partitions():
-        behind = [replica for replica in partition.replicas if replica not in partition.isr and _is_up(image, replica)]
-        if behind:
-            wanted = Wanted(isr=(*partition.isr, *behind))
-            record = partition_change(image, topic, partition, topic_config, wanted=wanted)
-            if record is not None:
-                records.append(record)
-    return Outcome(records, len(records))
-
-
-def _is_up(image: MetadataImage, broker_id: int) -> bool:
-    broker = image.brokers.get(broker_id)
-    return broker is not None and broker.active
-
-
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, topic_config: TopicConfig
 ) -> Outcome[AlterPartitionResponse]:
@@ -117,7 +96,7 @@ def _altered(
     epochs = {state.broker_id: state.broker_epoch for state in wanted.new_isr_with_epochs}
     isr = [state.broker_id for state in wanted.new_isr_with_epochs] or list(wanted.new_isr)
     _check(partition, wanted, isr, request.broker_id)
-    _check_eligible(image, isr, epochs)
+    _check_eligible(image, partition, isr, epochs)
     record = partition_change(
         image,
         topic,
@@ -149,10 +128,14 @@ def _check(partition: PartitionImage, wanted: PartitionData, isr: Sequence[int],
         )
 
 
-def _check_eligible(image: MetadataImage, isr: Sequence[int], epochs: Mapping[int, int]) -> None:
+def _check_eligible(
+    image: MetadataImage, partition: PartitionImage, isr: Sequence[int], epochs: Mapping[int, int]
+) -> None:
     for replica in isr:
         broker = image.brokers.get(replica)
         if broker is None or not broker.active:
             raise errors.IneligibleReplicaError(f"broker {replica} is fenced, stopping or not registered")
         if epochs.get(replica, _ANY_EPOCH) not in (_ANY_EPOCH, broker.broker_epoch):
             raise errors.IneligibleReplicaError(f"broker {replica} has restarted since the leader saw it in sync")
+        if replica != partition.leader and not broker.has_online(partition.directory_of(replica)):
+            raise errors.IneligibleReplicaError(f"the log directory of the replica on broker {replica} is offline")

@@ -172,6 +172,8 @@ class BrokerLifecycle:
         """Send heartbeats until cancelled. A failure is logged, and the next heartbeat follows after a back-off."""
         while True:
             await trio.sleep(self._wait)
+            if self._core.state is LifecycleState.SHUTTING_DOWN:
+                await trio.sleep_forever()
             failure = await self._communicate()
             if failure is not None:
                 logger.warning("The heartbeat to the controller failed and is retried: %s", failure)
@@ -196,6 +198,8 @@ class BrokerLifecycle:
         if registration is None:
             raise errors.IllegalStateError("the broker was not started")
         async with self._one_at_a_time:
+            if core.state is LifecycleState.SHUTTING_DOWN:
+                return None  # another heartbeat would unfence the broker again
             try:
                 if not core.registered:
                     epoch = await self._gateway.register_broker(registration)

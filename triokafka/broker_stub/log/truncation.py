@@ -31,6 +31,8 @@ class LogTruncation:
         state = self._state
         state.guard.check()
         if offset >= state.segments.end_offset:
+            # An epoch in which this broker led and appended nothing: the leader of a newer epoch does not know it.
+            state.leader_epochs.truncate_to(offset)
             return
         if offset < state.log_start_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)

@@ -27,7 +27,7 @@ class DelayedFetch(DelayedOperation):
     It holds no records: the waiting handler reads again.
     """
 
-    __slots__ = ("_awaited", "_follower", "_min_bytes", "_partitions", "_read_committed")
+    __slots__ = ("_awaited", "_follower", "_leader_only", "_min_bytes", "_partitions", "_read_committed")
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class DelayedFetch(DelayedOperation):
         min_bytes: int,
         follower: bool,
         read_committed: bool,
+        leader_only: bool = True,
     ) -> None:
         super().__init__(timeout_ms)
         self._awaited = awaited
@@ -45,13 +46,17 @@ class DelayedFetch(DelayedOperation):
         self._min_bytes = min_bytes
         self._follower = follower
         self._read_committed = read_committed
+        self._leader_only = leader_only
 
     def try_complete(self) -> bool:
         available = 0
         for topic_partition, fetch_offset, max_bytes, current_leader_epoch, last_fetched_epoch in self._awaited:
             try:
                 partition = self._partitions(topic_partition)
-                partition.require_leader(current_leader_epoch)
+                if self._leader_only:
+                    partition.require_leader(current_leader_epoch)
+                else:
+                    partition.require_epoch(current_leader_epoch)
                 if last_fetched_epoch >= 0 and partition.diverging_epoch(fetch_offset, last_fetched_epoch) is not None:
                     return self.force_complete()
             except errors.BrokerResponseError:

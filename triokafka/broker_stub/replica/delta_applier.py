@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from uuid import UUID
+from collections.abc import Iterable
+from typing import Protocol
 
 from triokafka import errors
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType, TopicImage
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
+from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_opener import PartitionOpener
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.structs import TopicPartition
@@ -17,32 +19,53 @@ from triokafka.structs import TopicPartition
 logger = logging.getLogger(__name__)
 
 
+class ReplicaFetchers(Protocol):
+    """The fetchers of a broker, which replicate partitions from their leaders."""
+
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching partitions; responses that are on their way are not applied to them."""
+
+    def follow(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
+        """Fetch partitions from their leaders, from their log end offsets on."""
+
+    def brokers_changed(self, image: MetadataImage) -> None:
+        """Follow changes of the brokers' addresses, and of which brokers are up."""
+
+
 class DeltaApplier:
-    """Applies metadata changes to partitions and logs."""
+    """Applies metadata changes to partitions, logs and fetchers."""
 
     def __init__(
-        self, node_id: int, logs: LogManager, hosted: HostedPartitions, opener: PartitionOpener, *, shares_logs: bool
+        self,
+        node_id: int,
+        logs: LogManager,
+        hosted: HostedPartitions,
+        opener: PartitionOpener,
+        fetchers: ReplicaFetchers,
     ) -> None:
         self._node_id = node_id
         self._logs = logs
         self._hosted = hosted
         self._opener = opener
-        self._shares_logs = shares_logs
+        self._fetchers = fetchers
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> list[LeadershipChange]:
         """Apply ``delta``, whose result is ``image``; return the partitions whose role changed, deletions first.
 
-        A partition whose log cannot be created or opened goes offline; the others are not affected.
+        A partition whose log cannot be created or opened goes offline; the others are not affected. Fetching stops
+        before a replica leads or goes away, and starts again when its leader or the leader's epoch is new.
         """
-        opener = self._opener
+        opener, fetchers = self._opener, self._fetchers
         first = opener.image is EMPTY_IMAGE
         if first:
             opener.begin_with(image)
         opener.image = image
         changes: list[LeadershipChange] = []
         local = delta.local_changes(self._node_id)
-        for topic_partition, topic_id in local.deleted.items():
-            self._drop(topic_partition, topic_id)
+        fetchers.remove([*local.deleted, *local.leaders])
+        to_follow: list[Partition] = []
+        for topic_partition in local.deleted:
+            self._drop(topic_partition)
             changes.append(LeadershipChange(topic_partition, leads=False, leader_epoch=-1))
         for leads, states in ((True, local.leaders), (False, local.followers)):
             for topic_partition, (_, state) in states.items():
@@ -52,10 +75,15 @@ class DeltaApplier:
                     opener.open_failed(topic_partition, error)
                     continue
                 if opener.change_role(partition, state):
+                    if not leads:
+                        to_follow.append(partition)
                     changes.append(LeadershipChange(topic_partition, leads, state.leader_epoch))
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC and name in image.topics:
                 self._reconfigure(image.topics[name], image)
+        fetchers.follow(to_follow, image)
+        if delta.changed_brokers:
+            fetchers.brokers_changed(image)
         if first:
             self._logs.removed_topics = frozenset()  # their logs are deleted now
         return changes
@@ -74,14 +102,10 @@ class DeltaApplier:
             if name in image.topics:
                 self._reconfigure(image.topics[name], image)
 
-    def _drop(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+    def _drop(self, topic_partition: TopicPartition) -> None:
         self._opener.forget_failure(topic_partition)
         hosted = self._hosted.online.pop(topic_partition, None)
-        if self._shares_logs and (
-            topic_id in self._opener.image.topics_by_id or self._logs.topic_id_of(topic_partition) != topic_id
-        ):
-            pass  # other brokers use the log, or it belongs to a new topic with that name
-        elif hosted is not None or self._logs.get(topic_partition) is not None:
+        if hosted is not None or self._logs.get(topic_partition) is not None:
             try:
                 self._logs.delete(topic_partition, sync=False)
             except errors.KafkaStorageError as error:

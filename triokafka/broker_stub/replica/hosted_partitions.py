@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
+from triokafka.broker_stub.replica.isr_state import IsrProposal
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_listener import ReplicaListener
 from triokafka.structs import TopicPartition
@@ -14,17 +15,31 @@ from triokafka.structs import TopicPartition
 class HostedPartitions:
     """The partitions that one broker hosts.
 
-    ``online`` has the partitions with usable logs, ``failed`` the reasons why the others are offline.
+    ``online`` has the partitions with usable logs, ``failed`` the reasons why the others are offline. ``propose`` sends
+    a new in-sync set to the controller.
+
+    Args:
+        now: the world's monotonic clock in seconds.
     """
 
     def __init__(
-        self, produce_purgatory: Purgatory, fetch_purgatory: Purgatory, listener: ReplicaListener | None
+        self,
+        produce_purgatory: Purgatory,
+        fetch_purgatory: Purgatory,
+        delete_purgatory: Purgatory,
+        listener: ReplicaListener | None,
+        now: Callable[[], float],
     ) -> None:
         self.online: dict[tuple[str, int], Partition] = {}
         self.failed: dict[tuple[str, int], str] = {}
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
+        self._delete_purgatory = delete_purgatory
         self._listener = listener
+        self._now = now
+        self.propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: partition.isr_refused(
+            proposal
+        )
 
     def find(self, topic: str, partition: int) -> Partition | None:
         """Return a hosted partition that is online, or None."""
@@ -39,27 +54,56 @@ class HostedPartitions:
     def appended(self, partition: Partition) -> None:
         """Raise the high watermark after an append if possible, and complete requests that wait for the records."""
         topic_partition = partition.topic_partition
-        if partition.advance_high_watermark():
+        if partition.advance_high_watermark(self._now() if partition.followers else None):
             self._report_high_watermark(partition)
             self._produce_purgatory.check_and_complete(topic_partition)
         self._fetch_purgatory.check_and_complete(topic_partition)
 
     def advance_high_watermark(self, partition: Partition) -> None:
         """Raise the high watermark if possible, and complete waiting requests."""
-        if partition.advance_high_watermark():
+        if partition.advance_high_watermark(self._now() if partition.followers else None):
             self._report_high_watermark(partition)
         self.complete_waiting(partition.topic_partition)
 
-    def follower_fetched(self, partition: Partition, replica_id: int, fetch_offset: int, now: float) -> None:
-        """Update the progress of a follower; see `Partition.follower_fetched`."""
-        if partition.follower_fetched(replica_id, fetch_offset, now):
+    def follower_fetched(
+        self, partition: Partition, replica_id: int, fetch_offset: int, *, log_start_offset: int, broker_epoch: int
+    ) -> None:
+        """Update the progress of a follower; see `Partition.follower_fetched`. It may join the in-sync set."""
+        before = partition.followers.get(replica_id)
+        start_before = -1 if before is None else before.log_start_offset
+        rose = partition.follower_fetched(
+            replica_id, fetch_offset, self._now(), log_start_offset=log_start_offset, broker_epoch=broker_epoch
+        )
+        proposal = partition.propose_expansion(replica_id)
+        if proposal is not None:
+            self.propose(partition, proposal)
+        if rose:
             self._report_high_watermark(partition)
             self.complete_waiting(partition.topic_partition)
+        if log_start_offset > start_before:
+            self._delete_purgatory.check_and_complete(partition.topic_partition)
+
+    def isr_changed(self, partition: Partition) -> None:
+        """Handle a committed change of the in-sync set: the high watermark may rise, and produces may be answered."""
+        self.advance_high_watermark(partition)
+
+    def shrink_lagging(self, partition: Partition) -> None:
+        """Propose to remove the followers of a partition that lag behind."""
+        proposal = partition.propose_shrink(self._now())
+        if proposal is not None:
+            self.propose(partition, proposal)
+
+    def followed(self, partition: Partition, high_watermark: int, log_start_offset: int) -> None:
+        """Take over the leader's offsets on a follower; consumers may wait for them here (KIP-392)."""
+        if partition.follow_offsets(high_watermark, log_start_offset):
+            self._report_high_watermark(partition)
+            self._fetch_purgatory.check_and_complete(partition.topic_partition)
 
     def complete_waiting(self, topic_partition: TopicPartition) -> None:
         """Complete the waiting requests whose conditions hold now."""
         self._produce_purgatory.check_and_complete(topic_partition)
         self._fetch_purgatory.check_and_complete(topic_partition)
+        self._delete_purgatory.check_and_complete(topic_partition)
 
     def _report_high_watermark(self, partition: Partition) -> None:
         if self._listener is not None:

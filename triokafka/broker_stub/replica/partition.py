@@ -1,19 +1,22 @@
 """One partition that this broker hosts: its role, in-sync replicas, high watermark, and log.
 
 State changes are plain method calls without waiting. When a method returns that the high watermark rose, the caller
-completes delayed operations. The high watermark is the lowest log end offset of the in-sync replicas, including the
-leader; `Partition.follower_fetched` tracks those of the followers.
+completes delayed operations. The high watermark of a leader is the lowest log end offset of the maximal in-sync set and
+of the followers that are about to join it; `Partition.follower_fetched` tracks those of the followers. A follower takes
+the high watermark from the leader's responses.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
+from triokafka.broker_stub.replica.follower_state import UNKNOWN_OFFSET, FollowerState
+from triokafka.broker_stub.replica.isr_state import UNKNOWN_EPOCH, IsrProposal, IsrState
 from triokafka.broker_stub.replica.read_result import EpochEnd, LeaderHint, ReadOutcome
 from triokafka.structs import Buffer, OffsetAndTimestamp, TopicPartition
 
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.log.partition_log import PartitionLog
     from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch
 
-UNKNOWN_OFFSET: Final = -1
+logger = logging.getLogger(__name__)
+
 NO_LEADER: Final = -1
+_NEVER: Final = float("-inf")
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -33,12 +38,14 @@ LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
 
-@dataclass(slots=True)
-class _Follower:
-    """The leader's view of a replica on another broker."""
+class Registrations(Protocol):
+    """The brokers of the cluster, as far as this broker knows."""
 
-    log_end_offset: int = UNKNOWN_OFFSET
-    caught_up_at: float = 0.0
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """Return the broker epoch of a registered broker; None for an unknown one."""
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether a broker is registered, not fenced, and not shutting down."""
 
 
 class Partition:
@@ -47,7 +54,9 @@ class Partition:
     Args:
         log: the partition's log on this broker.
         high_watermark: the checkpointed high watermark; clamped to the offsets of the log.
-        shares_log: all replicas of the partition are this one log.
+        registrations: decides which followers may join the in-sync set; None lets all in.
+        lag_seconds: ``replica.lag.time.max.ms``: a follower that was caught up so recently holds back the high
+            watermark before it joins.
     """
 
     def __init__(
@@ -58,7 +67,8 @@ class Partition:
         node_id: int,
         log: PartitionLog,
         high_watermark: int = 0,
-        shares_log: bool = False,
+        registrations: Registrations | None = None,
+        lag_seconds: float = 30.0,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -67,58 +77,97 @@ class Partition:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
-        self.in_sync_replicas: frozenset[int] = frozenset()
+        self.adding_replicas: frozenset[int] = frozenset()
+        self.isr = IsrState()
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_leader = False
         self._node_id = node_id
-        self._shares_log = shares_log
-        self._followers: dict[int, _Follower] = {}
+        self._registrations = registrations
+        self._lag_seconds = lag_seconds
+        self._followers: dict[int, FollowerState] = {}
         self._leader_epoch_start = 0
+        self._time = 0.0
 
     # Roles
 
     def make_leader(
-        self, *, leader_epoch: int, partition_epoch: int, replicas: Collection[int], in_sync_replicas: Collection[int]
+        self,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Collection[int],
+        in_sync_replicas: Collection[int],
+        adding_replicas: Collection[int] = (),
+        now: float = 0.0,
     ) -> bool:
         """Make this broker the leader; return True unless it led in this epoch already.
 
         In a new epoch, the log end offsets of followers are unknown, so the high watermark waits for each in-sync
-        follower.
+        follower. A state with an older partition epoch than the present one changes nothing: the controller has
+        answered AlterPartition before this broker's image contains the change.
         """
         is_new = leader_epoch != self.leader_epoch or not self.is_leader
-        self._describe(leader_epoch, partition_epoch, replicas, in_sync_replicas)
+        if not is_new and partition_epoch < self.partition_epoch:
+            return False
+        self._time = max(self._time, now)
+        self._describe(leader_epoch, partition_epoch, replicas, in_sync_replicas, adding_replicas)
         self.leader_id = self._node_id
         self.is_leader = True
-        known = self._followers
+        known = {} if is_new else self._followers
         self._followers = {
-            replica: _Follower() if is_new else known.get(replica, _Follower())
+            # In-sync followers get the whole lag time to fetch from the new leader.
+            replica: known.get(replica) or FollowerState(caught_up_at=now if replica in self.isr.committed else _NEVER)
             for replica in self.replicas
-            if replica != self._node_id and not self._shares_log
+            if replica != self._node_id
         }
         if is_new:
             self._leader_epoch_start = self.log.log_end_offset
+            # Before the first record of the epoch, so that followers find where older epochs end (KIP-279).
+            self.log.leader_epochs.assign(leader_epoch, self._leader_epoch_start)
         return is_new
 
     def make_follower(
-        self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Collection[int]
+        self,
+        *,
+        leader_id: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Collection[int],
+        adding_replicas: Collection[int] = (),
     ) -> bool:
         """Make this broker a follower; return True when the leader or its epoch is new, so that fetching must
         restart.
         """
-        is_new = leader_epoch != self.leader_epoch or leader_id != self.leader_id
-        self._describe(leader_epoch, partition_epoch, replicas, ())
+        is_new = leader_epoch != self.leader_epoch or leader_id != self.leader_id or self.is_leader
+        self._describe(leader_epoch, partition_epoch, replicas, (), adding_replicas)
         self.leader_id = leader_id
         self.is_leader = False
         self._followers = {}
         return is_new
 
     def _describe(
-        self, leader_epoch: int, partition_epoch: int, replicas: Collection[int], in_sync_replicas: Collection[int]
+        self,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Collection[int],
+        in_sync_replicas: Collection[int],
+        adding_replicas: Collection[int],
     ) -> None:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = tuple(replicas)
-        self.in_sync_replicas = frozenset(in_sync_replicas)
+        self.adding_replicas = frozenset(adding_replicas)
+        self.isr.commit(in_sync_replicas)
+
+    @property
+    def in_sync_replicas(self) -> frozenset[int]:
+        """The committed in-sync set; empty on a follower, which does not track it."""
+        return self.isr.committed
+
+    @property
+    def followers(self) -> dict[int, FollowerState]:
+        """The leader's view of each follower, by broker id; empty on a follower."""
+        return self._followers
 
     @property
     def leader_hint(self) -> LeaderHint:
@@ -138,6 +187,13 @@ class Partition:
             FencedLeaderEpochError: the client's metadata is older than the broker's.
             UnknownLeaderEpochError: the client's metadata is newer than the broker's.
         """
+        if current_leader_epoch >= 0:
+            self.require_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise errors.NotLeaderForPartitionError(f"{self.topic_partition}: the leader is broker {self.leader_id}")
+
+    def require_epoch(self, current_leader_epoch: int) -> None:
+        """Check the leader epoch that a client sent (-1: none). Raises as `require_leader`."""
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise errors.FencedLeaderEpochError(
@@ -146,18 +202,24 @@ class Partition:
             raise errors.UnknownLeaderEpochError(
                 f"{self.topic_partition}: leader epoch {current_leader_epoch} is newer than {self.leader_epoch}"
             )
-        if not self.is_leader:
-            raise errors.NotLeaderForPartitionError(f"{self.topic_partition}: the leader is broker {self.leader_id}")
 
     # Writing
 
     @property
+    def min_insync_replicas(self) -> int:
+        """``min.insync.replicas``, or the number of replicas if that is lower."""
+        return min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
+
+    @property
+    def under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than ``min.insync.replicas`` requires; the leader takes no acks=all."""
+        isr = len(self.isr.committed)
+        return isr < self.log.config.min_insync_replicas and isr < max(len(self.replicas), 1)
+
+    @property
     def enough_replicas(self) -> bool:
-        """Whether the in-sync replicas reach ``min.insync.replicas``, or the number of replicas if that is lower."""
-        in_sync = len(self.in_sync_replicas)
-        if in_sync >= self.log.config.min_insync_replicas:
-            return True
-        return in_sync >= max(len(self.replicas), 1)
+        """Whether the maximal in-sync set reaches ``min.insync.replicas``, so that committed records are safe."""
+        return len(self.isr.maximal) >= self.min_insync_replicas
 
     def append(
         self,
@@ -176,9 +238,9 @@ class Partition:
             BrokerResponseError: this broker does not lead, or the log rejects the batches.
         """
         self.require_leader()
-        if required_acks == -1 and not self.enough_replicas:
+        if required_acks == -1 and self.under_min_isr:
             raise errors.NotEnoughReplicasError(
-                f"{self.topic_partition}: {len(self.in_sync_replicas)} replicas are in sync, "
+                f"{self.topic_partition}: {len(self.isr.committed)} replicas are in sync, "
                 f"min.insync.replicas requires {self.log.config.min_insync_replicas}"
             )
         return self.log.append_as_leader(
@@ -203,18 +265,26 @@ class Partition:
             producer_id, epoch, sequence, bumps_epochs=bumps_epochs, now_ms=now_ms
         )
 
-    def advance_high_watermark(self) -> bool:
-        """Raise the high watermark to the lowest log end offset of the in-sync replicas; return whether it rose.
+    def advance_high_watermark(self, now: float | None = None) -> bool:
+        """Raise the high watermark as far as the replicas allow; return whether it rose.
 
-        With ``flush.messages``, records that wait for a flush on this broker do not count.
+        It waits for the maximal in-sync set, and for followers that are caught up and about to join it. It does not
+        rise while fewer replicas are in sync than ``min.insync.replicas`` requires (KIP-966). With ``flush.messages``,
+        records that wait for a flush on this broker do not count. Without ``now``, the newest time of any call counts.
         """
-        if not self.is_leader:
+        if not self.is_leader or self.under_min_isr:
             return False
+        if now is not None and now > self._time:
+            self._time = now
         lowest = self.log.settled_offset
-        for replica in self.in_sync_replicas:
-            follower = self._followers.get(replica)
-            if follower is not None and follower.log_end_offset < lowest:
-                lowest = follower.log_end_offset
+        if self._followers:
+            maximal, end = self.isr.maximal, self.log.log_end_offset
+            for replica, follower in self._followers.items():
+                if follower.log_end_offset < lowest and (
+                    replica in maximal
+                    or (follower.is_caught_up(end, self._time, self._lag_seconds) and self._may_join(replica, follower))
+                ):
+                    lowest = follower.log_end_offset
         if lowest <= self.high_watermark:
             return False
         self.high_watermark = lowest
@@ -234,22 +304,178 @@ class Partition:
                 f"{self.topic_partition}: broker {replica_id} has no replica in leader epoch {self.leader_epoch}"
             )
 
-    def follower_fetched(self, replica_id: int, fetch_offset: int, now: float) -> bool:
+    def follower_fetched(
+        self, replica_id: int, fetch_offset: int, now: float, *, log_start_offset: int = -1, broker_epoch: int = -1
+    ) -> bool:
         """Process a follower's fetch from ``fetch_offset``: it has all records before; return whether the high
         watermark rose.
 
         Raises:
-            NotLeaderForPartitionError: see `require_follower`.
+            NotLeaderForPartitionError: see `require_follower`; or an earlier process of that broker sent the fetch
+                (KIP-903).
         """
         self.require_follower(replica_id)
-        follower = self._followers[replica_id]
-        follower.log_end_offset = fetch_offset
-        if fetch_offset >= self.log.log_end_offset:
-            follower.caught_up_at = now
-        return self.advance_high_watermark()
+        if broker_epoch >= 0 and self._registrations is not None:
+            registered = self._registrations.broker_epoch(replica_id)
+            if registered is not None and broker_epoch < registered:
+                raise errors.NotLeaderForPartitionError(
+                    f"{self.topic_partition}: broker {replica_id} fetched with the broker epoch {broker_epoch}, and is "
+                    f"registered with {registered}"
+                )
+        self._followers[replica_id].fetched(
+            fetch_offset, log_start_offset, self.log.log_end_offset, broker_epoch=broker_epoch, now=now
+        )
+        return self.advance_high_watermark(now)
+
+    # The in-sync set
+
+    def _may_join(self, replica_id: int, follower: FollowerState) -> bool:
+        """Whether the follower's broker may join: registered, neither fenced nor stopping, and the one that fetched."""
+        if self._registrations is None:
+            return True
+        if not self._registrations.is_active(replica_id):
+            return False
+        registered = self._registrations.broker_epoch(replica_id)
+        return follower.broker_epoch in (UNKNOWN_EPOCH, registered)
+
+    def propose_expansion(self, replica_id: int) -> IsrProposal | None:
+        """Propose to add a follower that has all committed records and one of this leader's epoch; None if not.
+
+        The follower needs the start of the leader's epoch too: below it, its records may diverge from the leader's
+        although they are below the high watermark that this leader knows.
+        """
+        isr = self.isr
+        if not self.is_leader or isr.in_flight is not None or replica_id in isr.committed:
+            return None
+        follower = self._followers.get(replica_id)
+        if (
+            follower is None
+            or follower.log_end_offset < max(self.high_watermark, self._leader_epoch_start)
+            or not self._may_join(replica_id, follower)
+        ):
+            return None
+        return self._propose(isr.committed | {replica_id})
+
+    def propose_shrink(self, now: float) -> IsrProposal | None:
+        """Propose to remove the followers that were not caught up within the lag time; None if there are none."""
+        isr = self.isr
+        self._time = max(self._time, now)
+        if not self.is_leader or isr.in_flight is not None or len(isr.committed) < 2:
+            return None
+        end = self.log.log_end_offset
+        lagging = {
+            replica
+            for replica, follower in self._followers.items()
+            if replica in isr.committed and not follower.is_caught_up(end, now, self._lag_seconds)
+        }
+        return self._propose(isr.committed - lagging) if lagging else None
+
+    def _propose(self, in_sync: frozenset[int]) -> IsrProposal:
+        members = []
+        for broker_id in sorted(in_sync):
+            follower = self._followers.get(broker_id)
+            epoch = UNKNOWN_EPOCH if follower is None else follower.broker_epoch
+            if follower is None and self._registrations is not None:
+                registered = self._registrations.broker_epoch(broker_id)
+                epoch = UNKNOWN_EPOCH if registered is None else registered
+            members.append((broker_id, epoch))
+        proposal = IsrProposal(self.leader_epoch, self.partition_epoch, tuple(members))
+        self.isr.propose(proposal)
+        return proposal
+
+    def isr_committed(self, proposal: IsrProposal, *, partition_epoch: int, in_sync_replicas: Collection[int]) -> bool:
+        """Apply the controller's answer to a proposal; return False when something newer has superseded it."""
+        if self.isr.in_flight is not proposal or partition_epoch < self.partition_epoch:
+            return False
+        self.partition_epoch = partition_epoch
+        self.isr.commit(in_sync_replicas)
+        return True
+
+    def isr_refused(self, proposal: IsrProposal) -> None:
+        """Give up a proposal that the controller did not apply, and return to the committed set."""
+        if self.isr.in_flight is proposal:
+            self.isr.withdraw()
+
+    # Following
+
+    def require_following(self, leader_epoch: int) -> None:
+        """Check that this broker still follows the leader of this epoch.
+
+        Raises:
+            FencedLeaderEpochError: it leads, or follows the leader of another epoch.
+        """
+        if self.is_leader or leader_epoch != self.leader_epoch:
+            raise errors.FencedLeaderEpochError(
+                f"{self.topic_partition}: this replica does not follow the leader of epoch {leader_epoch} any more"
+            )
+
+    def append_as_follower(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Append the bytes of the leader of ``leader_epoch``.
+
+        Raises:
+            FencedLeaderEpochError: see `require_following`; nothing was appended.
+            CorruptRecordError: a batch is damaged; nothing was appended.
+            KafkaStorageError: the disk failed.
+        """
+        self.require_following(leader_epoch)
+        return self.log.append_as_follower(batches, now_ms=now_ms)
+
+    def follow_offsets(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Raise the high watermark and then the log start offset to the leader's; return whether the first rose.
+
+        The leader's high watermark may be after the end of this log. The log start offset never passes the high
+        watermark; the next response raises it again.
+        """
+        known = min(high_watermark, self.log.log_end_offset)
+        rose = known > self.high_watermark
+        if rose:
+            self.high_watermark = known
+        if self.log.log_start_offset < log_start_offset <= self.high_watermark:
+            self.log.advance_log_start_offset(log_start_offset)
+        return rose
+
+    def truncate_as_follower(self, offset: int, *, leader_epoch: int, now_ms: int) -> int:
+        """Give up the records from ``offset`` on, which the leader does not have; return the new log end offset.
+
+        Raises:
+            FencedLeaderEpochError: see `require_following`; nothing was truncated.
+            KafkaStorageError: the disk failed.
+        """
+        self.require_following(leader_epoch)
+        if offset < self.high_watermark:
+            logger.warning(
+                "%s: truncating to offset %d, below the high watermark %d",
+                self.topic_partition,
+                offset,
+                self.high_watermark,
+            )
+        self.log.truncate_to(offset, now_ms=now_ms)
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+        return self.log.log_end_offset
+
+    def restart_as_follower(self, offset: int, *, leader_epoch: int, now_ms: int) -> None:
+        """Drop the whole log and start again at ``offset``, the leader's log start offset.
+
+        Raises:
+            FencedLeaderEpochError: see `require_following`; nothing was dropped.
+            KafkaStorageError: the disk failed.
+        """
+        self.require_following(leader_epoch)
+        self.log.truncate_fully_and_start_at(offset, now_ms=now_ms)
+        self.high_watermark = offset
+
+    def low_watermark(self) -> int:
+        """Return the lowest log start offset of the replicas whose brokers are up: DeleteRecords waits for it."""
+        lowest = self.log.log_start_offset
+        for replica, follower in self._followers.items():
+            if self._registrations is None or self._registrations.is_active(replica):
+                lowest = min(lowest, follower.log_start_offset)
+        return lowest
 
     def delete_records_before(self, offset: int) -> int:
-        """Raise the log start offset to ``offset`` (-1: the high watermark) and return the low watermark.
+        """Raise the log start offset to ``offset`` (-1: the high watermark) and return the offset that was meant.
+
+        The records are deleted once `low_watermark` has reached it.
 
         Raises:
             PolicyViolationError: the topic's ``cleanup.policy`` does not include ``delete``.
@@ -266,7 +492,7 @@ class Partition:
             )
         if target > self.log.log_start_offset:
             self.log.advance_log_start_offset(target)
-        return self.log.log_start_offset
+        return target
 
     # Reading
 
@@ -281,10 +507,13 @@ class Partition:
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
         may_block: bool = True,
+        leader_only: bool = True,
     ) -> ReadOutcome:
         """Read for a fetch, below the high watermark unless for a follower. Errors are raised.
 
         Args:
+            leader_only: refuse to read when another broker leads. Consumers may read from followers since version 11
+                of Fetch (KIP-392).
             may_block: True to wait for the disk if necessary and return bytes; False to return a slice of the file
                 where possible.
 
@@ -293,7 +522,10 @@ class Partition:
             OffsetOutOfRangeError: the offset is before the log start or after the log end.
             BrokerResponseError: this broker is not the leader, or not in that epoch.
         """
-        self.require_leader(current_leader_epoch)
+        if leader_only:
+            self.require_leader(current_leader_epoch)
+        else:
+            self.require_epoch(current_leader_epoch)
         log = self.log
         high_watermark = self.high_watermark
         last_stable_offset = log.last_stable_offset(high_watermark)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 from uuid import UUID
 
@@ -32,7 +32,12 @@ class MissedLogError(errors.KafkaStorageError):
 
 
 class PartitionOpener:
-    """Opens partitions and sets their role from ``image``."""
+    """Opens partitions and sets their role from ``image``.
+
+    Args:
+        now: the world's monotonic clock in seconds.
+        lag_seconds: see `Partition`.
+    """
 
     def __init__(
         self,
@@ -41,14 +46,16 @@ class PartitionOpener:
         hosted: HostedPartitions,
         listener: ReplicaListener | None,
         *,
-        shares_logs: bool,
+        now: Callable[[], float],
+        lag_seconds: float,
     ) -> None:
         self.image = EMPTY_IMAGE
         self._node_id = node_id
         self._logs = logs
         self._hosted = hosted
         self._listener = listener
-        self._shares_logs = shares_logs
+        self._now = now
+        self._lag_seconds = lag_seconds
         self._ahead: dict[TopicPartition, Partition] = {}  # opened before their change is applied
         self._retryable: set[tuple[str, int]] = set()  # failed partitions whose next opening may succeed
         self._became_retryable = trio.Event()
@@ -97,6 +104,18 @@ class PartitionOpener:
         """Raise `KafkaStorageError` with the reason when `is_offline`."""
         if self.is_offline(topic_partition):
             raise errors.KafkaStorageError(self._hosted.failed[topic_partition])
+
+    # -- the brokers of the cluster (`Registrations`)
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """See `Registrations`."""
+        broker = self.image.brokers.get(broker_id)
+        return None if broker is None else broker.broker_epoch
+
+    def is_active(self, broker_id: int) -> bool:
+        """See `Registrations`."""
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.active
 
     # -- opening
 
@@ -162,7 +181,8 @@ class PartitionOpener:
             node_id=self._node_id,
             log=log,
             high_watermark=self._checkpointed.get(topic_partition, 0),
-            shares_log=self._shares_logs,
+            registrations=self,
+            lag_seconds=self._lag_seconds,
         )
 
     def change_role(self, partition: Partition, state: PartitionImage) -> bool:
@@ -175,6 +195,8 @@ class PartitionOpener:
                 partition_epoch=state.partition_epoch,
                 replicas=state.replicas,
                 in_sync_replicas=state.isr,
+                adding_replicas=state.adding_replicas,
+                now=self._now(),
             )
         else:
             changed = partition.make_follower(
@@ -182,6 +204,7 @@ class PartitionOpener:
                 leader_epoch=state.leader_epoch,
                 partition_epoch=state.partition_epoch,
                 replicas=state.replicas,
+                adding_replicas=state.adding_replicas,
             )
         self._hosted.advance_high_watermark(partition)
         return changed

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
+
+import trio
 
 from triokafka import errors
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
+from triokafka.broker_stub.replica.alter_partition import (
+    AlterPartitionGateway,
+    AlterPartitionSender,
+    PendingProposals,
+)
+from triokafka.broker_stub.replica.delayed_delete_records import DelayedDeleteRecords, DeleteOutcome
 from triokafka.broker_stub.replica.delta_applier import DeltaApplier
+from triokafka.broker_stub.replica.fetcher.fetcher_manager import FetcherManager
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_opener import PartitionOpener
@@ -16,6 +25,7 @@ from triokafka.broker_stub.replica.replica_appender import ReplicaAppender
 from triokafka.broker_stub.replica.replica_listener import ReplicaListener
 from triokafka.broker_stub.replica.replica_reader import ReplicaReader
 from triokafka.broker_stub.replica.traffic import Traffic
+from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.structs import TopicPartition
 from triokafka.topic_names import INTERNAL_TOPICS
 from triokafka.world import World
@@ -32,8 +42,8 @@ class ReplicaManager:
         listener: receives new high watermarks, and partitions that are online again.
         produce_purge_interval, fetch_purge_interval: see `Purgatory` (``producer.purgatory.purge.interval.requests``
             and its sibling).
-        shares_logs: other brokers use the same logs. Every replica of a partition is then the one log, so that all are
-            in sync, and a log is deleted with its topic, not with a replica.
+        delete_purge_interval: the same for DeleteRecords requests.
+        lag_ms: ``replica.lag.time.max.ms``.
     """
 
     def __init__(
@@ -45,28 +55,36 @@ class ReplicaManager:
         listener: ReplicaListener | None = None,
         produce_purge_interval: int = PURGE_INTERVAL,
         fetch_purge_interval: int = PURGE_INTERVAL,
-        shares_logs: bool = False,
+        delete_purge_interval: int = 1,
+        lag_ms: int = 30_000,
     ) -> None:
         now_ms = monotonic_ms(world)
         self.produce_purgatory = Purgatory("Produce", now_ms=now_ms, purge_interval=produce_purge_interval)
         self.fetch_purgatory = Purgatory("Fetch", now_ms=now_ms, purge_interval=fetch_purge_interval)
+        self.delete_purgatory = Purgatory("DeleteRecords", now_ms=now_ms, purge_interval=delete_purge_interval)
         self.traffic = Traffic()
         self._world = world
-        self._hosted = hosted = HostedPartitions(self.produce_purgatory, self.fetch_purgatory, listener)
+        self._hosted = hosted = HostedPartitions(
+            self.produce_purgatory, self.fetch_purgatory, self.delete_purgatory, listener, world.now
+        )
         self.find = hosted.find
         self.high_watermarks = hosted.high_watermarks
         self.appended = hosted.appended
         self.flushed = hosted.flushed
         self.log_moved = hosted.log_moved
-        self.logs_offline = hosted.logs_offline
-        self._opener = opener = PartitionOpener(node_id, logs, hosted, listener, shares_logs=shares_logs)
+        self.shrink_interval = lag_ms / 2000
+        self.proposals = PendingProposals(node_id, hosted.isr_changed)
+        self.fetchers = fetchers = FetcherManager(node_id, world, hosted, self.traffic)
+        self._opener = opener = PartitionOpener(
+            node_id, logs, hosted, listener, now=world.now, lag_seconds=lag_ms / 1000
+        )
         self.partition = opener.partition
         self.is_offline = opener.is_offline
         self.check_online = opener.check_online
         self.open_ahead = opener.open_ahead
         self.may_be_made = opener.may_be_made
         self.retry_offline = opener.retry_offline
-        applier = DeltaApplier(node_id, logs, hosted, opener, shares_logs=shares_logs)
+        applier = DeltaApplier(node_id, logs, hosted, opener, fetchers)
         self.apply = applier.apply
         self.reconfigure_all = applier.reconfigure_all
         appender = ReplicaAppender(world, hosted, opener.partition, self.produce_purgatory, self.traffic)
@@ -93,20 +111,58 @@ class ReplicaManager:
         return self._opener.missed_directories
 
     def delete_records_before(self, topic_partition: TopicPartition, offset: int) -> int:
-        """See `Partition.delete_records_before`; completes fetches that wait on the partition."""
+        """See `Partition.delete_records_before`; completes fetches that wait on the partition.
+
+        `delay_delete` then waits until the followers have deleted the records too.
+        """
         if topic_partition.topic in INTERNAL_TOPICS:
             raise errors.InvalidTopicError(f"records of the internal topic {topic_partition.topic} cannot be deleted")
-        low_watermark = self.partition(topic_partition).delete_records_before(offset)
+        target = self.partition(topic_partition).delete_records_before(offset)
         self.fetch_purgatory.check_and_complete(topic_partition)
-        return low_watermark
+        return target
+
+    def delay_delete(
+        self, outcomes: Mapping[TopicPartition, DeleteOutcome], timeout_ms: int
+    ) -> DelayedDeleteRecords | None:
+        """Return an operation that waits until every replica has deleted the records; None when they have."""
+        pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
+        if not pending:
+            return None
+        operation = DelayedDeleteRecords(max(timeout_ms, 0), outcomes, self.partition)
+        self.delete_purgatory.try_complete_else_watch(operation, pending, monotonic_ms(self._world))
+        return None if operation.completed else operation
+
+    def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        """Stop using and replicating logs that are offline; see `HostedPartitions.logs_offline`."""
+        self.fetchers.remove(topic_partitions)
+        self._hosted.logs_offline(topic_partitions, reason)
+
+    async def run_in_sync_sets(self, gateway: AlterPartitionGateway, broker_epoch: Callable[[], int]) -> None:
+        """Send changes of in-sync sets to the controller, and remove lagging followers, until cancelled."""
+        sender = AlterPartitionSender(self.proposals, gateway, broker_epoch)
+        self._hosted.propose = sender.submit
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sender.run)
+            nursery.start_soon(self._shrink_periodically)
+
+    async def _shrink_periodically(self) -> None:
+        while True:
+            await trio.sleep(self.shrink_interval)
+            budget = WorkBudget()
+            for partition in list(self._hosted.online.values()):
+                if partition.followers:
+                    self._hosted.shrink_lagging(partition)
+                await budget.spend()
 
     def clock_jumped(self) -> None:
         """Expire delayed operations after a jump of the world's clock."""
         now_ms = monotonic_ms(self._world)
         self.produce_purgatory.advance(now_ms)
         self.fetch_purgatory.advance(now_ms)
+        self.delete_purgatory.advance(now_ms)
 
     def shut_down(self) -> None:
         """Complete all waiting requests, so that their handlers respond and end."""
         self.produce_purgatory.complete_all()
         self.fetch_purgatory.complete_all()
+        self.delete_purgatory.complete_all()

@@ -33,13 +33,19 @@ _DAMAGES_REPORTED: Final = 100
 
 
 class FetchParameters(NamedTuple):
-    """Parameters of a whole fetch. ``replica_id`` is -1 for a consumer."""
+    """Parameters of a whole fetch. ``replica_id`` is -1 for a consumer.
+
+    ``replica_epoch`` is the follower's broker epoch, -1 when it does not say (KIP-903). ``leader_only``: the client may
+    not read from followers.
+    """
 
     replica_id: int
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     read_committed: bool
+    replica_epoch: int = -1
+    leader_only: bool = True
 
     @property
     def follower(self) -> bool:
@@ -102,7 +108,7 @@ class ReplicaReader:
         cold: list[ColdReadError] = []
         failed = 0
         outcomes: dict[TopicPartition, ReadOutcome] = {}
-        follower, read_committed = parameters.follower, parameters.read_committed
+        follower, read_committed, leader_only = parameters.follower, parameters.read_committed, parameters.leader_only
         work = WorkBudget() if len(wanted) > BUDGET else None
         for topic_partition, request in wanted:
             if work is not None:
@@ -120,12 +126,17 @@ class ReplicaReader:
                     current_leader_epoch=request.current_leader_epoch,
                     last_fetched_epoch=request.last_fetched_epoch,
                     may_block=may_block,
+                    leader_only=leader_only,
                 )
                 if follower and outcome.diverging_epoch is None:
                     # Only after the read: an offset outside of the log, or of a diverging record, does not show the
                     # follower's progress.
                     self._hosted.follower_fetched(
-                        partition, parameters.replica_id, request.fetch_offset, self._world.now()
+                        partition,
+                        parameters.replica_id,
+                        request.fetch_offset,
+                        log_start_offset=request.log_start_offset,
+                        broker_epoch=parameters.replica_epoch,
                     )
             except ColdReadError as error:
                 # The other partitions are read too, so that one thread call loads all data that fits. The size of this
@@ -181,6 +192,7 @@ class ReplicaReader:
             min_bytes=parameters.min_bytes,
             follower=parameters.follower,
             read_committed=parameters.read_committed,
+            leader_only=parameters.leader_only,
         )
         keys = [key for key, _ in wanted]
         self._purgatory.try_complete_else_watch(operation, keys, monotonic_ms(self._world))

@@ -10,13 +10,17 @@ class Traffic:
     """Totals since the start, over all topics.
 
     ``bytes_in`` and ``records_in`` count appends of clients. ``bytes_out`` counts records in responses to consumers,
-    ``replication_bytes_out`` those in responses to followers. Requests and failures are counted per partition.
+    ``replication_bytes_out`` those in responses to followers. ``replication_bytes_in`` counts what this broker appended
+    as a follower, ``reassignment_bytes_in`` the part of it for replicas that a reassignment adds. Requests and failures
+    are counted per partition.
     """
 
     bytes_in: int = 0
     records_in: int = 0
     bytes_out: int = 0
     replication_bytes_out: int = 0
+    replication_bytes_in: int = 0
+    reassignment_bytes_in: int = 0
     produces: int = 0
     failed_produces: int = 0
     fetches: int = 0
@@ -39,3 +43,9 @@ class Traffic:
             self.replication_bytes_out += size
         else:
             self.bytes_out += size
+
+    def replicated(self, size: int, *, reassigning: bool) -> None:
+        """Count records that were appended as a follower."""
+        self.replication_bytes_in += size
+        if reassigning:
+            self.reassignment_bytes_in += size

@@ -205,7 +205,7 @@ class Dispatcher:
             context.counts_time = False
         if header.api_key == _FETCH_KEY:
             context.follower = _is_follower(request)
-        if self._faults.armed:
+        if self._faults.armed and not context.follower:  # faults are for clients
             return await self._dispatch_faulty(handler, request, context)
         response = await self._answer(handler, request, context, faulty=False)
         large = context.size > _LARGE_BYTES or context.items > _MANY_ITEMS

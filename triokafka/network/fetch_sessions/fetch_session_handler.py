@@ -30,6 +30,8 @@ class FetchTarget(NamedTuple):
     max_bytes: int
     current_leader_epoch: int = -1
     topic_id: uuid.UUID = NO_TOPIC_ID
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
 
 
 class FetchPlan(NamedTuple):
@@ -56,6 +58,8 @@ class FetchPlan(NamedTuple):
                     current_leader_epoch=target.current_leader_epoch,
                     fetch_offset=target.fetch_offset,
                     partition_max_bytes=target.max_bytes,
+                    last_fetched_epoch=target.last_fetched_epoch,
+                    log_start_offset=target.log_start_offset,
                 )
             )
         return list(topics.values())

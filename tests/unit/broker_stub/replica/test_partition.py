@@ -149,7 +149,8 @@ def test_records_are_deleted_up_to_the_high_watermark_at_most() -> None:
     with pytest.raises(errors.OffsetOutOfRangeError):
         partition.delete_records_before(3)
     assert partition.delete_records_before(1) == 1
-    assert partition.delete_records_before(0) == 1
+    assert partition.delete_records_before(0) == 0
+    assert partition.log.log_start_offset == 1
     assert partition.delete_records_before(-1) == 2
 
 

@@ -200,17 +200,20 @@ async def test_lost_leadership_answers_a_parked_produce_at_once() -> None:
     assert outcomes[A].error_code == errors.NotLeaderForPartitionError.code
 
 
-async def test_shrunken_in_sync_set_is_told_after_the_append() -> None:
-    """The records are committed, on fewer replicas than the topic wants."""
+async def test_nothing_is_committed_on_fewer_replicas_than_the_topic_requires() -> None:
+    """The high watermark waits until enough replicas are in sync again (KIP-966)."""
     bench = Bench()
     config = {"a": {"min.insync.replicas": "2"}}
     bench.become(topic("a", replicas=(NODE, 2)), configs=config)
     outcomes = bench.append(A)
     operation = bench.replicas.delay_produce(outcomes, 10_000)
     bench.become(topic("a", replicas=(NODE, 2), isr=(NODE,)), configs=config)
-    assert operation is not None and operation.completed
-    assert outcomes[A].error_code == errors.NotEnoughReplicasAfterAppendError.code
+    assert operation is not None and not operation.completed
+    assert bench.replicas.partition(A).high_watermark == 0
     assert bench.append(A)[A].error_code == errors.NotEnoughReplicasError.code
+    bench.become(topic("a", replicas=(NODE, 2)), configs=config)
+    await bench.follower_fetches(A, 1)
+    assert operation.completed and not outcomes[A].error_code
 
 
 async def test_append_answers_a_waiting_follower_and_its_next_fetch_a_waiting_consumer() -> None:

@@ -1,0 +1,189 @@
+"""What one fetcher replicates from one leader: positions, delays, the fetch session. Pure: times are arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+from uuid import UUID
+
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan, FetchSessionHandler, FetchTarget
+from triokafka.structs import TopicPartition
+
+_SHORT_WAITS: Final = 10
+"""After a response without news before its time, so many fetches wait only shortly."""
+
+
+class FetchPosition:
+    """The position of one partition, valid in one leader epoch.
+
+    ``lag`` is the number of records that the leader has more; None before the first response. ``delayed_until`` is in
+    seconds on the monotonic clock.
+    """
+
+    __slots__ = ("delayed_until", "fetch_offset", "lag", "last_fetched_epoch", "leader_epoch", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.fetch_offset = 0
+        self.last_fetched_epoch = -1
+        self.lag: int | None = None
+        self.delayed_until = 0.0
+        self.resume()
+
+    def resume(self) -> None:
+        """Continue at the end of the local log, also after a truncation."""
+        log = self.partition.log
+        self.fetch_offset = log.log_end_offset
+        self.last_fetched_epoch = log.leader_epochs.latest
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether the last response brought everything; replicas in sync are never throttled."""
+        return self.lag is not None and self.lag <= 0
+
+
+class FetcherState:
+    """The partitions that one fetcher replicates from one leader.
+
+    Partitions are fetched round robin: one that brought records goes to the end, so that none starves under the limit
+    of a response's size.
+
+    Args:
+        max_bytes: the limit per partition (``replica.fetch.max.bytes``).
+        backoff_seconds: how long a partition rests after an error (``replica.fetch.backoff.ms``).
+        throttled: whether a partition that is not in sync has to wait for the follower's replication quota.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int,
+        backoff_seconds: float,
+        throttled: Callable[[TopicPartition], bool] = lambda topic_partition: False,
+    ) -> None:
+        self._max_bytes = max_bytes
+        self._backoff = backoff_seconds
+        self._throttled = throttled
+        self._positions: dict[TopicPartition, FetchPosition] = {}
+        self._names: dict[UUID, str] = {}
+        self._session = FetchSessionHandler()
+        self._short_waits = 0
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._positions
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """Return how many records each partition lags behind, as far as known."""
+        return {key: found.lag for key, found in self._positions.items() if found.lag is not None}
+
+    # -- partitions
+
+    def add(self, partition: Partition) -> None:
+        """Fetch a partition from the end of its log, in its present leader epoch.
+
+        A log without leader epochs cannot tell where it diverges, so it continues at the high watermark, up to which
+        all replicas agree; the caller has truncated it.
+        """
+        self._positions[partition.topic_partition] = FetchPosition(partition)
+        self._names[partition.topic_id] = partition.topic_partition.topic
+
+    def remove(self, topic_partition: TopicPartition) -> bool:
+        """Stop fetching a partition; return whether it was fetched."""
+        return self._positions.pop(topic_partition, None) is not None
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic that the fetcher has had partitions of."""
+        return self._names.get(topic_id)
+
+    # -- requests
+
+    def plan(self, now: float) -> FetchPlan | None:
+        """Return what to fetch now; None when no partition may be fetched."""
+        targets: dict[TopicPartition, FetchTarget] = {}
+        for topic_partition, position in self._positions.items():
+            if position.delayed_until > now or (not position.in_sync and self._throttled(topic_partition)):
+                continue
+            partition = position.partition
+            targets[topic_partition] = FetchTarget(
+                position.fetch_offset,
+                self._max_bytes,
+                position.leader_epoch,
+                partition.topic_id,
+                position.last_fetched_epoch,
+                partition.log.log_start_offset,
+            )
+        return self._session.plan(targets) if targets else None
+
+    def next_ready(self) -> float | None:
+        """Return the earliest time at which a delayed partition may be fetched; None without partitions."""
+        return min((position.delayed_until for position in self._positions.values()), default=None)
+
+    @property
+    def waits_shortly(self) -> bool:
+        """Whether the next fetch should wait for a short time only.
+
+        The leader has answered early without news: it leads new partitions, which this broker does not know yet.
+        """
+        return self._short_waits > 0
+
+    def answered(self, session_id: int, error_code: int) -> bool:
+        """Process the top of a response; return whether its partitions can be used."""
+        return self._session.answered(session_id, error_code)
+
+    def failed(self, now: float) -> None:
+        """A request was not answered: begin a new session, and rest."""
+        self._session.failed()
+        self.delay_all(now)
+
+    def delay_all(self, now: float) -> None:
+        """Delay every partition by the back-off."""
+        for topic_partition in self._positions:
+            self.delay(topic_partition, now)
+
+    def note_news(self, *, news: bool, early: bool) -> None:
+        """Note whether a response had any partition, and whether it came before its time."""
+        if not news and early and not self._short_waits:
+            self._short_waits = _SHORT_WAITS
+        elif self._short_waits:
+            self._short_waits -= 1
+
+    # -- results
+
+    def position(self, topic_partition: TopicPartition, sent: FetchTarget) -> FetchPosition | None:
+        """Return the position that a result belongs to; None when the partition was removed, added again, truncated or
+        delayed since the request.
+        """
+        position = self._positions.get(topic_partition)
+        if (
+            position is None
+            or position.fetch_offset != sent.fetch_offset
+            or position.leader_epoch != sent.current_leader_epoch
+            or position.partition.topic_id != sent.topic_id
+        ):
+            return None
+        return position
+
+    def advanced(self, topic_partition: TopicPartition, *, lag: int, with_records: bool) -> None:
+        """Continue after a result, at the log end; with records, behind all other partitions."""
+        position = self._positions.get(topic_partition)
+        if position is None:
+            return
+        position.lag = lag
+        if with_records:
+            position.resume()
+            self._positions[topic_partition] = self._positions.pop(topic_partition)
+
+    def delay(self, topic_partition: TopicPartition, now: float) -> None:
+        """Delay a partition by the back-off, unless it is delayed already."""
+        position = self._positions.get(topic_partition)
+        if position is not None and position.delayed_until <= now:
+            position.delayed_until = now + self._backoff
+
+    def positions(self, topic_partitions: Iterable[TopicPartition]) -> list[FetchPosition]:
+        """Return the positions of those partitions that are still fetched."""
+        return [self._positions[key] for key in topic_partitions if key in self._positions]

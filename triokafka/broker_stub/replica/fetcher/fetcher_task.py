@@ -1,0 +1,251 @@
+"""The task of one fetcher: sends fetches to one leader, one at a time, and applies what comes back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, TypeVar
+
+import trio
+
+from triokafka import errors
+from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData, NextStep
+from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
+from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchPosition
+from triokafka.broker_stub.replica.partition import EARLIEST, LATEST, Partition
+from triokafka.broker_stub.work_budget import WorkBudget
+from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
+from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, ReplicaState
+from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from triokafka.protocol.message import Request, Response
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=Response)
+
+_SHORT_WAIT_MS: Final = 20
+_IDENTITY_APART_SINCE: Final = 15
+
+
+class LeaderChannel(Protocol):
+    """The connection to a leader; see `triokafka.network.node_channel.NodeChannel`."""
+
+    async def run(self) -> None:
+        """Serve the connection until cancelled."""
+
+    async def send(
+        self,
+        request: Request[R] | Callable[[int], Request[R]],
+        *,
+        api: type[Request[R]] | None = None,
+        timeout_ms: float | None = None,
+    ) -> R:
+        """Send a request and return its response."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class FetcherTask:
+    """One fetcher of one leader.
+
+    `add` and `remove` take effect at once; a response that is on its way is not applied to a removed partition.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        state: FetcherState,
+        data: FetchedData,
+        channel: LeaderChannel,
+        config: FetcherConfig,
+        world: World,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self.state = state
+        self.cancel_scope = trio.CancelScope()
+        self._data = data
+        self._channel = channel
+        self._config = config
+        self._world = world
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._changed = trio.Event()
+
+    def add(self, partitions: Iterable[Partition]) -> None:
+        """Fetch more partitions."""
+        for partition in partitions:
+            self.state.add(partition)
+        self._changed.set()
+
+    def remove(self, topic_partition: TopicPartition) -> bool:
+        """Stop fetching a partition; return whether it was fetched."""
+        return self.state.remove(topic_partition)
+
+    def wake(self) -> None:
+        """Look again whether there is something to fetch."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        with self.cancel_scope:
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._channel.run)
+                    while True:
+                        await self._step()
+            finally:
+                self._channel.close()
+
+    async def _step(self) -> None:
+        plan = self.state.plan(self._world.now())
+        if plan is None:
+            await self._wait_ready()
+            return
+        try:
+            response, early = await self._fetch(plan)
+        except (errors.KafkaError, OSError) as error:
+            logger.info("%s: the fetch failed: %s", self.name, error)
+            self.state.failed(self._world.now())
+            return
+        if not self.state.answered(response.session_id, response.error_code):
+            if response.error_code not in _SESSION_ERRORS:
+                logger.error("%s: the leader answers with %s", self.name, errors.for_code(response.error_code).__name__)
+                self.state.delay_all(self._world.now())
+            return
+        self.state.note_news(news=bool(response.responses), early=early)
+        await self._apply(plan, response)
+
+    async def _wait_ready(self) -> None:
+        ready_at = self.state.next_ready()
+        now = self._world.now()
+        if ready_at is not None:
+            # A partition that is ready and yet not planned is throttled: the quota has room again after a moment.
+            ready_at = max(ready_at, now + _SHORT_WAIT_MS / 1000)
+        with trio.CancelScope(deadline=float("inf") if ready_at is None else self._world.deadline(ready_at)):
+            await self._changed.wait()
+        self._changed = trio.Event()
+
+    async def _fetch(self, plan: FetchPlan) -> tuple[FetchResponse, bool]:
+        """Send one fetch; return the response, and whether it came before its time."""
+        config = self._config
+        wait_ms = (
+            min(_SHORT_WAIT_MS, config.fetch_wait_max_ms) if self.state.waits_shortly else config.fetch_wait_max_ms
+        )
+
+        def request(version: int) -> FetchRequest:
+            is_named_apart = version >= _IDENTITY_APART_SINCE
+            return FetchRequest(
+                replica_id=-1 if is_named_apart else self._node_id,
+                replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch())
+                if is_named_apart
+                else ReplicaState(),
+                max_wait_ms=wait_ms,
+                min_bytes=config.fetch_min_bytes,
+                max_bytes=config.fetch_response_max_bytes,
+                session_id=plan.session_id,
+                session_epoch=plan.epoch,
+                topics=plan.topics(version),
+                forgotten_topics_data=plan.forgotten_topics(version),
+            )
+
+        began = self._world.now()
+        response: FetchResponse = await self._channel.send(
+            request, api=FetchRequest, timeout_ms=config.socket_timeout_ms + wait_ms
+        )
+        return response, self._world.now() - began < wait_ms / 2000
+
+    async def _apply(self, plan: FetchPlan, response: FetchResponse) -> None:
+        out_of_range: list[TopicPartition] = []
+        budget = WorkBudget()
+        for topic in response.responses:
+            name = topic.topic or self.state.topic_name(topic.topic_id)
+            if name is None:
+                continue
+            for data in topic.partitions:
+                topic_partition = TopicPartition(name, data.partition_index)
+                sent = plan.targets.get(topic_partition)
+                if sent is None:
+                    continue
+                if self._data.apply(topic_partition, sent, data, self._world.now()) is NextStep.LOOK_UP:
+                    out_of_range.append(topic_partition)
+                await budget.spend()
+        if out_of_range:
+            await self._look_up(out_of_range)
+
+    async def _look_up(self, topic_partitions: list[TopicPartition]) -> None:
+        """Find where partitions continue whose fetch offset the leader does not have."""
+        undecided: list[TopicPartition] = []
+        for position, offset in await self._leader_offsets(topic_partitions, LATEST):
+            if self._guarded(position, lambda p=position, o=offset: self._data.needs_leader_start(p, o)):  # type: ignore[misc]
+                undecided.append(position.partition.topic_partition)
+        if undecided:
+            for position, offset in await self._leader_offsets(undecided, EARLIEST):
+                self._guarded(position, lambda p=position, o=offset: self._data.begin_at_leader_start(p, o))  # type: ignore[misc]
+
+    def _guarded(self, position: FetchPosition, step: Callable[[], bool | None]) -> bool:
+        topic_partition = position.partition.topic_partition
+        try:
+            return bool(step())
+        except errors.FencedLeaderEpochError:
+            self.state.remove(topic_partition)
+        except (errors.KafkaError, OSError) as error:
+            logger.error("%s: the log cannot continue at the leader's offsets: %s", topic_partition, error)
+            self.state.delay(topic_partition, self._world.now())
+        return False
+
+    async def _leader_offsets(
+        self, topic_partitions: list[TopicPartition], timestamp: int
+    ) -> list[tuple[FetchPosition, int]]:
+        """Ask the leader for its log end or start offsets; partitions without an answer are delayed."""
+        positions = {
+            position.partition.topic_partition: (position, position.leader_epoch)
+            for position in self.state.positions(topic_partitions)
+        }
+        topics: dict[str, ListOffsetsTopic] = {}
+        for (name, number), (_, leader_epoch) in positions.items():
+            topic = topics.setdefault(name, ListOffsetsTopic(name=name))
+            topic.partitions.append(
+                ListOffsetsPartition(partition_index=number, current_leader_epoch=leader_epoch, timestamp=timestamp)
+            )
+        found: list[tuple[FetchPosition, int]] = []
+        if not positions:
+            return found
+        try:
+            response = await self._channel.send(
+                ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values())),
+                timeout_ms=self._config.socket_timeout_ms,
+            )
+        except (errors.KafkaError, OSError) as error:
+            logger.info("%s: ListOffsets failed: %s", self.name, error)
+            self.state.failed(self._world.now())
+            return found
+        for answered in response.topics:
+            for result in answered.partitions:
+                key = TopicPartition(answered.name, result.partition_index)
+                known = positions.pop(key, None)
+                current = self.state.positions([key])
+                if known is None or not current or current[0] is not known[0]:
+                    continue  # removed or added again meanwhile
+                if result.error_code or result.offset < 0:
+                    self.state.delay(key, self._world.now())
+                else:
+                    found.append((known[0], result.offset))
+        for key in positions:
+            self.state.delay(key, self._world.now())
+        return found
+
+
+_SESSION_ERRORS: Final = frozenset(
+    error.code
+    for error in (
+        errors.FetchSessionIdNotFoundError,
+        errors.InvalidFetchSessionEpochError,
+        errors.FetchSessionTopicIdError,
+    )
+)
