@@ -19,6 +19,7 @@ from triokafka.broker_stub.controller.idle_records import IdleRecords
 from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
+from triokafka.broker_stub.controller.unclean_elections import UncleanElections
 from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import MetadataImage
@@ -222,7 +223,10 @@ class Controller:
                 nursery.start_soon(SessionFencing(self.world, state, queue, timeout=timeout).run)
                 if config.auto_leader_rebalance_enable:
                     interval = config.leader_imbalance_check_interval_seconds
-                    nursery.start_soon(LeaderBalancing(state, queue, interval=interval).run)
+                    percentage = config.leader_imbalance_per_broker_percentage
+                    nursery.start_soon(LeaderBalancing(state, queue, interval=interval, percentage=percentage).run)
+                unclean_interval = config.unclean_leader_election_interval_ms / 1000
+                nursery.start_soon(UncleanElections(state, queue, interval=unclean_interval).run)
                 if config.metadata_max_idle_interval_ms:
                     nursery.start_soon(IdleRecords(config, self.metadata, queue).run)
                 await self._inactive.wait()
