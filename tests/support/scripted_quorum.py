@@ -7,6 +7,7 @@ runs, replicates; the leader's log then overwrites what differs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import trio
 
@@ -187,8 +188,8 @@ class ScriptedQuorum:
         log: RaftLog,
         quorum_state: QuorumStateStore,
         listener: RaftListener,
-    ) -> ScriptedRaftClient:
-        """A `NewRaftClient`; a client of the same node replaces it."""
+    ) -> Any:
+        """Make the client of a node, as a `NewRaftClient`; it replaces an earlier client of the node."""
         client = ScriptedRaftClient(self, world, config, log, quorum_state, listener)
         self.clients[config.node_id] = client
         return client
