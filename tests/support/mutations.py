@@ -647,7 +647,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "silence ends the connection and fails the newest first",
         _CONNECTION,
-        "                self._end(self._overdue_error(overdue, now))\n                return\n",
+        "                self.close(self._overdue_error(overdue, now))\n                return\n",
         "                return\n",
         _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_first",
     ),

@@ -23,7 +23,7 @@ from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
-from triokafka.broker_stub.coordinators.node_requests import UnreachableNodes
+from triokafka.broker_stub.coordinators.node_requests import BrokerChannels
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.coordinators.transaction_entry import transaction_entry
 from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
@@ -137,7 +137,6 @@ class Broker:
         self._group_entry = group_entry(
             self.world, config, self.replicas, lambda: self.image, self._coordinator_created
         )
-        nodes = UnreachableNodes()
         self._transaction_entry = transaction_entry(
             self.world,
             config,
@@ -145,7 +144,7 @@ class Broker:
             lambda: self.image,
             self._coordinator_created,
             markers=lambda: self.partition_markers,
-            nodes=nodes,
+            nodes=self._channels("markers"),
             new_producer_id=self.producer_ids.next_id,
         )
         self.coordinators = CoordinatorRegistry(
@@ -158,7 +157,7 @@ class Broker:
             self.replicas,
             lambda: self.image,
             self._transaction_entry,
-            nodes,
+            self._channels("verification"),
             lambda: self.config.transaction_partition_verification_enable,
         )
         self.topic_creation = AutoTopicCreation(self.gateway, config, self.metadata, self.coordinators)
@@ -379,6 +378,17 @@ class Broker:
 
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)
+
+    def _channels(self, purpose: str) -> BrokerChannels:
+        """Return the channels to the other brokers for one purpose, whose requests wait for no others."""
+        return BrokerChannels(
+            self.world,
+            lambda: self.image,
+            lambda run: self.tasks.start(run),
+            client_id=f"broker-{self.node_id}-{purpose}",
+            listener=self.config.inter_broker_listener,
+            timeout_ms=lambda: self.config.request_timeout_ms,
+        )
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         block = await self.gateway.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "protocol": "print the fields and the code of a protocol message",
     "spark": "check the Spark installation, and print fixes",
     "topics": "list, create, describe, alter and delete topics",
+    "transactions": "list and describe transactions, find hanging ones, abort them",
 }
 
 

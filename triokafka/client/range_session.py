@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Final, Self, Unpack
 from uuid import UUID
 
@@ -98,9 +97,7 @@ class RangeSession:
         self.network.metadata.add_listener(self._metadata_changed)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self.is_open = False
         await self._tasks.close()
         await self.network.__aexit__(None, None, None)

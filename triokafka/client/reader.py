@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from uuid import UUID
 
@@ -123,13 +122,11 @@ class RangeReader:
         self._is_open = True
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self._is_open = False
         self.session.end()
         if self._owns_session:
-            await self.session.__aexit__(kind, error, traceback)
+            await self.session.__aexit__(*raised)
 
     # ---------------------------------------------------------------- reading
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from triokafka.errors import (
@@ -100,9 +99,7 @@ class NetworkClient:
         self._tasks.start(self._updater.run, name="kafka metadata")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self._closed = True
         for channel in self._brokers.channels():
             if channel.connection is not None:

@@ -126,13 +126,8 @@ class FaultCalls:
     def _arm(
         self, api: Api, fault: RequestFault, times: int, client_id: str | None, skip: int, chance: float
     ) -> RequestFault:
-        fault.api_key, fault.times, fault.client_id, fault.skip, fault.chance = (
-            _key(api),
-            times,
-            client_id,
-            skip,
-            chance,
-        )
+        fault.api_key, fault.times, fault.client_id = _key(api), times, client_id
+        fault.skip, fault.chance = skip, chance
         self._faults.arm(fault)
         return fault
 

@@ -17,7 +17,6 @@ from triokafka.blocking.bootstrap import bootstrap
 from triokafka.blocking.options import API_VERSION, NETWORK, network_options, take
 from triokafka.client.admin.arguments import check_public_methods
 from triokafka.delegation import delegated
-from triokafka.errors import ConfigurationError
 from triokafka.loop_thread import loop_thread
 
 
@@ -43,9 +42,6 @@ class KafkaAdminClient:
     _closed = True  # also if the constructor failed
 
     def __init__(self, **configs: Any) -> None:
-        unknown = set(configs) - set(self.DEFAULT_CONFIG)
-        if unknown:
-            raise ConfigurationError(f"Unrecognized configs: {unknown}")
         self.config = take(self.DEFAULT_CONFIG, configs)
         options = {**network_options(self.config), "close_timeout_ms": 0}
         loop = loop_thread()

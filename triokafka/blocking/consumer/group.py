@@ -27,7 +27,7 @@ from triokafka.blocking.serializer import Deserializer, DeserializeWrapper
 from triokafka.blocking.structs import ConsumerGroupMetadata, MemberState
 from triokafka.blocking.topic_names import ensure_valid_topic_name
 from triokafka.delegation import delegated
-from triokafka.errors import ConfigurationError, IllegalStateError
+from triokafka.errors import IllegalStateError
 from triokafka.loop_thread import loop_thread
 from triokafka.structs import TopicPartition
 
@@ -67,9 +67,6 @@ class KafkaConsumer:
     DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735: Final = 30_000
 
     def __init__(self, *topics: str, **configs: Any) -> None:
-        unknown = set(configs) - set(self.DEFAULT_CONFIG)
-        if unknown:
-            raise ConfigurationError(f"Unrecognized configs: {unknown}")
         self.config = config = take(self.DEFAULT_CONFIG, configs)
         for name in ("key_deserializer", "value_deserializer"):
             if config[name] is not None and not isinstance(config[name], Deserializer):

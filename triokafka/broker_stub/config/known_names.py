@@ -206,7 +206,6 @@ UNUSED_NAMES: Final = frozenset(
         "ssl.truststore.type",
         "telemetry.max.bytes",
         "transaction.two.phase.commit.enable",
-        "unclean.leader.election.interval.ms",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",
     }
@@ -278,7 +277,6 @@ REMOVED_NAMES: Final = frozenset(
         "control.plane.listener.name",
         "delegation.token.master.key",
         "inter.broker.protocol.version",
-        "leader.imbalance.per.broker.percentage",
         "log.message.downconversion.enable",
         "log.message.format.version",
         "log.message.timestamp.difference.max.ms",

@@ -307,6 +307,14 @@ class TopicOptions(Options):
         True, "Whether the controller moves leadership back to preferred replicas."
     )
     leader_imbalance_check_interval_seconds: int = _long(300, "Interval between checks of the leader imbalance.", 1)
+    leader_imbalance_per_broker_percentage: int = _int(
+        10,
+        "The share of a broker's preferred partitions, in percent, that other brokers may lead without a rebalance.",
+        0,
+    )
+    unclean_leader_election_interval_ms: int = _long(
+        300_000, "Interval between checks for partitions without a leader that an unclean election may give one.", 1
+    )
     replica_lag_time_max_ms: int = _long(30_000, "Time after which a follower that is not caught up leaves the ISR.")
     replica_fetch_max_bytes: int = _int(1_048_576, "Maximum bytes per partition in a follower's fetch.", 0)
     replica_fetch_min_bytes: int = _int(1, "Minimum bytes in the response to a follower's fetch.")

@@ -22,6 +22,7 @@ from triokafka.broker_stub.controller.metadata_log import MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
 from triokafka.broker_stub.controller.snapshot_generator import SnapshotGenerator
+from triokafka.broker_stub.controller.unclean_elections import UncleanElections
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
@@ -243,7 +244,10 @@ class Controller:
             nursery.start_soon(SessionFencing(self.world, state, parts.queue, timeout=timeout).run)
             if config.auto_leader_rebalance_enable:
                 interval = config.leader_imbalance_check_interval_seconds
-                nursery.start_soon(LeaderBalancing(state, parts.queue, interval=interval).run)
+                percentage = config.leader_imbalance_per_broker_percentage
+                nursery.start_soon(LeaderBalancing(state, parts.queue, interval=interval, percentage=percentage).run)
+            unclean_interval = config.unclean_leader_election_interval_ms / 1000
+            nursery.start_soon(UncleanElections(state, parts.queue, interval=unclean_interval).run)
             await parts.queue.run()
             nursery.cancel_scope.cancel()
 

@@ -1,11 +1,21 @@
-"""The interface through which a coordinator sends requests to other brokers."""
+"""Requests of a coordinator to other brokers: to the leaders of partitions, and to other coordinators.
+
+The addresses come from the metadata image: a broker's endpoint on the inter-broker listener.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.errors import KafkaConnectionError
 from triokafka.protocol.message import Request, Response
+from triokafka.structs import Node
+from triokafka.world import World
+
+if TYPE_CHECKING:  # imported with the first request to another broker
+    from triokafka.network.node_channel import NodeChannel
 
 R = TypeVar("R", bound=Response)
 
@@ -22,9 +32,54 @@ class NodeRequests(Protocol):
         """
 
 
-class UnreachableNodes:
-    """The other brokers of a node that has no way to them."""
+class BrokerChannels:
+    """One channel per broker, made when it is first needed and replaced when the broker's address changes.
+
+    Args:
+        client_id: the client id of the requests.
+        listener: the name of the inter-broker listener.
+        timeout_ms: returns the time limit of a request.
+        start: runs a channel until the broker stops; raises `IllegalStateError` when it has stopped.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        image: Callable[[], MetadataImage],
+        start: Callable[[Callable[[], Awaitable[object]]], None],
+        *,
+        client_id: str,
+        listener: str,
+        timeout_ms: Callable[[], int],
+    ) -> None:
+        self._world = world
+        self._image = image
+        self._start = start
+        self._client_id = client_id
+        self._listener = listener
+        self._timeout_ms = timeout_ms
+        self._channels: dict[int, NodeChannel] = {}
 
     async def send(self, node_id: int, request: Request[R]) -> R:
         """See `NodeRequests`."""
-        raise KafkaConnectionError(f"broker {node_id} cannot be reached from this node")
+        return await self._channel(node_id).send(request, timeout_ms=self._timeout_ms())
+
+    def _channel(self, node_id: int) -> NodeChannel:
+        broker = self._image().brokers.get(node_id)
+        endpoint = None
+        if broker is not None:
+            endpoint = next((one for one in broker.endpoints if one.name == self._listener), None)
+        if endpoint is None:
+            raise KafkaConnectionError(f"broker {node_id} has no address on the listener {self._listener}")
+        node = Node(node_id, endpoint.host, endpoint.port)
+        known = self._channels.get(node_id)
+        if known is not None and known.node == node:
+            return known
+        if known is not None:
+            known.close()
+        from triokafka.network.node_channel import NodeChannel
+
+        channel = NodeChannel(node, world=self._world, client_id=self._client_id)
+        self._start(channel.run)
+        self._channels[node_id] = channel
+        return channel

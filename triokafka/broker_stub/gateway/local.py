@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -137,6 +138,15 @@ class LocalControllerGateway:
 
         return await self._submit(
             "AlterPartition", lambda image: alter_partition(image, request, self._topic_config(image))
+        )
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """See `directory_assignment.assign_replicas_to_directories`."""
+        from triokafka.broker_stub.controller.directory_assignment import assign_replicas_to_directories
+
+        return await self._submit(
+            "AssignReplicasToDirs",
+            lambda image: assign_replicas_to_directories(image, request, self._topic_config(image)),
         )
 
     # Configuration

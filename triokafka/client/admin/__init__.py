@@ -19,6 +19,12 @@ from triokafka.client.admin.partition_types import (
     UpgradeType,
 )
 from triokafka.client.admin.quotas import QuotaEntity, QuotaMatch
+from triokafka.client.admin.transaction_types import (
+    FencedProducer,
+    HangingTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
 from triokafka.client.admin.types import (
     AlterConfig,
     ClusterDescription,
@@ -55,8 +61,10 @@ __all__ = [
     "FeatureDescription",
     "FeatureRange",
     "FeatureUpdate",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
+    "HangingTransaction",
     "LogDirDescription",
     "MemberDescription",
     "MemberToRemove",
@@ -75,5 +83,7 @@ __all__ = [
     "TopicListing",
     "TopicPartitionPage",
     "TopicPartitionReplica",
+    "TransactionDescription",
+    "TransactionListing",
     "UpgradeType",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
@@ -20,6 +19,7 @@ from triokafka.client.admin.partitions import PartitionAdmin
 from triokafka.client.admin.quotas import QuotaAdmin
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.topics import TopicAdmin
+from triokafka.client.admin.transactions import TransactionAdmin
 from triokafka.client.config import AdminOptions
 from triokafka.client.keywords import AdminKeywords
 from triokafka.network.network_client import NetworkClient
@@ -75,6 +75,7 @@ class AdminClient:
             ConfigAdmin,
             GroupAdmin,
             GroupOffsetAdmin,
+            TransactionAdmin,
             QuotaAdmin,
             BrokerAdmin,
             ClusterAdmin,
@@ -86,10 +87,8 @@ class AdminClient:
         await self._client.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._client.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *raised: object) -> None:
+        await self._client.__aexit__(*raised)
 
     create_topics = _method(TopicAdmin, TopicAdmin.create_topics)
     delete_topics = _method(TopicAdmin, TopicAdmin.delete_topics)
@@ -124,6 +123,13 @@ class AdminClient:
     list_offsets_of_groups = _method(GroupOffsetAdmin, GroupOffsetAdmin.list_offsets_of_groups)
     alter_group_offsets = _method(GroupOffsetAdmin, GroupOffsetAdmin.alter_group_offsets)
     delete_group_offsets = _method(GroupOffsetAdmin, GroupOffsetAdmin.delete_group_offsets)
+
+    list_transactions = _method(TransactionAdmin, TransactionAdmin.list_transactions)
+    describe_transactions = _method(TransactionAdmin, TransactionAdmin.describe_transactions)
+    find_hanging_transactions = _method(TransactionAdmin, TransactionAdmin.find_hanging_transactions)
+    abort_transaction = _method(TransactionAdmin, TransactionAdmin.abort_transaction)
+    fence_producers = _method(TransactionAdmin, TransactionAdmin.fence_producers)
+    force_terminate_transaction = _method(TransactionAdmin, TransactionAdmin.force_terminate_transaction)
 
     describe_client_quotas = _method(QuotaAdmin, QuotaAdmin.describe_client_quotas)
     alter_client_quotas = _method(QuotaAdmin, QuotaAdmin.alter_client_quotas)

@@ -263,12 +263,14 @@ class AdminRequests:
         group_ids: list[str],
         ask: Callable[[Node, list[str], int], Awaitable[Mapping[str, V | Exception]]],
         left_ms: int,
+        *,
+        key_type: int = _GROUP,
     ) -> dict[str, V | Exception]:
         """Do groups at their coordinators. One request looks up all of them, and again after a connection error."""
         outcomes: dict[str, V | Exception] = {}
         nodes: dict[int, Node] = {}
         parts: dict[int, list[str]] = {}
-        found = await self._client.find_coordinators(group_ids, _GROUP, timeout_ms=self._patience(left_ms))
+        found = await self._client.find_coordinators(group_ids, key_type, timeout_ms=self._patience(left_ms))
         for group_id, coordinator in found.items():
             if isinstance(coordinator, Node):
                 nodes[coordinator.node_id] = coordinator
@@ -281,10 +283,18 @@ class AdminRequests:
                 return await ask(nodes[node_id], items, patience_ms)
             except KafkaConnectionError:
                 for group_id in items:
-                    self._client.forget_coordinator(group_id, _GROUP)
+                    self._client.forget_coordinator(group_id, key_type)
                 raise
 
         return outcomes | await self.side_by_side(parts, do_part, left_ms)
+
+    def forget_coordinator(self, key: str, key_type: int) -> None:
+        """Look the coordinator up again next time."""
+        self._client.forget_coordinator(key, key_type)
+
+    def wall_ms(self) -> int:
+        """The present time, in ms since the epoch."""
+        return self._world.wall_ms()
 
     # ---------------------------------------------------------------- errors
 

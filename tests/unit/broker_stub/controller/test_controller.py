@@ -85,6 +85,7 @@ class TestStart:
                 "metadata.version": 25,
                 "kraft.version": 1,
                 "group.version": 1,
+                "transaction.version": 2,
                 "eligible.leader.replicas.version": 1,
             }
             broker = controller.image.brokers[1]

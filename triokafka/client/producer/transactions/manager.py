@@ -202,7 +202,6 @@ class TransactionManager:
     def add_partition(self, partition: TopicPartition) -> bool:
         """Note that a batch for a partition will follow. Returns whether it may be sent now."""
         if self.implicit:
-            self._started = True
             return True
         if partition in self._added:
             return True
@@ -246,11 +245,17 @@ class TransactionManager:
 
     # ---------------------------------------------------------------- the next request
 
-    def next_call(self, *, idle: bool) -> CoordinatorCall | None:
-        """Return the next request; None when nothing is due. ``idle``: no batch is queued or on the wire.
+    def next_call(self, *, idle: bool, sent: bool) -> CoordinatorCall | None:
+        """Return the next request; None when nothing is due.
+
+        ``idle``: no batch is queued or on the wire. ``sent``: the transaction has sent a batch. Under transaction
+        version 2 the coordinator knows of the transaction only then, and while it completes the one before, it would
+        take an EndTxn of the new epoch for a zombie's.
 
         A transaction that the coordinator does not know ends here, without a request.
         """
+        if sent and self.implicit:
+            self._started = True
         if self.state is _S.INITIALIZING:
             return self._init_call()
         if self.state in (_S.IN_TRANSACTION, _S.COMMITTING):

@@ -116,7 +116,8 @@ class Transactions:
         manager = self.manager
         if manager.state in (_S.ABORTABLE_ERROR, _S.ABORTING):
             self._drop_unsent()
-        call = manager.next_call(idle=not self._batches.unreleased)
+        sent = any(queue.sequences.used for queue in self._queues.values())
+        call = manager.next_call(idle=not self._batches.unreleased, sent=sent)
         self._after_answer()
         return call
 

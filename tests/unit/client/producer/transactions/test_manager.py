@@ -47,17 +47,18 @@ class Bench:
 
     def __init__(self, level: int = 1) -> None:
         self.level = level
+        self.sent = False
         self.manager = TransactionManager("tx", 60_000, lambda: self.level)
 
     def call(self, kind: type[Any], *, idle: bool = True) -> Any:
         """The next request, which must be of this kind."""
-        call = self.manager.next_call(idle=idle)
+        call = self.manager.next_call(idle=idle, sent=self.sent)
         assert call is not None, f"{kind.__name__} expected in {self.manager.state}"
         assert type(call.request) is kind
         return call
 
     def nothing_due(self, *, idle: bool = True) -> bool:
-        return self.manager.next_call(idle=idle) is None
+        return self.manager.next_call(idle=idle, sent=self.sent) is None
 
     def initialize(self, producer_id: int = 7, epoch: int = 0) -> TransactionManager:
         self.manager.initialize()
@@ -70,6 +71,7 @@ class Bench:
         if self.manager.state in (State.UNINITIALIZED, State.INITIALIZING):
             self.initialize()
         self.manager.begin()
+        self.sent = bool(partitions)
         for partition in partitions:
             self.manager.add_partition(partition)
         if partitions and not self.manager.implicit:
@@ -182,12 +184,23 @@ def test_produce_registers_partitions_under_transaction_version_2() -> None:
     manager = bench.begin()
     assert manager.add_partition(ORDERS_0) is True
     assert bench.nothing_due()
+    bench.sent = True
     manager.begin_commit()
     call = bench.call(EndTxnRequest)
     assert call.min_version == 5
     call.answered(EndTxnResponse(producer_id=7, producer_epoch=1))
     assert manager.identity == ProducerIdentity(7, 1), "every EndTxn gives a new epoch (KIP-890)"
     assert manager.identity_changes == 2
+
+
+def test_abort_before_the_first_batch_was_sent_needs_no_request_under_transaction_version_2() -> None:
+    """While the coordinator completes the transaction before, it would take the EndTxn for a zombie's."""
+    bench = Bench(2)
+    manager = bench.begin()
+    manager.add_partition(ORDERS_0)
+    manager.begin_abort()
+    assert bench.nothing_due()
+    assert manager.state is State.READY and manager.identity == ProducerIdentity(7, 0)
 
 
 def test_exhausted_epochs_give_another_producer_id() -> None:
