@@ -29,7 +29,8 @@ class RaftConfig:
         election_backoff_max_ms: ``controller.quorum.election.backoff.max.ms``.
         request_timeout_ms: ``controller.quorum.request.timeout.ms``.
         retry_backoff_ms: ``controller.quorum.retry.backoff.ms``.
-        append_linger_ms: ``controller.quorum.append.linger.ms``: the least time between the beginnings of two flushes.
+        append_linger_ms: ``controller.quorum.append.linger.ms``: the least time between two syncs of a leader that has
+            followers.
         fetch_max_wait_ms: how long the leader may hold a Fetch that finds nothing.
         fetch_max_bytes: ``controller.quorum.fetch.max.bytes``.
         fetch_snapshot_max_bytes: ``controller.quorum.fetch.snapshot.max.bytes``.
