@@ -24,6 +24,7 @@ class RaftConfig:
         bootstrap_servers: ``controller.quorum.bootstrap.servers``, as host and port.
         controller_listener: the name of the first controller listener, for requests between the nodes.
         endpoints: this node's own controller listeners with their advertised addresses.
+        auto_join: ``controller.quorum.auto.join.enable``: a controller without a vote becomes a voter (KIP-1186).
         election_timeout_ms: ``controller.quorum.election.timeout.ms``.
         fetch_timeout_ms: ``controller.quorum.fetch.timeout.ms``.
         election_backoff_max_ms: ``controller.quorum.election.backoff.max.ms``.
@@ -45,6 +46,7 @@ class RaftConfig:
     bootstrap_servers: Sequence[tuple[str, int]] = ()
     controller_listener: str = "CONTROLLER"
     endpoints: tuple[VoterEndpoint, ...] = ()
+    auto_join: bool = False
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
