@@ -74,7 +74,6 @@ UNUSED_NAMES: Final = frozenset(
         "kafka.metrics.reporters",
         "log.local.retention.bytes",
         "log.local.retention.ms",
-        "metadata.max.idle.interval.ms",
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",

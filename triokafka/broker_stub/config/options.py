@@ -346,6 +346,12 @@ class LogOptions(Options):
         "Maximum time between metadata snapshots, if the metadata has changed. 0: no snapshot by time.",
         0,
     )
+    metadata_max_idle_interval_ms: int = _int(
+        500,
+        "Time without a metadata record after which the active controller appends one that changes nothing, if the "
+        "cluster has other nodes. 0: never.",
+        0,
+    )
     metadata_max_retention_bytes: int = _long(
         104_857_600,
         "Maximum bytes of the metadata log and its snapshots before the broker deletes the oldest. -1: no limit.",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.voter_set import NO_VOTERS, Voter, VoterEndpoint, VoterSet
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaftConfig:
+class RaftConfig(NamedTuple):
     """What a node of the quorum needs to know.
 
     Args:

@@ -157,6 +157,8 @@ class RaftCore:
         if quorum.shutting_down or leader.resign_requested or now >= leader.check_quorum_at:
             quorum.to_resigned(now)
             return now
+        if quorum.voters.is_only_voter(self.config.key):
+            return leader.check_quorum_at  # nobody to notify
         if now >= leader.begin_epoch_at:
             interval = self.config.fetch_timeout_ms / 2000
             for key in leader.to_notify(now, within=interval):
