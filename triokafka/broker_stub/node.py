@@ -290,7 +290,9 @@ class Node:
             if cleanly:
                 await self._leave_quorum()
             self._stop_listening()
-            await self._tasks.close()
+        # The tasks must have ended before the files are closed, also when the body was cancelled.
+        await self._tasks.close()
+        with trio.CancelScope(shield=True):
             if cleanly:
                 self.storage.write_high_watermarks()
             if self._controller is not None:
