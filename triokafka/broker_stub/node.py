@@ -31,6 +31,7 @@ from triokafka.broker_stub.raft_options import controller_endpoints, has_other_n
 from triokafka.broker_stub.request.dispatcher import QuotaHook
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.structs import Node as Address
+from triokafka.structs import address_text
 from triokafka.world import World
 from triokafka.world.system import RealWorld
 
@@ -192,6 +193,14 @@ class Node:
     def controller_server(self) -> ControllerServer | None:
         """Serves the controller's listeners; None without such a listener."""
         return self._server
+
+    @property
+    def addresses(self) -> str:
+        """``host:port`` of every listener of the broker, or of the controller if the node is no broker."""
+        if self._broker is not None:
+            return self._broker.bootstrap_servers
+        endpoints = [] if self._server is None else self._server.endpoints()
+        return ",".join(address_text(end.host, end.port) for end in endpoints)
 
     @property
     def is_active_controller(self) -> bool:
