@@ -15,12 +15,22 @@ from pathlib import Path
 import pytest
 
 from tests.support.assignor_mutations import ASSIGNOR_MUTATIONS
+from tests.support.controller_mutations import CONTROLLER_MUTATIONS
 from tests.support.coordinator_mutations import COORDINATOR_MUTATIONS
 from tests.support.log_mutations import LOG_MUTATIONS
 from tests.support.mutations import MUTATIONS, Mutation
 from tests.support.raft_mutations import RAFT_MUTATIONS
+from tests.support.replication_mutations import REPLICATION_MUTATIONS
 
-ALL_MUTATIONS = MUTATIONS + LOG_MUTATIONS + COORDINATOR_MUTATIONS + ASSIGNOR_MUTATIONS + RAFT_MUTATIONS
+ALL_MUTATIONS = (
+    MUTATIONS
+    + LOG_MUTATIONS
+    + COORDINATOR_MUTATIONS
+    + ASSIGNOR_MUTATIONS
+    + CONTROLLER_MUTATIONS
+    + RAFT_MUTATIONS
+    + REPLICATION_MUTATIONS
+)
 ROOT = Path(__file__).parents[1]
 _MOST_SECONDS = 200.0
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", "data")

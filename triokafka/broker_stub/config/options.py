@@ -165,6 +165,9 @@ class NodeOptions(Options):
     controller_quorum_bootstrap_servers: tuple[str, ...] = _list(
         (), "Addresses of controllers, as host:port, from which a node learns the leader of a dynamic quorum (KIP-853)."
     )
+    controller_quorum_auto_join_enable: bool = _boolean(
+        False, "Whether a controller without a vote asks the leader for one (KIP-1186)."
+    )
     controller_quorum_election_timeout_ms: int = _int(
         1000, "Time without a majority of votes after which a candidate starts another election.", 1
     )
@@ -307,6 +310,14 @@ class TopicOptions(Options):
         True, "Whether the controller moves leadership back to preferred replicas."
     )
     leader_imbalance_check_interval_seconds: int = _long(300, "Interval between checks of the leader imbalance.", 1)
+    leader_imbalance_per_broker_percentage: int = _int(
+        10,
+        "The share of a broker's preferred partitions, in percent, that other brokers may lead without a rebalance.",
+        0,
+    )
+    unclean_leader_election_interval_ms: int = _long(
+        300_000, "Interval between checks for partitions without a leader that an unclean election may give one.", 1
+    )
     replica_lag_time_max_ms: int = _long(30_000, "Time after which a follower that is not caught up leaves the ISR.")
     replica_fetch_max_bytes: int = _int(1_048_576, "Maximum bytes per partition in a follower's fetch.", 0)
     replica_fetch_min_bytes: int = _int(1, "Minimum bytes in the response to a follower's fetch.")
@@ -336,6 +347,12 @@ class LogOptions(Options):
     metadata_log_max_snapshot_interval_ms: int = _long(
         3_600_000,
         "Maximum time between metadata snapshots, if the metadata has changed. 0: no snapshot by time.",
+        0,
+    )
+    metadata_max_idle_interval_ms: int = _int(
+        500,
+        "Time without a metadata record after which the active controller appends one that changes nothing, if the "
+        "cluster has other nodes. 0: never.",
         0,
     )
     metadata_max_retention_bytes: int = _long(

@@ -96,7 +96,7 @@ def _altered(
     epochs = {state.broker_id: state.broker_epoch for state in wanted.new_isr_with_epochs}
     isr = [state.broker_id for state in wanted.new_isr_with_epochs] or list(wanted.new_isr)
     _check(partition, wanted, isr, request.broker_id)
-    _check_eligible(image, isr, epochs)
+    _check_eligible(image, partition, isr, epochs)
     record = partition_change(
         image,
         topic,
@@ -128,10 +128,14 @@ def _check(partition: PartitionImage, wanted: PartitionData, isr: Sequence[int],
         )
 
 
-def _check_eligible(image: MetadataImage, isr: Sequence[int], epochs: Mapping[int, int]) -> None:
+def _check_eligible(
+    image: MetadataImage, partition: PartitionImage, isr: Sequence[int], epochs: Mapping[int, int]
+) -> None:
     for replica in isr:
         broker = image.brokers.get(replica)
         if broker is None or not broker.active:
             raise errors.IneligibleReplicaError(f"broker {replica} is fenced, stopping or not registered")
         if epochs.get(replica, _ANY_EPOCH) not in (_ANY_EPOCH, broker.broker_epoch):
             raise errors.IneligibleReplicaError(f"broker {replica} has restarted since the leader saw it in sync")
+        if replica != partition.leader and not broker.has_online(partition.directory_of(replica)):
+            raise errors.IneligibleReplicaError(f"the log directory of the replica on broker {replica} is offline")

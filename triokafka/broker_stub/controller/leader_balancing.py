@@ -17,19 +17,24 @@ logger = logging.getLogger(__name__)
 
 
 class LeaderBalancing:
-    """Checks every ``interval`` seconds for partitions whose preferred replica could lead but does not."""
+    """Checks every ``interval`` seconds for partitions whose preferred replica could lead but does not.
 
-    def __init__(self, state: ControllerState, queue: EventQueue, *, interval: float) -> None:
+    Args:
+        percentage: brokers of which at most this share of the partitions that prefer them have another leader are left
+            alone (``leader.imbalance.per.broker.percentage``).
+    """
+
+    def __init__(self, state: ControllerState, queue: EventQueue, *, interval: float, percentage: int) -> None:
         self._state = state
         self._queue = queue
         self._interval = interval
+        self._percentage = percentage
 
     async def run(self) -> None:
         """Elect preferred leaders until cancelled. A failure is logged."""
         while True:
             await trio.sleep(self._interval)
-            partitions = self._state.committed.partitions()
-            if all(partition.leader == partition.preferred_leader for _, partition in partitions):
+            if not elections.imbalanced_brokers(self._state.committed, self._percentage):
                 continue
             try:
                 moved = await self._queue.submit("BalanceLeaders", self._elect)
@@ -40,5 +45,6 @@ class LeaderBalancing:
                     logger.info("%d partitions: the leadership moved back to the preferred replica", moved)
 
     def _elect(self, image: MetadataImage) -> Outcome[int]:
-        records = elections.preferred_leaders(image, self._state.configuration.effective.topic_config_of(image))
+        topic_config = self._state.configuration.effective.topic_config_of(image)
+        records = elections.preferred_leaders(image, topic_config, percentage=self._percentage)
         return Outcome(records, len(records))

@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from triokafka import errors
 from triokafka.broker_stub.controller.manual_placement import check_replicas
 from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome, Steps
-from triokafka.broker_stub.controller.partition_change import Election, TopicConfig, Wanted, partition_change
+from triokafka.broker_stub.controller.partition_change import (
+    RECOVERING,
+    LivenessChange,
+    TopicConfig,
+    Wanted,
+    partition_change,
+)
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.protocol.api.alter_partition_reassignments import (
@@ -117,14 +123,16 @@ def _cancel(
             f"Unable to revert partition assignment for {topic.name}:{partition.partition} because it would require an "
             "unclean leader election."
         )
-    return partition_change(
-        image,
-        topic,
-        partition,
-        topic_config,
-        wanted=Wanted(replicas=replicas, isr=isr or replicas[:1], adding_replicas=(), removing_replicas=()),
-        election=Election.ONLINE if isr else Election.UNCLEAN,
-    )
+    wanted = Wanted(replicas=replicas, isr=isr, adding_replicas=(), removing_replicas=())
+    if not isr:  # an unclean election: the new leader may lack records
+        alive = [replica for replica in replicas if LivenessChange().acceptable(image, partition, replica)]
+        if not alive:
+            raise errors.InvalidReplicationAssignmentError(
+                f"Unable to revert partition assignment for {topic.name}:{partition.partition} because none of the "
+                "original replicas is available."
+            )
+        wanted = wanted._replace(isr=(alive[0],), leader_recovery_state=RECOVERING)
+    return partition_change(image, topic, partition, topic_config, wanted=wanted)
 
 
 def _check_target(

@@ -2,12 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.broker_stub.clusters import cluster, replayed
+from tests.unit.broker_stub.clusters import broker, cluster, replayed
 from triokafka.broker_stub.controller import feature_updates
-from triokafka.broker_stub.metadata import features
-from triokafka.errors import UnsupportedVersionError
+from triokafka.broker_stub.metadata import MetadataImage, features
+from triokafka.errors import InvalidUpdateVersionError, UnsupportedVersionError
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from triokafka.protocol.stored.cluster_metadata import ConfigRecord, FeatureLevelRecord
+from triokafka.protocol.stored.cluster_metadata import (
+    BrokerFeature,
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    RegisterControllerRecord,
+)
 
 
 def level(name: str, number: int) -> FeatureLevelRecord:
@@ -66,3 +72,59 @@ def test_eligible_leader_replicas_come_with_one_min_insync_replicas_for_the_whol
     outcome = feature_updates.update_features(switched_on, request, 1)
     assert outcome.response.error_code == 0
     assert not features.has_eligible_leader_replicas(replayed(outcome.records, switched_on))
+
+
+def update(
+    image: MetadataImage, name: str, level: int, kind: int = 1, *, kraft_version: int = 1, dry_run: bool = False
+) -> tuple[int, str | None, MetadataImage]:
+    request = UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)],
+        validate_only=dry_run,
+    )
+    outcome = feature_updates.update_features(image, request, kraft_version)
+    response = outcome.response
+    return response.error_code, response.error_message, replayed(outcome.records, image)
+
+
+def test_metadata_is_downgraded_only_where_nothing_can_be_lost() -> None:
+    image = cluster()
+    assert update(image, "metadata.version", 23, 2)[2].features["metadata.version"] == 23
+    assert update(image, "metadata.version", 23, 2, dry_run=True)[2] is not None
+    assert update(image, "metadata.version", 23, 2, dry_run=True)[2].features["metadata.version"] == 25
+    for kind, words in ((1, "without setting the upgrade type"), (2, "might delete metadata"), (3, "not supported")):
+        code, message, after = update(image, "metadata.version", 22, kind)
+        assert code == InvalidUpdateVersionError.code and words in str(message) and after == image
+
+
+def test_feature_that_a_broker_or_controller_lacks_is_not_upgraded() -> None:
+    record = broker(2)
+    record.features = [BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=20)]
+    image = cluster(level("metadata.version", 20), record)
+    assert "Broker 2 only supports versions 7-20" in str(update(image, "metadata.version", 21)[1])
+    assert "Broker 2 does not support this feature" in str(update(image, "group.version", 1)[1])
+    controller = RegisterControllerRecord(controller_id=9, end_points=[], features=[])
+    image = cluster(controller)
+    assert "Controller 9 does not support this feature" in str(update(image, "group.version", 1)[1])
+
+
+def test_eligible_leader_replicas_need_their_metadata() -> None:
+    image = cluster(level("metadata.version", 22))
+    assert "depends on metadata.version level 23" in str(update(image, "eligible.leader.replicas.version", 1)[1])
+
+
+def test_group_version_is_downgraded_and_kraft_version_is_not() -> None:
+    image = cluster()
+    assert "group.version" not in update(image, "group.version", 0, 2)[2].features
+    assert "Can't downgrade the version" in str(update(image, "kraft.version", 0, 2)[1])
+
+
+def test_upgrade_of_kraft_version_is_asked_of_the_quorum() -> None:
+    request = UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)]
+    )
+    asked: list[tuple[int, bool]] = []
+    outcome = feature_updates.update_features(
+        cluster(), request, 0, upgrade_kraft_version=lambda to, dry_run: asked.append((to, dry_run))
+    )
+    assert outcome.response.error_code == 0 and asked == [(1, False)]
+    assert [type(record) for record in outcome.records] == [NoOpRecord]

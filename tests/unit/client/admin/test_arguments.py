@@ -100,6 +100,11 @@ async def test_every_call_refuses_a_negative_time_limit(method: str, timeout_ms:
         "group_ids": [],
         "topics": [],
         "resources": [],
+        "partition": TopicPartition("orders", 0),
+        "producer_id": 1,
+        "producer_epoch": 1,
+        "coordinator_epoch": 1,
+        "transactional_id": "t",
     }
     signature = inspect.signature(getattr(admin(), method))
     given = {

@@ -1,0 +1,167 @@
+"""The rules of the active controller's decisions, each with a way to break it and the random lives that must notice.
+
+As in ``tests/support/mutations.py``, and applied by the same ``tests/test_mutations.py``.
+"""
+
+from __future__ import annotations
+
+from tests.support.mutations import Mutation
+
+_C = "triokafka/broker_stub/controller/"
+_LIVES = "tests/property/test_cluster_decisions.py::test_clusters_survive_random_lives"
+
+CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
+    Mutation(rule, file if "/" in file else _C + file, old, new, _LIVES)
+    for rule, file, old, new in (
+        (
+            "a broker that restarts uncleanly is no eligible leader",
+            "partition_change.py",
+            "and replica in self.replicas and replica != liveness.unclean",
+            "and replica in self.replicas",
+        ),
+        (
+            "a clean shutdown has the epoch of the last registration",
+            "cluster_control.py",
+            "registration.previous_broker_epoch == former.broker_epoch",
+            "registration.previous_broker_epoch <= former.broker_epoch",
+        ),
+        (
+            "a fenced broker leaves in-sync sets",
+            "partition_change.py",
+            "tuple(replica for replica in isr if not liveness.leaves(replica)),",
+            "tuple(isr),",
+        ),
+        (
+            "a broker that is about to be fenced leads nothing",
+            "partition_change.py",
+            "if broker is None or self.leaves(broker_id) or not",
+            "if broker is None or not",
+        ),
+        (
+            "a broker without the log directory of its replica leads nothing",
+            "partition_change.py",
+            "return broker.has_online(partition.directory_of(broker_id))",
+            "return True",
+        ),
+        (
+            "eligible leaders come only after in-sync replicas",
+            "partition_change.py",
+            "eligible = self.isr or self.elr",
+            "eligible = (*self.elr, *self.isr)",
+        ),
+        (
+            "an eligible leader is the only in-sync replica",
+            "partition_change.py",
+            "self.isr, self.elr = (leader,), tuple(replica for replica in self.elr if replica != leader)",
+            "self.isr, self.elr = (leader, *self.elr), ()",
+        ),
+        (
+            "an unclean leader is the only in-sync replica",
+            "partition_change.py",
+            "self.isr, self.elr, self.recovery = (leader,), (), RECOVERING",
+            "self.isr, self.elr, self.recovery = (leader, *self.isr), self.elr, RECOVERING",
+        ),
+        (
+            "an unclean leader recovers",
+            "partition_change.py",
+            "self.isr, self.elr, self.recovery = (leader,), (), RECOVERING",
+            "self.isr, self.elr = (leader,), ()",
+        ),
+        (
+            "the last member stays in sync without eligible leaders",
+            "partition_change.py",
+            "    if not target.isr and not with_elr:\n        target.isr = partition.isr\n",
+            "",
+        ),
+        (
+            "the last leader is remembered",
+            "partition_change.py",
+            "            target.last_known_elr = (partition.leader,)\n",
+            "            pass\n",
+        ),
+        (
+            "the last leader is forgotten once there is a new one",
+            "partition_change.py",
+            "        elif record.leader >= 0:\n            target.last_known_elr = ()\n",
+            "",
+        ),
+        (
+            "a reassignment waits for its whole target",
+            "partition_change.py",
+            "if replicas and isr and set(replicas) <= set(isr):",
+            "if replicas and isr:",
+        ),
+        (
+            "a reassignment ends when its target is in sync",
+            "partition_change.py",
+            "    target.complete_reassignment()\n",
+            "",
+        ),
+        (
+            "only assigned replicas are in sync",
+            "in_sync.py",
+            "or not set(isr) <= set(partition.replicas)",
+            "",
+        ),
+        (
+            "a replica that has restarted is not in sync",
+            "in_sync.py",
+            "if epochs.get(replica, _ANY_EPOCH) not in (_ANY_EPOCH, broker.broker_epoch):",
+            "if False:",
+        ),
+        (
+            "a fenced replica does not join",
+            "in_sync.py",
+            "if broker is None or not broker.active:\n            raise errors.IneligibleReplicaError",
+            "if broker is None:\n            raise errors.IneligibleReplicaError",
+        ),
+        (
+            "a proposal builds on the present partition epoch",
+            "in_sync.py",
+            "if wanted.partition_epoch < partition.partition_epoch:",
+            "if wanted.partition_epoch < 0:",
+        ),
+        (
+            "a former leader proposes nothing",
+            "in_sync.py",
+            "if wanted.leader_epoch < partition.leader_epoch:",
+            "if wanted.leader_epoch < 0:",
+        ),
+        (
+            "a heartbeat of an earlier process counts for nothing",
+            "cluster_control.py",
+            "    if broker.broker_epoch != broker_epoch:\n",
+            "    if broker.broker_epoch < broker_epoch:\n",
+        ),
+        (
+            "another process does not take the place of a live one",
+            "broker_sessions.py",
+            "return session.incarnation_id == broker.incarnation_id and session.last_contact + self.timeout >= now",
+            "return False",
+        ),
+        (
+            "replicas in a lost directory leave in-sync sets",
+            "cluster_control.py",
+            "yield from elections.directory_lost(image, broker.broker_id, directory, self._config_of(image))",
+            "pass",
+        ),
+        (
+            "a cancelled reassignment keeps the replicas that it removes",
+            "reassignments.py",
+            "replica for replica in partition.replicas if replica not in partition.adding_replicas)",
+            "replica for replica in partition.replicas if replica not in partition.removing_replicas)",
+        ),
+        (
+            "clearing eligible leaders keeps those of partitions that nobody leads",
+            "configuration_control.py",
+            "if (cluster_wide or named) and partition.isr and partition.eligible_leader_replicas:",
+            "if (cluster_wide or named) and partition.eligible_leader_replicas:",
+        ),
+        (
+            "partition epochs grow by one",
+            "triokafka/broker_stub/metadata/image.py",
+            '"partition_epoch": self.partition_epoch + 1',
+            '"partition_epoch": self.partition_epoch + bool(record.isr)',
+        ),
+    )
+)

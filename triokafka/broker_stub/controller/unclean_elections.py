@@ -1,0 +1,47 @@
+"""Unclean elections of partitions without a leader, as soon as their topics allow them.
+
+``unclean.leader.election.enable`` may be set after the last in-sync replica is gone, so a task checks for such
+partitions (``unclean.leader.election.interval.ms``).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller.controller_state import ControllerState
+from triokafka.broker_stub.controller.event_queue import EventQueue
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage
+from triokafka.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+class UncleanElections:
+    """Checks every ``interval`` seconds for partitions without a leader whose topics allow unclean elections."""
+
+    def __init__(self, state: ControllerState, queue: EventQueue, *, interval: float) -> None:
+        self._state = state
+        self._queue = queue
+        self._interval = interval
+
+    async def run(self) -> None:
+        """Elect leaders until cancelled. A failure is logged."""
+        while True:
+            await trio.sleep(self._interval)
+            if all(partition.leader != NO_LEADER for _, partition in self._state.committed.partitions()):
+                continue
+            try:
+                elected = await self._queue.submit("ElectUncleanLeaders", self._elect)
+            except KafkaError as error:
+                logger.error("Electing leaders for offline partitions failed: %s", error)
+            else:
+                if elected:
+                    logger.warning("%d partitions: a replica that may lack records became the leader", elected)
+
+    def _elect(self, image: MetadataImage) -> Outcome[int]:
+        records = elections.unclean_leaders(image, self._state.configuration.effective.topic_config_of(image))
+        return Outcome(records, len(records))
