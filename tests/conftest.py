@@ -1,11 +1,11 @@
-"""What holds for all tests.
+"""Settings of all tests.
 
-Examples of Hypothesis have no deadline, and may take long to make: on a busy machine any of them can, and what a test
-says must not depend on that.
+Hypothesis has no deadline per example: on a busy machine any example can take long, and the result of a test must not
+depend on that.
 
 Signals that the caller ignores reach the processes that tests start.
 
-A test that leaves threads, clients or processes running fails itself, instead of one of those that come after it.
+A test that leaves threads, clients or processes running fails itself, instead of one of the tests after it.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ settings.load_profile("busy machine")
 
 def pytest_configure(config: pytest.Config) -> None:
     heed_signals()
-    # Not as functions of this module: those are not told of fixtures of the session.
+    # Not as functions of this module: pytest does not report session fixtures to those.
     config.pluginmanager.register(LeftBehind(), "left behind")

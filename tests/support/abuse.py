@@ -1,4 +1,4 @@
-"""Clients that misbehave in every way that we know, from one seed; and one that behaves, to see how it fares.
+"""Clients that misbehave in many ways, from one seed, and one good client whose response times are measured.
 
 ``python -m tests.support.abuse HOST PORT SEED SECONDS PATIENCE PAUSE MOST_BYTES`` misbehaves for ``SECONDS``, with the
 lowest priority, and prints the number of each kind of misbehaviour as JSON.
@@ -35,7 +35,7 @@ _HTTP = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/8.5.0\r\n
 
 
 def requests() -> list[tuple[Request[Any], int]]:
-    """Good requests, in a version of each."""
+    """Valid requests, with a version for each."""
     data = [PartitionProduceData(index=0, records=bytes(encode_batch([(0, None, b"v" * 100, ())])))]
     fetched = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10_000)]
     return [
@@ -56,17 +56,17 @@ def requests() -> list[tuple[Request[Any], int]]:
 
 
 def frame(request: Request[Any], version: int, correlation_id: int = 1) -> bytes:
-    """A request on the wire."""
+    """Return a request as bytes."""
     return b"".join(encode_request(request, version=version, correlation_id=correlation_id, client_id="abuse"))
 
 
 class Abuse:
-    """Makes connections and misuses them.
+    """Opens connections and misuses them.
 
     Args:
-        patience: seconds that a broker may take to close what it has to close.
-        pause: seconds between the bytes of one that sends slowly.
-        most_bytes: the largest frame that the broker takes.
+        patience: seconds that a broker may take to close a connection.
+        pause: seconds between the bytes of a slow sender.
+        most_bytes: the largest frame that the broker accepts.
     """
 
     def __init__(self, host: str, port: int, seed: int, *, patience: float, pause: float, most_bytes: int) -> None:
@@ -80,7 +80,7 @@ class Abuse:
         self._requests = requests()
 
     async def run(self, *, times: int, at_once: int) -> None:
-        """Abuse the broker so many times, by several tasks."""
+        """Misuse the broker ``times`` times, from several tasks."""
         left = times
 
         async def abuser() -> None:
@@ -94,7 +94,7 @@ class Abuse:
                 nursery.start_soon(abuser)
 
     async def run_for(self, seconds: float, at_once: int) -> None:
-        """Abuse the broker for so long; what was begun is ended."""
+        """Misuse the broker for ``seconds``; finish each misuse that was begun."""
         end = trio.current_time() + seconds
 
         async def abuser() -> None:
@@ -107,7 +107,7 @@ class Abuse:
                 nursery.start_soon(abuser)
 
     async def once(self) -> None:
-        """One misuse, drawn by lot."""
+        """Do one random misuse."""
         kinds: list[Callable[[], Awaitable[None]]] = [
             self.truncated, self.out_of_bounds, self.announced_and_not_sent, self.pipelined, self.interleaved,
             self.never_reading, self.slow, self.http, self.tls, self.garbage, self.mutated, self.unknown,
@@ -117,24 +117,24 @@ class Abuse:
         try:
             await kind()
         except* (ConnectionError, trio.BrokenResourceError):
-            pass  # that, too, is a way to be told; also when this process was too slow to take its answers
+            pass  # the broker may also reset the connection, and this process may be too slow to read its responses
         self.done[kind.__name__] += 1
 
     async def truncated(self) -> None:
-        """A good request that ends somewhere."""
+        """A valid request that is cut somewhere."""
         whole = self._good(1)
         async with await self._connect() as stream:
             await stream.send_all(whole[: self._random.randrange(len(whole))])
 
     async def out_of_bounds(self) -> None:
-        """A size that no frame may have."""
+        """An invalid frame size."""
         size = self._random.choice([-1, -(2**31), 2**31 - 1, self._most_bytes + 1])
         async with await self._connect() as stream:
             await stream.send_all(struct.pack(">i", size) + b"abcd")
             await self._closed(stream)
 
     async def announced_and_not_sent(self) -> None:
-        """A frame of almost the largest size, of which little comes."""
+        """The start of a frame of almost the maximum size."""
         size = self._random.randrange(self._most_bytes // 2, self._most_bytes)
         some = bytes(self._random.choice([0, 2, 100, 20_000, 100_000]))
         async with await self._connect() as stream:
@@ -143,7 +143,7 @@ class Abuse:
                 await self._closed(stream)
 
     async def pipelined(self) -> None:
-        """Many good requests at once: they are answered in their order."""
+        """Many valid requests at once: the responses must come in their order."""
         count = self._random.randrange(1, 200)
         async with await self._connect() as stream, trio.open_nursery() as nursery:
             nursery.start_soon(stream.send_all, self._good(count))
@@ -151,7 +151,7 @@ class Abuse:
                 assert await self._answer(stream) == number
 
     async def interleaved(self) -> None:
-        """Several connections whose bytes come in turns: each gets its own answer."""
+        """Several connections with interleaved bytes: each must get its own responses."""
         streams = [await self._connect() for _ in range(5)]
         frames = [frame(*self._random.choice(self._requests), number) for number in range(5)]
         while any(frames):
@@ -164,7 +164,7 @@ class Abuse:
             await stream.aclose()
 
     async def never_reading(self) -> None:
-        """Fetches without end, and no look at an answer."""
+        """Many fetches whose responses are never read."""
         fetches = frame(*self._requests[3]) * 50
         async with await self._connect() as stream:
             with trio.move_on_after(self._patience):
@@ -172,7 +172,7 @@ class Abuse:
                     await stream.send_all(fetches)
 
     async def slow(self) -> None:
-        """A good request, one byte at a time."""
+        """A valid request, one byte at a time."""
         whole = self._good(1)
         async with await self._connect() as stream:
             with trio.move_on_after(self._patience):
@@ -181,26 +181,26 @@ class Abuse:
                     await trio.sleep(self._pause)
 
     async def http(self) -> None:
-        """Somebody who takes it for a web server."""
+        """An HTTP request."""
         async with await self._connect() as stream:
             await stream.send_all(_HTTP)
             await self._closed(stream)
 
     async def tls(self) -> None:
-        """Somebody who wants to speak in secret."""
+        """A TLS handshake."""
         async with await self._connect() as stream:
             await stream.send_all(_CLIENT_HELLO)
             await self._closed(stream)
 
     async def garbage(self) -> None:
-        """A frame with anything in it."""
+        """A frame with random content."""
         content = self._random.randbytes(self._random.choice([0, 1, 8, 14, 100, 5000, 50_000]))
         async with await self._connect() as stream:
             await stream.send_all(struct.pack(">i", len(content)) + content)
             await self._closed(stream)
 
     async def mutated(self) -> None:
-        """A good request with a few bytes changed behind its size; answered or closed."""
+        """A valid request with a few changed bytes behind its size: the broker must answer it or close."""
         changed = bytearray(self._good(1))
         for _ in range(self._random.randrange(1, 5)):
             changed[self._random.randrange(4, len(changed))] = self._random.randrange(256)
@@ -210,7 +210,7 @@ class Abuse:
                 await stream.receive_some(1000)
 
     async def unknown(self) -> None:
-        """An API or a version that does not exist; ApiVersions is answered all the same."""
+        """An unknown API or version; the broker still answers ApiVersions."""
         changed = bytearray(frame(*self._requests[0]))
         changed[4:8] = struct.pack(">hh", *self._random.choice([(1000, 0), (-1, 0), (3, 99), (0, 0), (1, 3), (18, 99)]))
         async with await self._connect() as stream:
@@ -221,13 +221,13 @@ class Abuse:
                 assert await self._answer(stream) == 1
 
     async def silent(self) -> None:
-        """Somebody who connects and says nothing."""
+        """A connection without any bytes."""
         async with await self._connect() as stream:
             if self._random.random() < 0.3:
                 await self._closed(stream)
 
     async def reset(self) -> None:
-        """A connection that breaks in the middle of things."""
+        """A connection that breaks during a request."""
         async with await self._connect() as stream:
             await stream.send_all(self._good(self._random.randrange(20)))
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -240,7 +240,7 @@ class Abuse:
         return b"".join(frame(*self._random.choice(self._requests), number) for number in range(count))
 
     async def _answer(self, stream: trio.SocketStream) -> int:
-        """The correlation id of the next answer."""
+        """Return the correlation id of the next response."""
         with trio.fail_after(self._patience * 10):
             size, number = struct.unpack(">ii", await _exactly(stream, 8))
             await _exactly(stream, size - 4)
@@ -263,7 +263,7 @@ async def _exactly(stream: trio.SocketStream, size: int) -> bytes:
 
 
 class GoodClient:
-    """Asks for metadata, produces and fetches, over and over; ``seconds`` are how long each took."""
+    """Requests metadata, produces and fetches in a loop; ``seconds`` are the durations of the rounds."""
 
     def __init__(self, host: str, port: int) -> None:
         self.seconds: list[float] = []
@@ -272,7 +272,7 @@ class GoodClient:
         self._good = requests()
 
     async def run(self, seconds: float, pause: float = 0.01) -> None:
-        """Work for so long, over a connection of its own; fails when an answer is wrong."""
+        """Work for ``seconds`` over its own connection. Fails if a response is wrong."""
         self.connections += 1
         async with await trio.open_tcp_stream(*self._address) as stream:
             end = trio.current_time() + seconds
@@ -292,18 +292,18 @@ class GoodClient:
             assert correlation_id == number
 
     def quantile(self, share: float) -> float:
-        """The time below which this share of all answers took."""
+        """Return the duration below which this share of all rounds stayed."""
         return sorted(self.seconds)[int(share * (len(self.seconds) - 1))]
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that a process occupies now."""
+    """Return the resident memory of a process."""
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def main(host: str, port: str, seed: str, seconds: str, patience: str, pause: str, most_bytes: str) -> None:
-    """Misbehave for a while, with fifty connections at a time."""
+    """Misuse the broker for a while, with fifty connections at a time."""
     os.nice(19)
     abuse = Abuse(host, int(port), int(seed), patience=float(patience), pause=float(pause), most_bytes=int(most_bytes))
     trio.run(abuse.run_for, float(seconds), 50)

@@ -1,8 +1,8 @@
-"""What an idle broker answers to administrative requests with a time limit of zero, below zero, or as long as can be.
+"""The responses of an idle broker to administrative requests with a time limit of zero, below zero, or the maximum.
 
-The same requests go to our broker and to Apache Kafka 4.3; ``tests/data/admin_timeouts.json`` has the answers of both.
-The controller refuses a request whose limit is over, also when it has nothing else to do. A limit of a millisecond is
-left out: whether it is over before the controller's turn is a race in both.
+The same requests are sent to our broker and to Apache Kafka 4.3; ``tests/data/admin_timeouts.json`` has both responses.
+The controller refuses a request whose time limit has passed, even if it is idle. A limit of one millisecond is not
+tested: in both brokers it is a race whether it passes before the controller runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATIENCE_SECONDS: Final = 60
 
 
 def _requests(limit_ms: int) -> Iterator[tuple[str, str, int, Mapping[str, Any]]]:
-    """A name, the API, the version and the fields of each request, but for its time limit."""
+    """Name, API, version and fields of each request, without its time limit."""
     new = f"new{limit_ms}".replace("-", "m")
     create = {"topics": [{"name": new, "num_partitions": 1, "replication_factor": 1}]}
     yield "create topic", "create_topics", 7, create
@@ -68,7 +68,7 @@ def expected() -> dict[str, str]:
 
 
 async def answers(bootstrap: str) -> dict[str, str]:
-    """Ask a broker everything with every limit; return the answers by request and limit."""
+    """Send every request with every limit; return the responses by request and limit."""
     asker = Asker(bootstrap)
     found: dict[str, str] = {}
     with trio.fail_after(_PATIENCE_SECONDS):
@@ -78,7 +78,7 @@ async def answers(bootstrap: str) -> dict[str, str]:
         assert [topic.error_code for topic in made.topics] == [0] * len(names)
         leader = request("list_offsets", {"topics": _looked_up(names), "timeout_ms": 30_000, "replica_id": -1})
         while any(p.error_code for topic in (await asker.call(leader, 10)).topics for p in topic.partitions):
-            await trio.sleep(0.05)  # the broker has not heard of its topics yet, and gives no event for it
+            await trio.sleep(0.05)  # the broker has not learned of its topics yet, and reports no event for it
         ids: dict[UUID, str] = {topic.topic_id: topic.name for topic in made.topics}
         for limit_ms in LIMITS_MS:
             for case, api, version, values in _requests(limit_ms):

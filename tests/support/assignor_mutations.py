@@ -1,4 +1,4 @@
-"""The rules by which partitions are dealt, each with a way to break it and the test that must notice.
+"""The rules of the assignors, each with a way to break it and the test that must notice.
 
 As in ``tests/support/mutations.py``, and applied by the same ``tests/test_mutations.py``.
 """

@@ -1,4 +1,4 @@
-"""A triokafka broker in a process of its own, for tests that use other people's clients or kill it."""
+"""A triokafka broker in its own process, for tests that use other clients or kill the broker."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 
 START_TIMEOUT = 60
 _PORTS = range(10_000, 32_768)
-"""Below those that systems give to connections: while a broker is down, a client that tries its port again and again
-would sooner or later be given that port for its own end, and the broker could not come back."""
+"""Below the ports that operating systems give to outgoing connections. While a broker is down, a client that retries
+its port could otherwise get that port for its own end, and the broker could not restart."""
 
 
 def free_port() -> int:
-    """A port on loopback that nobody has now, and that no connection will be given."""
+    """Return a free port on loopback that no outgoing connection will get."""
     while True:
         with socket.socket() as probe:
             port = random.choice(_PORTS)
@@ -33,10 +33,10 @@ def free_port() -> int:
 
 
 class BrokerProcess:
-    """``triokafka broker`` on loopback; it keeps its port over restarts.
+    """``triokafka broker`` on loopback; it keeps its port across restarts.
 
-    With ``controlled`` its control endpoint, where faults are switched on, is at ``control``. ``discards_log`` is for
-    tests that make it log more than a pipe holds.
+    With ``controlled``, ``control`` is the address of its control endpoint, which injects faults. ``discards_log`` is
+    for tests that make the broker log more than a pipe holds.
     """
 
     def __init__(
@@ -79,16 +79,16 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process that runs now."""
+        """The id of the running process."""
         assert self._process is not None
         return self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL: nothing is flushed, nothing is closed."""
+        """Send SIGKILL: nothing is flushed or closed."""
         self.end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM, and the exit status."""
+        """Send SIGTERM, and return the exit status."""
         return self.end(signal.SIGTERM)
 
     def end(self, signal_number: int) -> int:
@@ -108,7 +108,7 @@ class BrokerProcess:
         return process.returncode
 
     def close(self) -> None:
-        """End it in whatever state it is."""
+        """End the process in any state."""
         if self._process is not None:
             self.end(signal.SIGKILL)
 
@@ -129,7 +129,7 @@ def _read_line(process: subprocess.Popen[bytes], timeout: float) -> str:
 
 @contextmanager
 def broker_process(data_directory: Path | None = None, *, settings: dict[str, str] | None = None) -> Iterator[str]:
-    """Run a broker for the length of the block; gives its bootstrap address."""
+    """Run a broker for the length of the block; yield its bootstrap address."""
     broker = BrokerProcess(data_directory, settings=settings)
     try:
         yield broker.start()

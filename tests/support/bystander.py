@@ -1,4 +1,4 @@
-"""Somebody else on the event loop, who counts how often it is their turn."""
+"""Another task on the event loop, which counts how often it runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import trio
 
 
 class Bystander:
-    """``turns`` were had so far, while `run` runs in a task of its own."""
+    """``turns`` counts the runs so far, while `run` is active in its own task."""
 
     def __init__(self) -> None:
         self.turns = 0
 
     async def run(self) -> None:
-        """Have turns until cancelled."""
+        """Run at every checkpoint until cancelled."""
         while True:
             await trio.lowlevel.checkpoint()
             self.turns += 1

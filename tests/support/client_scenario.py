@@ -1,4 +1,4 @@
-"""Our own client does a service's work, step by step; the same steps for every broker that it must work with."""
+"""A service's work with our client, step by step; the same steps for every broker that the client supports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask until the answer is yes: what one node has changed reaches the others a moment later."""
+    """Repeat a question until the answer is yes: a change on one node reaches the others a moment later."""
     while not await condition():
         await trio.sleep(0.05)
 
@@ -32,7 +32,7 @@ def expected() -> set[tuple[int, bytes | None, bytes, int, str]]:
 
 
 async def run(bootstrap: str, topic: str, group: str, *, time_lookup: bool = True) -> None:
-    """Do all of it, within a minute."""
+    """Run all steps, within a minute."""
     with trio.fail_after(60):
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
             await create_and_alter(admin, topic)
@@ -88,7 +88,7 @@ async def produce(bootstrap: str, topic: str) -> None:
 
 
 async def consume_in_a_group(bootstrap: str, topic: str, group: str) -> None:
-    """Two members, the second joining late: every record once or more, and each partition with one of them."""
+    """Two members, the second joins late: every record is read at least once, and each partition has one owner."""
     seen: set[tuple[int, bytes | None, bytes, int, str]] = set()
 
     def member() -> triokafka.Consumer:
@@ -123,7 +123,7 @@ async def consume_in_a_group(bootstrap: str, topic: str, group: str) -> None:
 
 
 async def resume(bootstrap: str, topic: str, group: str) -> None:
-    """Leaving committed what was handled, so the next member sees only what is new."""
+    """Leave with committed offsets, so that the next member reads only new records."""
     async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
         metadata = await (await producer.send(topic, b"late", partition=1, timestamp_ms=FIRST_TIMESTAMP + 1_000_000))
     async with triokafka.Consumer(

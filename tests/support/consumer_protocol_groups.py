@@ -1,7 +1,7 @@
-"""What our consumers do in groups under the consumer protocol, over real connections, on any broker with short
-heartbeats: beside librdkafka's, through rolling changes of the protocol, with patterns and static members.
+"""Scenarios of our consumers in groups under the consumer protocol, over real connections, on any broker with short
+heartbeats: with librdkafka's consumers, through rolling changes of the protocol, with patterns and static members.
 
-Each scenario takes a bootstrap address, and topic and group names that nothing else uses.
+Each scenario takes a bootstrap address, and unused topic and group names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
 
 
 class Group:
-    """Members of one group; ``seen`` counts what all of them handled, ``revoked`` what each gave up."""
+    """Members of one group; ``seen`` counts the records of all of them, ``revoked`` has the partitions revoked of
+    each."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self.bootstrap = bootstrap
@@ -40,7 +41,7 @@ class Group:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Members run inside; they leave at the end."""
+        """Run members inside the block; they leave at its end."""
         async with triokafka.AdminClient(bootstrap_servers=self.bootstrap) as admin:
             await admin.create_topics([triokafka.NewTopic(self.topic, PARTITIONS, 1)])
         async with trio.open_nursery() as self._nursery:
@@ -89,29 +90,29 @@ class Group:
         ended.set()
 
     async def stop(self, name: str) -> None:
-        """Have a member leave; what it has handled it commits."""
+        """Have a member leave; it commits its processed records."""
         del self.members[name]
         await self._ends[name].wait()
 
     def sizes(self) -> list[int]:
-        """How many partitions each member holds."""
+        """Return the number of partitions of each member."""
         return sorted(len(member.assignment()) for member in self.members.values())
 
     async def produce(self) -> None:
-        """``RECORDS`` more records, evenly."""
+        """Send ``RECORDS`` more records, evenly over the partitions."""
         async with triokafka.Producer(bootstrap_servers=self.bootstrap) as producer:
             for number in range(RECORDS):
                 await producer.send(self.topic, b"%d" % number, partition=number % PARTITIONS)
 
     async def committed(self) -> list[int]:
-        """What the group has committed, by partition."""
+        """Return the group's committed offsets by partition."""
         async with triokafka.Consumer(bootstrap_servers=self.bootstrap, group_id=self.group) as watcher:
             found = await watcher.committed([TopicPartition(self.topic, number) for number in range(PARTITIONS)])
         return [0 if offset is None else offset.offset for offset in found.values()]
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for what several programs must do."""
+    """Wait for a condition that several programs must reach."""
     with trio.move_on_after(TIMEOUT):
         while not condition():
             await trio.sleep(0.05)
@@ -120,7 +121,7 @@ async def until(condition: Callable[[], object], what: str) -> None:
 
 
 class Librdkafka(threading.Thread):
-    """Its consumer in a thread, under the consumer protocol."""
+    """librdkafka's consumer in a thread, under the consumer protocol."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         super().__init__(daemon=True)
@@ -155,7 +156,7 @@ class Librdkafka(threading.Thread):
 
 
 async def beside_librdkafka(bootstrap: str, topic: str, name: str) -> None:
-    """Ours and librdkafka's share a topic, hand partitions to each other, and read nothing twice."""
+    """Our consumer and librdkafka's share a topic, move partitions to each other, and read no record twice."""
     group = Group(bootstrap, topic, name)
     async with group.running():
         await group.produce()
@@ -180,7 +181,7 @@ async def beside_librdkafka(bootstrap: str, topic: str, name: str) -> None:
 
 
 async def upgraded_and_back(bootstrap: str, topic: str, name: str, strategy: str) -> None:
-    """Members go over to the consumer protocol one by one, and back, while the group reads; nothing is skipped."""
+    """Members change to the consumer protocol one by one, and back, while the group reads; no record is skipped."""
     classic = {**CLASSIC, "partition_assignment_strategy": [strategy]}
     group = Group(bootstrap, topic, name)
     total = 0
@@ -209,7 +210,7 @@ async def upgraded_and_back(bootstrap: str, topic: str, name: str, strategy: str
 
 
 async def with_a_pattern(bootstrap: str, topic: str, name: str) -> None:
-    """The coordinator matches topics, also those that come later."""
+    """The coordinator matches topics, including topics created later."""
     group = Group(bootstrap, topic, name)
     async with group.running():
         await group.produce()
@@ -222,7 +223,7 @@ async def with_a_pattern(bootstrap: str, topic: str, name: str) -> None:
 
 
 async def with_static_members(bootstrap: str, topic: str, name: str) -> None:
-    """A static member that leaves and comes back finds its partitions; nobody else notices."""
+    """A static member that leaves and returns gets its partitions again; no other member is affected."""
     group = Group(bootstrap, topic, name)
     async with group.running():
         for member in ("a", "b"):

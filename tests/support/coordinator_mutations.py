@@ -1,4 +1,4 @@
-"""The rules that keep groups and offsets right, each with a way to break it and the random lives that must notice.
+"""The rules of groups and offsets, each with a way to break it and the random test that must notice.
 
 As in ``tests/support/mutations.py``, and applied by the same ``tests/test_mutations.py``.
 """

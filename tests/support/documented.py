@@ -1,20 +1,20 @@
-"""What the documentation shows is run: programs, tests and commands, page by page and from top to bottom.
+"""Runs the programs, tests and commands in the documentation, page by page and from top to bottom.
 
-A page has one broker and one directory for all of its blocks, and each block is run exactly as it is shown. An HTML
-comment right before a block says how it ends or why it is left out; it never adds code:
+A page has one broker and one directory for all of its blocks, and each block is run exactly as shown. An HTML comment
+right before a block tells how the block ends or why it is not run; it never adds code:
 
-- ``<!-- until TEXT -->``: the program would go on for ever; it is interrupted once it has printed a line with TEXT. A
-  command, whatever TEXT is, once it has printed the lines below it, in any order.
+- ``<!-- until TEXT -->``: the program would run forever; it is interrupted once it has printed a line with TEXT. A
+  command is interrupted once it has printed the lines below it, in any order, whatever TEXT is.
 - ``<!-- not run: REASON -->``.
 
-A ``python`` block below a line such as "`name.py`:" is kept in that file for the commands that follow. One with
-``def test_`` is run by pytest, any other is a program. On a page that says so (`_SESSION`), the Python blocks go into
-one interpreter, one after the other. In a ``console`` block what follows ``$ `` is a command, and the lines below are
-all that it prints, in which ``…`` stands for anything. Brokers that are started so run until the page ends; a page that
-only mentions ``localhost:9092`` finds one there. Addresses on this machine are replaced by addresses with free ports;
-the environment names the broker for commands that do not.
+A ``python`` block below a line such as "`name.py`:" is stored in that file for later commands. A block with ``def
+test_`` is run by pytest, any other is a program. On a page with the sentence in `_SESSION`, the Python blocks run in
+one interpreter, one after the other. In a ``console`` block, text after ``$ `` is a command, and the lines below are
+its whole output, in which ``…`` stands for anything. Brokers started by such commands run until the page ends; a page
+that only mentions ``localhost:9092`` has one there. Addresses on this machine are replaced by addresses with free
+ports; an environment variable names the broker for commands without an address.
 
-What a block needs is the ``pip install`` command above it in its section, or else the first one on the page.
+The requirements of a block are in the ``pip install`` command above it in its section, or else in the page's first one.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """The blocks of a page in the languages that can be run."""
+    """Return the blocks of a page in languages that can be run."""
     text = page.read_text(encoding="utf-8")
     session = _SESSION in text
     found = []
@@ -99,26 +99,26 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def _install(text: str, position: int) -> tuple[str, ...]:
-    """Return what a reader has installed at this place; the package alone where the page says nothing."""
+    """Return the packages that a reader has installed at this place; by default only triokafka."""
     section = text.rfind("\n## ", 0, position)
     commands = _INSTALL.findall(text[section + 1 : position])[-1:] or _INSTALL.findall(text[:position])[:1]
     return tuple(shlex.split(commands[0])) if commands else ("triokafka",)
 
 
 def _everything(text: str) -> tuple[str, ...]:
-    """All that the commands of a page install together."""
+    """Return the packages in all commands of a page."""
     words = {word for command in _INSTALL.findall(text) for word in shlex.split(command)}
     extras = {extra for word in words if word.startswith("triokafka[") for extra in word[10:-1].split(",")}
     return f"triokafka[{','.join(sorted(extras))}]", *sorted(word for word in words if not word.startswith("triokafka"))
 
 
 class Reader:
-    """Runs the blocks of one page as somebody would who reads it from top to bottom.
+    """Runs the blocks of one page, as a reader would from top to bottom.
 
     Args:
-        directory: where the reader works.
-        python: the interpreter of the reader's environment, for each block; another one than ours must have the
-            package installed.
+        directory: the reader's working directory.
+        python: the interpreter of the reader's environment for each block; another one than ours must have the package
+            installed.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Reader:
         self._directory = directory
         self._ports: dict[str, int] = {}
         self._ends = ExitStack()
-        self._broker = ExitStack()  # one that the page does not start itself
+        self._broker = ExitStack()  # a broker that the page does not start itself
 
     def __enter__(self) -> Reader:
         return self
@@ -157,7 +157,7 @@ class Reader:
         return found
 
     def run(self, block: Block) -> None:
-        """Run one block. Fails with what it complained about."""
+        """Run one block. Fails with its error output."""
         self._python = self._choose_python(block)
         wanted = ("localhost:9092" in block.code or _ASKING.search(block.code)) and not _SERVICE.search(block.code)
         if wanted and "9092" not in self._ports:
@@ -194,9 +194,9 @@ class Reader:
         return _ADDRESS.sub(address, text)
 
     def _continue(self, block: Block, program: str) -> None:
-        """Run a block in the page's interpreter, behind the blocks before it."""
+        """Run a block in the page's interpreter, after the earlier blocks."""
         if self._session is None:
-            # A pipe that is not read would fill: Spark prints a lot.
+            # Read the pipe, or it fills: Spark prints a lot.
             self._complaints = self._ends.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
             self._session = self._start([self._python, "-c", _INTERPRETER], stderr=self._complaints)
         process = self._session
@@ -272,13 +272,13 @@ class Reader:
 
 
 def _plugin() -> list[str]:
-    """What names the pytest plugin where the package is not installed and so has no entry points."""
+    """Return the setting that loads the pytest plugin where the package has no entry points, as it is not installed."""
     installed = metadata.entry_points(group="pytest11", name="triokafka")
     return [] if installed else ["-p", "triokafka.testing.plugin"]
 
 
 def _commands(code: str) -> Iterator[tuple[str, str]]:
-    """Each command, its continued lines joined, with what is shown below it."""
+    """Return each command, its continued lines joined, with the output shown below it."""
     for part in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
         lines = part.splitlines()
         end = next(number for number, line in enumerate(lines, 1) if not line.endswith("\\"))
@@ -286,7 +286,7 @@ def _commands(code: str) -> Iterator[tuple[str, str]]:
 
 
 def _pattern(expected: str) -> re.Pattern[str]:
-    """Blanks at the ends of lines do not count; a line of ``…`` alone stands for any number of lines."""
+    """Ignore blanks at the ends of lines; a line of ``…`` alone stands for any number of lines."""
     lines = []
     for line in _trimmed(expected).split("\n"):
         whole = r"(?:.*\n)*?.*" if line.strip() == "…" else ".*".join(map(re.escape, line.split("…")))
@@ -299,7 +299,7 @@ def _trimmed(text: str) -> str:
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
-    """What it prints, by line; it is killed when it says nothing for too long."""
+    """Yield the output by line; kill the process if it prints nothing for too long."""
     assert process.stdout is not None
     while True:
         watchdog = threading.Timer(SECONDS, process.kill)

@@ -1,8 +1,8 @@
-"""A TCP proxy on loopback that does harm: cuts after so many bytes, holds, delays or swallows, resets, closes halfway,
-leaves connections half-open, swallows new ones, lets bytes drip.
+"""A TCP proxy on loopback that injects faults: cuts after a number of bytes, holds, delays or drops data, resets or
+half-closes connections, leaves them half-open, accepts new ones without forwarding, limits the rate.
 
-`ProxiedWorld` is the operating system, but every connection that a client makes in it goes through a `FaultProxy` of
-the broker's address. So any broker can be put behind proxies, whatever address it advertises.
+`ProxiedWorld` is the operating system, but every connection of its clients goes through a `FaultProxy` for the broker's
+address. So any broker can be put behind proxies, whatever address it advertises.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Direction:
-    """What happens to bytes of one direction, over all connections of a proxy.
+    """The treatment of the bytes of one direction, over all connections of a proxy.
 
     Args:
         delay: seconds that every piece waits.
-        swallows: bytes are read and thrown away.
-        cut_after: reset the connection once so many more bytes have passed; then this is None again.
-        end_after: as ``cut_after``, but only this direction is closed, in order.
+        swallows: read the bytes and drop them.
+        cut_after: reset the connection after this many more bytes; the field is then None again.
+        end_after: as ``cut_after``, but close only this direction, in order.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Direction:
 
     @property
     def held(self) -> bool:
-        """Whether nothing passes."""
+        """Whether the direction is held."""
         return not self._open.is_set()
 
     def hold(self) -> None:
-        """Let nothing pass until `release`; what was sent waits in the sockets, as behind a broker that has stopped."""
+        """Hold all bytes until `release`; they wait in the sockets, as with a stopped broker."""
         if self._open.is_set():
             self._open = trio.Event()
 
@@ -81,7 +81,7 @@ class _Link:
 
 
 class FaultProxy:
-    """In front of one address. It is well until told otherwise; ``count`` is of the connections made so far."""
+    """A proxy for one address, without faults at first; ``count`` is the number of connections so far."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.target = target
@@ -93,40 +93,40 @@ class FaultProxy:
         self._hole: set[Direction] = set()
 
     async def start(self, nursery: trio.Nursery) -> tuple[str, int]:
-        """Listen on a free port of loopback; returns host and port."""
+        """Listen on a free port of loopback; return host and port."""
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.address = listener.socket.getsockname()[:2]
         nursery.start_soon(self._accept, listener)
         return self.address
 
     def reset_all(self) -> None:
-        """Reset every connection now; new ones are welcome."""
+        """Reset every connection now; accept new ones."""
         for link in self._links:
             link.reset()
 
     def half_open(self, *directions: Direction) -> int:
-        """Lose for good what goes in these directions (both by default) over the connections that exist now.
+        """Drop all data of the present connections permanently, in these directions (both by default).
 
-        Neither end hears of it, also when the other end closes. New connections are well. Returns how many there are.
+        Neither end notices, even if the other end closes. New connections work. Returns the number of connections.
         """
         for link in self._links:
             link.lost.update(directions or (self.to_broker, self.to_client))
         return len(self._links)
 
     def black_hole(self, *directions: Direction) -> None:
-        """`half_open`, and the same for every new connection until `heal`; those stay half-open afterwards."""
+        """Apply `half_open`, and the same to every new connection until `heal`; those stay half-open afterwards."""
         self.half_open(*directions)
         self._hole = set(directions or (self.to_broker, self.to_client))
 
     def drip(self, bytes_per_second: float, *directions: Direction) -> None:
-        """Let the connections that exist now bring so little from now on, in these directions (both by default)."""
+        """Limit the rate of the present connections from now on, in these directions (both by default)."""
         for link in self._links:
             link.bytes_per_second.update(
                 dict.fromkeys(directions or (self.to_broker, self.to_client), bytes_per_second)
             )
 
     def heal(self) -> None:
-        """No more harm to new connections; those that exist are well unless they are half-open or drip."""
+        """End the faults for new connections; present ones work unless they are half-open or drip."""
         self._hole = set()
         for direction in (self.to_broker, self.to_client):
             direction.delay = 0.0
@@ -187,7 +187,7 @@ class FaultProxy:
                 await sink.send_all(data)
                 direction.bytes_passed += len(data)
             if link.lost:
-                await trio.sleep_forever()  # the other end does not hear of it
+                await trio.sleep_forever()  # the other end does not notice
             await sink.send_eof()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             if link.lost:
@@ -204,7 +204,7 @@ class FaultProxy:
 
 
 class ProxiedWorld(RealWorld):
-    """The operating system with a proxy in front of every address; made by `proxied_world`."""
+    """The operating system with a proxy for every address; made by `proxied_world`."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         super().__init__()
@@ -228,17 +228,17 @@ class ProxiedWorld(RealWorld):
 
 @asynccontextmanager
 async def proxied_world() -> AsyncIterator[ProxiedWorld]:
-    """A world whose connections go through proxies for the length of the block."""
+    """Yield a world whose connections go through proxies for the length of the block."""
     async with trio.open_nursery() as nursery:
         yield ProxiedWorld(nursery)
         nursery.cancel_scope.cancel()
 
 
 class ProxyTrouble:
-    """Harm to all proxies of a world by chance: ``count`` accidents, on average ``pause`` seconds apart.
+    """Inject ``count`` random faults into all proxies of a world, on average ``pause`` seconds apart.
 
     ``stale`` allows requests to reach the broker after the client has given them up and sent them again; only sequence
-    numbers protect from that. ``longest`` bounds, in seconds, how long one accident lasts.
+    numbers protect from that. ``longest`` bounds the length of one fault in seconds.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class ProxyTrouble:
         ]
 
     async def run(self) -> None:
-        """Let it happen; in the end all proxies are well."""
+        """Inject the faults; at the end all proxies work."""
         for _ in range(self._count):
             await trio.sleep(self._chance.uniform(0, 2 * self._pause))
             if self._world.proxies:
@@ -299,7 +299,7 @@ class ProxyTrouble:
         proxy.reset_all()
 
     async def _lose_answers(self, proxy: FaultProxy) -> None:
-        """The broker does what it is asked to, and nobody hears of it; then the connection is gone."""
+        """The broker executes requests, and the responses are lost; then the connection ends."""
         proxy.to_client.swallows = True
         await self._wait()
         proxy.reset_all()

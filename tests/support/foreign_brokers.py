@@ -1,6 +1,6 @@
-"""Other people's brokers in processes of their own: the mock cluster inside librdkafka, and noida-db.
+"""Other implementations of brokers in their own processes: the mock cluster in librdkafka, and noida-db.
 
-Both listen on free ports of loopback, and are ended in any case.
+Both listen on free ports of loopback, and are always ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ sys.stdin.read()
 
 @contextmanager
 def librdkafka_mock() -> Iterator[str]:
-    """Bootstrap servers of a mock cluster of three."""
+    """Yield the bootstrap servers of a mock cluster of three."""
     process = subprocess.Popen([sys.executable, "-c", _MOCK_CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         line = _first_line(process)
@@ -44,7 +44,7 @@ def librdkafka_mock() -> Iterator[str]:
 
 @contextmanager
 def noida_db(data_directory: Path) -> Iterator[str]:
-    """Address of a noida-db that speaks Kafka only."""
+    """Yield the address of a noida-db that serves Kafka's protocol only."""
     port = _free_port()
     command = [
         str(Path(sysconfig.get_path("scripts")) / "noida-db"),
@@ -66,7 +66,7 @@ def noida_db(data_directory: Path) -> Iterator[str]:
                 time.sleep(0.05)
         yield f"127.0.0.1:{port}"
     finally:
-        # It starts processes of its own; the session is this block's.
+        # It starts processes of its own; they share this block's session.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 

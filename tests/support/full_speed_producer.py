@@ -1,9 +1,10 @@
-"""``python -m tests.support.full_speed_producer`` produces as fast as it can until standard input ends.
+"""``python -m tests.support.full_speed_producer`` produces at full speed until standard input ends.
 
-Its argument is a JSON object: ``bootstrap``, ``topic``, ``partitions``, ``size`` of a value, ``many`` (send_many and
-not send), and ``options`` of the producer. Prints ``connected`` once the first record is acknowledged. In the end it
-prints a JSON object: how many records each partition was sent, and how many were acknowledged and failed in all. Values
-begin with a number that counts up per partition.
+Its argument is a JSON object: ``bootstrap``, ``topic``, ``partitions``, ``size`` of a value, ``many`` (send_many
+instead of send), and ``options`` of the producer. Prints ``connected`` once the first record is acknowledged. At the
+end it prints
+a JSON object: the number of records sent to each partition, and the total numbers acknowledged and failed. Values begin
+with a number that counts up per partition.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ async def main(job: dict[str, Any]) -> None:
     """Produce until standard input is closed."""
     topic, partitions = job["topic"], job["partitions"]
     size = job["size"]
-    # Bytes that do not compress, or the memory of a stall would hold more records than its size says.
+    # Incompressible bytes: otherwise the memory of a stall would hold more records than its size suggests.
     noise = RealWorld().random_bytes(_NOISE)
     sent = [0] * partitions
     settled = {"acknowledged": 0, "failed": 0}

@@ -1,13 +1,13 @@
-"""A consumer group of ours in the simulated world, under one of three rebalance protocols, and a schedule of faults.
+"""A consumer group in the simulated world, under one of three rebalance protocols, and a schedule of faults.
 
-The seed draws who reads, in which way, with auto-commit or by itself, and what goes wrong: members die, freeze as a
-process or in their user's loop, are cut off, leave, come back; the broker restarts or stands still; connections break.
-Whatever it draws:
+The seed chooses the members, their way of reading, auto-commit or manual commits, and the faults: members die, freeze
+as a process or in their user's loop, are cut off, leave, return; the broker restarts or stops; connections break. In
+every run:
 
-- every record that was acknowledged is handled at least once;
-- a committed position never moves back, and is never ahead of what was handled;
-- within the rebalance timeout after the last fault every partition has exactly one owner again, dealt evenly;
-- and what is written then is read and committed.
+- every acknowledged record is processed at least once;
+- a committed offset never decreases, and is never ahead of the processed records;
+- within the rebalance timeout after the last fault every partition has exactly one owner again, evenly balanced;
+- and records written after that are read and committed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PORT: Final = 9092
 EVERYTHING: Final = [TopicPartition("t", number) for number in range(PARTITIONS)]
 SESSION_MS: Final = 6_000
 REBALANCE_TIMEOUT_MS: Final = 20_000
-"""Also how long a member's user may be busy."""
+"""Also the maximum time that a member's user may be busy."""
 
 Protocol = Literal["eager", "cooperative", "consumer"]
 PROTOCOLS: Final[Mapping[Protocol, Mapping[str, Any]]] = {
@@ -46,7 +46,7 @@ PROTOCOLS: Final[Mapping[Protocol, Mapping[str, Any]]] = {
 
 
 class Ledger:
-    """What was written, what was handled, and what the coordinator says is committed."""
+    """The written and processed records, and the committed offsets that the coordinator returned."""
 
     def __init__(self) -> None:
         self.written = [0] * PARTITIONS
@@ -55,7 +55,7 @@ class Ledger:
         self.committed = [0] * PARTITIONS
 
     def handled(self, partition: int, offset: int) -> None:
-        """The user is done with a record."""
+        """Note that the user has processed a record."""
         ahead = self._ahead[partition]
         if offset >= self._next[partition]:
             ahead.add(offset)
@@ -65,16 +65,16 @@ class Ledger:
 
     @property
     def all_handled(self) -> bool:
-        """Whether everything written was handled, by whomever."""
+        """Whether every written record was processed, by any member."""
         return self._next == self.written
 
     @property
     def all_committed(self) -> bool:
-        """Whether the group stands behind everything written."""
+        """Whether the group has committed every written record."""
         return self.committed == self.written
 
     def sees(self, partition: int, committed: int) -> None:
-        """The coordinator was asked."""
+        """Note a response of the coordinator."""
         before, handled = self.committed[partition], self._next[partition]
         assert committed >= before, f"the position of partition {partition} moved back from {before} to {committed}"
         assert committed <= handled, f"partition {partition} is committed at {committed}, handled below {handled} only"
@@ -82,7 +82,7 @@ class Ledger:
 
 
 class Group:
-    """Members on hosts of their own."""
+    """Members on separate hosts."""
 
     def __init__(self, simulation: Simulation, ledger: Ledger, chance: random.Random, options: Mapping[str, Any]):
         self.simulation = simulation
@@ -103,7 +103,7 @@ class Group:
 
     @property
     def down(self) -> list[str]:
-        """Hosts on which no member runs."""
+        """Return the hosts without a member."""
         return [name for name in ("m0", "m1", "m2", "m3") if self.simulation.host(name)._scope is None]
 
     def start(self, name: str) -> None:
@@ -137,7 +137,7 @@ class Group:
             try:
                 await consumer.commit(timeout_ms=10_000)
             except KafkaError:
-                continue  # who owns the partitions now handles them again
+                continue  # the new owner of the partitions processes them again
 
     async def _in_parallel(self, name: str, consumer: triokafka.Consumer) -> None:
         async def handle(record: triokafka.ConsumerRecord) -> None:
@@ -157,14 +157,14 @@ class Group:
         await self.simulation.host(name).kill()
 
     def freeze(self, name: str, *, process: bool) -> None:
-        """Let the user's loop stand still, and with ``process`` everything else of it too (SIGSTOP)."""
+        """Block the user's loop, and with ``process`` the whole process (SIGSTOP)."""
         world = self.simulation.host(name).world if process else self.frozen.get(name)
         self.frozen[name] = world
         if world is not None:
             world.pause()
 
     def thaw(self) -> None:
-        """Let everybody go on."""
+        """Resume all members."""
         for world in self.frozen.values():
             if world is not None:
                 world.resume()
@@ -172,19 +172,19 @@ class Group:
 
     @property
     def stable(self) -> bool:
-        """Whether all are in the group, every partition has one owner, and no member has two more than another."""
+        """Whether all are in the group, every partition has one owner, and the counts differ by at most one."""
         held = [member.assignment() for member in self.members.values()]
         sizes = [len(partitions) for partitions in held] or [0]
         settled = all(member.health().state == "in the group" for member in self.members.values())
         return settled and sorted(itertools.chain(*held)) == EVERYTHING and max(sizes) - min(sizes) <= 1
 
     def describe(self) -> str:
-        """Who holds what, for the message of a failed check."""
+        """Return the state of each member, for the message of a failed check."""
         return "; ".join(f"{name}: {member.health()}" for name, member in self.members.items())
 
 
 def start_broker(simulation: Simulation) -> None:
-    """Start the broker's process on its host."""
+    """Run the broker's process on its host."""
 
     async def process(world: SimulatedWorld) -> None:
         async with running_broker(
@@ -204,7 +204,7 @@ def start_broker(simulation: Simulation) -> None:
 
 
 async def produce(simulation: Simulation, ledger: Ledger, count: int) -> None:
-    """Write records, and note those that were acknowledged; all are, in the end."""
+    """Write records, and note the acknowledged ones; in the end all are."""
     async with triokafka.Producer(
         bootstrap_servers=f"broker:{PORT}",
         world=simulation.host("producer").world,
@@ -222,7 +222,7 @@ async def produce(simulation: Simulation, ledger: Ledger, count: int) -> None:
 
 
 async def watch(simulation: Simulation, ledger: Ledger) -> None:
-    """Ask for the committed positions all the time."""
+    """Look up the committed offsets in a loop."""
     async with triokafka.Consumer(
         bootstrap_servers=f"broker:{PORT}",
         group_id="g",
@@ -242,7 +242,7 @@ async def watch(simulation: Simulation, ledger: Ledger) -> None:
 
 
 async def until(condition: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
-    """Wait for a condition; fail with ``what`` when it does not come true in time."""
+    """Wait for a condition; fail with ``what`` if it is not true in time."""
     with trio.move_on_after(seconds):
         while not condition():
             await trio.sleep(0.05)
@@ -251,7 +251,7 @@ async def until(condition: Callable[[], bool], seconds: float, what: Callable[[]
 
 
 async def _fault(simulation: Simulation, group: Group, chance: random.Random) -> None:
-    """One thing goes wrong, for a while."""
+    """Inject one fault for a while."""
     members = sorted(group.members)
     what = chance.choice(
         ["die", "die", "freeze", "stop", "cut off", "restart", "stall", "break", "join", "join", "leave"]
@@ -261,7 +261,7 @@ async def _fault(simulation: Simulation, group: Group, chance: random.Random) ->
     elif what in ("freeze", "stop") and members:
         group.freeze(chance.choice(members), process=what == "stop")
         await trio.sleep(chance.choice([1, 4, 9, 25]))
-        if chance.random() < 0.7:  # else it stands still while the next thing goes wrong
+        if chance.random() < 0.7:  # else the fault lasts during the next one
             group.thaw()
     elif what == "cut off" and members:
         simulation.network.partition(chance.choice(members), "broker")
@@ -290,7 +290,7 @@ async def _fault(simulation: Simulation, group: Group, chance: random.Random) ->
 
 
 async def faults(simulation: Simulation, protocol: Protocol) -> None:
-    """One schedule of faults, drawn by the simulation's seed."""
+    """Run one schedule of faults, chosen by the simulation's seed."""
     chance = random.Random(f"{simulation.seed}/{protocol}")
     options = dict(PROTOCOLS[protocol])
     if protocol == "eager":

@@ -1,4 +1,4 @@
-"""Work that is done in steps, with others having their turn in between, where there are no others."""
+"""Work in steps that yields to other tasks, for callers without other tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def done(steps: Generator[object, None, T]) -> T:
-    """Do all steps, and return what they lead to."""
+    """Do all steps, and return the result."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""Signals that the caller of the tests ignores, and that every process they start would ignore, too.
+"""Signals that the caller of the tests ignores, and that every started process would therefore ignore, too.
 
 A shell script starts ``make test &`` with SIGINT and SIGQUIT ignored, and ``nohup`` ignores SIGHUP. An ignored signal
 stays ignored over ``exec``, while one with a handler gets its default action back.
@@ -14,9 +14,9 @@ _INHERITED: Final = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTER
 
 
 def heed_signals() -> None:
-    """Let the processes that this one starts react to the ending signals, also where this one ignores them.
+    """Let child processes react to the ending signals, even if this process ignores them.
 
-    Here, SIGINT raises `KeyboardInterrupt` again, which tests send to themselves; the others are still without effect.
+    In this process, SIGINT raises `KeyboardInterrupt` again, which tests send to themselves; the others have no effect.
     """
     for number in _INHERITED:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -24,4 +24,4 @@ def heed_signals() -> None:
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """Take a signal without effect."""
+    """Handle a signal without effect."""

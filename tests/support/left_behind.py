@@ -1,9 +1,10 @@
-"""What runs in this process: threads, tasks of the loops beside blocking code, and child processes.
+"""The running parts of this process: threads, tasks of the loops for blocking code, and child processes.
 
-What a test has started ends with it, clients above all: one whose broker is gone asks for it forever, and says so in
-the log of whatever test comes next. Fixtures of more than one test may keep what they started. One loop lives as long
-as the process, in a thread of its own, but nothing runs in it between tests: clients that are kept beside Spark's code
-for the next read are closed after each test. Trio's own worker threads end when they have idled for a while.
+Everything that a test starts must end with it, above all clients: a client without a broker would retry forever, and
+log it during the next tests. Fixtures of more than one test may keep their parts. One loop lives as long as the
+process, in
+its own thread, but runs nothing between tests: clients that Spark's code caches are closed after each test. Trio's own
+worker threads end after a while without work.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from typing import Any, Final
 import pytest
 
 _SECONDS_TO_END: Final = 20.0
-"""What a client may still take to end that nobody has any more, or that was closed without patience."""
+"""The time that an abandoned client, or one closed without a time limit, may take to end."""
 
 _LOOP: Final = "triokafka"
 """The thread that lives as long as the process."""
 
 _FOREIGN: Final = ("py4j", "pyspark")
-"""Packages that start threads for the life of their session when they need one first."""
+"""Packages that start threads for the rest of the session at their first use."""
 
 
 class LeftBehind:
-    """A plugin: compares what runs after a test with what ran before it or was started by longer-lived fixtures."""
+    """A plugin: compares the running parts after a test with those from before, or from longer-lived fixtures."""
 
     def __init__(self) -> None:
         self._before: set[Any] = set()
@@ -62,10 +63,11 @@ class LeftBehind:
         return result
 
     def _left(self, *, may_hang: bool) -> list[str]:
-        """Waits for what is ending anyway. Threads of others' clients that hang count only where they must not."""
+        """Wait for parts that are ending. Hanging threads of other clients count only in tests where they must not
+        hang."""
         if not self._new():
             return []
-        gc.collect()  # clients that nobody has any more end themselves
+        gc.collect()  # abandoned clients end themselves
         until = time.monotonic() + _SECONDS_TO_END
         while (new := self._new()) and time.monotonic() < until:
             time.sleep(0.01)
@@ -91,10 +93,10 @@ def _is_foreign(thread: threading.Thread) -> bool:
 
 
 def _has_ended(thread: threading.Thread) -> bool:
-    """Whether Python lists the thread but the system knows it no more.
+    """Whether Python lists a thread that the operating system no longer has.
 
-    A thread that logs something after Python has taken it off its list, as a finalizer may make it do in its very last
-    moment, is put on the list again under another name, and for good (until Python 3.13).
+    A thread that logs after Python has removed it from the list, for example in a finalizer at its very end, is added
+    again under another name, and stays there (until Python 3.13).
     """
     if not isinstance(thread, threading._DummyThread):
         return False
@@ -103,7 +105,7 @@ def _has_ended(thread: threading.Thread) -> bool:
 
 
 def _loops() -> Iterator[Any]:
-    """The nursery of the loop beside blocking code, where there is one; nothing is imported for that."""
+    """Return the nursery of the loop for blocking code, if there is one; import nothing for that."""
     beside_blocking = sys.modules.get("triokafka.loop_thread")
     if beside_blocking is not None and beside_blocking._process.loop is not None:
         yield beside_blocking._process.loop._nursery
@@ -118,7 +120,7 @@ def _end_what_spark_keeps() -> None:
 
 
 def _let_begin() -> None:
-    """What the loop beside blocking code was told to start runs then."""
+    """Return the tasks in the loop for blocking code."""
     beside_blocking = sys.modules.get("triokafka.loop_thread")
     loop = None if beside_blocking is None else beside_blocking._process.loop
     told = threading.Event()
@@ -135,13 +137,13 @@ def _tasks(nursery: Any) -> set[Any]:
 
 
 def _children() -> Iterator[str]:
-    """The commands of the child processes that have not ended, as Linux tells them. Not their numbers: a server of a
-    longer-lived fixture may be started again by a test."""
+    """Yield the commands of the running child processes, as Linux reports them, without their ids: a server of a
+    longer-lived fixture may be restarted by a test."""
     threads = Path("/proc/self/task")
     for thread in os.listdir(threads) if threads.exists() else ():
         try:
             numbers = Path(threads, thread, "children").read_text().split()
-        except OSError:  # the thread has just ended, or the system does not say
+        except OSError:  # the thread has just ended, or the system does not report it
             continue
         for number in numbers:
             command = _command(Path("/proc", number))
@@ -150,14 +152,14 @@ def _children() -> Iterator[str]:
 
 
 def _command(process: Path) -> bytes:
-    """The command of a process, empty once it has ended. One that is about to begin has none yet: ``Popen`` returns
-    before the system has set it, and a server of a longer-lived fixture would be taken for one that a test left."""
+    """Return the command of a process, empty once it has ended. A new process has none yet: ``Popen`` returns before
+    the system has set it, and a server of a longer-lived fixture would count as left by a test."""
     try:
         while not (command := Path(process, "cmdline").read_bytes()):
             state = Path(process, "stat").read_bytes().rpartition(b")")[2].split()[0]
             if state in b"ZX":
                 break
             time.sleep(0)
-    except OSError:  # it is gone
+    except OSError:  # the process has ended
         return b""
     return command

@@ -1,4 +1,4 @@
-"""What was logged, by whom: other code of the process may log while a test runs."""
+"""The log messages of certain loggers: other code of the process may log during a test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def lines(caplog: pytest.LogCaptureFixture, *loggers: str) -> list[str]:
-    """The messages of ``loggers`` and of those below them, in order."""
+    """Return the messages of ``loggers`` and of the loggers below them, in order."""
     return [
         record.getMessage()
         for record in caplog.records

@@ -1,9 +1,9 @@
-"""Requests that no well-behaved client sends: named twice, negative, empty, unknown, too many.
+"""Requests that no well-behaved client sends: duplicate, negative, empty, unknown, too many items.
 
-``data/odd_requests.json`` is the table, one request a line, with what our broker answers and, where it differs, what
-Apache Kafka 4.3 answers and why ours is another. The same is asked of both. An answer is summed up as the error codes
-of its parts and some values that tell what was done; ``closed`` stands for none. ``data/odd_frames.json`` has what is
-no request, or hardly one, byte by byte, and only whether it is answered.
+``data/odd_requests.json`` is the table, one request per line, with our broker's response and, where it differs, that of
+Apache Kafka 4.3 with the reason. The same requests are sent to both. A response is summarized as the error codes of its
+parts and some values that show the effect; ``closed`` stands for no response. ``data/odd_frames.json`` has invalid
+frames, byte by byte, and only whether the broker responds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PATIENCE: Final = 10
 
 
 def build(cls: Any, values: Mapping[str, Any]) -> Any:
-    """A structure, whose parts are written as dicts."""
+    """A structure whose parts are written as dicts."""
     made = cls()
     fields = {field.name: field for field in cls.__fields__}
     for name, value in values.items():
@@ -52,7 +52,7 @@ def build(cls: Any, values: Mapping[str, Any]) -> Any:
 
 
 def request(api: str, values: Mapping[str, Any]) -> Request[Any]:
-    """A request by the name of its module."""
+    """Return a request by the name of its module."""
     module = importlib.import_module(f"triokafka.protocol.api.{api}")
     name = "".join(part.capitalize() for part in api.split("_")) + "Request"
     made: Request[Any] = build(getattr(module, name), values)
@@ -60,8 +60,8 @@ def request(api: str, values: Mapping[str, Any]) -> Request[Any]:
 
 
 def summary(response: Struct, topic_ids: Mapping[UUID, str]) -> str:
-    """Error codes and telling values of an answer, by what they belong to."""
-    # Kafka puts many of its answers together in the order of a hash table.
+    """Return error codes and significant values of a response, by the item they belong to."""
+    # Kafka builds many of its responses in the order of a hash table.
     return " ".join(sorted(_parts(response, "", topic_ids))) or "0"
 
 
@@ -90,7 +90,7 @@ def _parts(struct: Any, label: str, topic_ids: Mapping[UUID, str]) -> Iterator[s
 
 
 class Asker:
-    """A connection that is made anew after the broker has closed it."""
+    """A connection that is made again after the broker has closed it."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.partition(":")
@@ -99,7 +99,7 @@ class Asker:
         self._stream: Stream | None = None
 
     async def ask(self, frame: bytes) -> bytes | None:
-        """Send a frame and wait for one; None when the broker closes."""
+        """Send a frame and wait for one; None if the broker closes."""
         if self._stream is None:
             self._stream = await self._world.connect(*self._address)
         try:
@@ -112,7 +112,7 @@ class Asker:
         return answer
 
     async def call(self, asked: Request[Any], version: int) -> Any:
-        """Send a request; its answer, or None when the broker closes."""
+        """Send a request; return the response, or None if the broker closes."""
         frame = b"".join(encode_request(asked, version=version, correlation_id=1, client_id="odd"))
         answer = await self.ask(frame)
         return None if answer is None else decode_response(asked.response_type, answer, version=version)[1]
@@ -136,24 +136,24 @@ class Asker:
 
 
 def table() -> list[dict[str, Any]]:
-    """The rows with requests."""
+    """Return the rows with requests."""
     rows: list[dict[str, Any]] = json.loads((_DATA / "odd_requests.json").read_text())
     return rows
 
 
 def frames() -> list[dict[str, Any]]:
-    """The rows with frames."""
+    """Return the rows with frames."""
     rows: list[dict[str, Any]] = json.loads((_DATA / "odd_frames.json").read_text())
     return rows
 
 
 def expected(rows: Sequence[Mapping[str, Any]], *, of_kafka: bool = False) -> dict[str, str]:
-    """What is to be answered, by our broker or Apache Kafka."""
+    """Return the expected responses, of our broker or Apache Kafka."""
     return {row["case"]: row["kafka"] if of_kafka and "kafka" in row else row["answer"] for row in rows}
 
 
 async def answered_frames(bootstrap: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Which frames a broker answers: with their correlation id; all others it closes the connection for."""
+    """Return for each frame whether the broker responds with its correlation id; it must close for all others."""
     asker = Asker(bootstrap)
     found: dict[str, str] = {}
     for row in rows:
@@ -170,7 +170,7 @@ async def answered_frames(bootstrap: str, rows: Sequence[Mapping[str, Any]]) -> 
 
 
 async def answers(bootstrap: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What a broker answers to all of them, one after the other."""
+    """Send all requests one after the other, and return the responses."""
     asker = Asker(bootstrap)
     try:
         ids = {"0": _ZERO, "unknown": _UNKNOWN, **await _prepare(asker)}
@@ -190,7 +190,7 @@ async def answers(bootstrap: str, rows: Sequence[Mapping[str, Any]]) -> dict[str
 
 
 def _with_ids(value: Any, ids: Mapping[str, UUID]) -> Any:
-    """Topic ids are written as ``id:NAME``."""
+    """Replace ``id:NAME`` by topic ids."""
     if isinstance(value, Mapping):
         return {key: _with_ids(item, ids) for key, item in value.items()}
     if isinstance(value, list):
@@ -201,7 +201,7 @@ def _with_ids(value: Any, ids: Mapping[str, UUID]) -> Any:
 
 
 async def _prepare(asker: Asker) -> dict[str, UUID]:
-    """Two topics with records, one that is compacted, and a group with a position."""
+    """Create two topics with records, a compacted one, and a group with an offset."""
     topics = [
         {"name": "t", "num_partitions": 2, "replication_factor": 1},
         {"name": "u", "num_partitions": 1, "replication_factor": 1},
@@ -230,7 +230,7 @@ async def _prepare(asker: Asker) -> dict[str, UUID]:
 
 
 async def _until_done(asker: Asker, api: str, version: int, values: Mapping[str, Any]) -> None:
-    """Kafka's brokers learn of new topics, and of what they coordinate, after a while."""
+    """Wait: Kafka's brokers learn of new topics, and of the groups that they coordinate, after a while."""
     while True:
         told = summary(await asker.call(request(api, values), version), {})
         if all(part.rpartition(":")[2].partition(",")[0] == "0" for part in told.split() if ":" in part):

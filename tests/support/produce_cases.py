@@ -1,6 +1,6 @@
-"""Produce requests of every kind that a broker refuses, or accepts though one might not think so, and the answers.
+"""Produce requests of every kind that a broker refuses or, perhaps surprisingly, accepts, with the responses.
 
-The same table is asked of our broker and of Apache Kafka: what ours answers is what Kafka does.
+The same table is used for our broker and for Apache Kafka: both must respond alike.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _PATIENCE: Final = 30
 
 @dataclass(frozen=True)
 class Step:
-    """One request, and what is answered: error code, base offset, and which records are to blame.
+    """One request, and its response: error code, base offset, and the numbers of the refused records.
 
-    ``kafka`` is Apache Kafka's answer, code and base offset, where ours is another for a reason.
+    ``kafka`` is Apache Kafka's response, code and base offset, where ours differs for a reason.
     """
 
     records: bytes | None
@@ -61,7 +61,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """Some steps with a topic of their own, whose configuration has underscores for dots."""
+    """Steps with their own topic, whose configuration has underscores for dots."""
 
     name: str
     steps: list[Step]
@@ -75,26 +75,26 @@ def batch(now_ms: int, *values: bytes, key: bytes | None = b"k", **options: Any)
 
 
 def sealed(data: bytearray) -> bytes:
-    """With a checksum that fits."""
+    """Return a batch with a valid checksum."""
     struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
     return bytes(data)
 
 
 def changed(data: bytearray, position: int, code: str, value: int) -> bytes:
-    """With one number in it changed, and a checksum that fits."""
+    """Return a batch with one changed number and a valid checksum."""
     struct.pack_into(code, data, position, value)
     return sealed(data)
 
 
 def compressed_garbage(now: int) -> bytes:
-    """A gzip batch whose payload is none."""
+    """Return a gzip batch with an invalid payload."""
     data = batch(now, b"a" * 50, compression="gzip")
     data[65:] = b"\0" * (len(data) - 65)
     return sealed(data)
 
 
 def cases(now: int) -> list[Case]:
-    """All of them; ``now`` is the wall clock in milliseconds."""
+    """Return all cases; ``now`` is the wall clock in milliseconds."""
     a = batch(now, b"a")
     wrong_sum = batch(now, b"a")
     wrong_sum[-1] ^= 1
@@ -122,10 +122,10 @@ def cases(now: int) -> list[Case]:
         Case("no records", [Step(changed(batch(now, b"a"), 57, ">i", 0), INVALID_RECORD)]),
         Case("a negative count", [Step(changed(batch(now, b"a"), 57, ">i", -1), INVALID_RECORD)]),
         Case("a malformed record", [Step(sealed(too_long), INVALID_RECORD)]),
-        # Kafka has not foreseen these two: it logs a failure of its own.
+        # Kafka does not expect these two: it logs an internal error.
         Case("compressed garbage", [Step(compressed_garbage(now), INVALID_RECORD, kafka=(UNKNOWN, -1))]),
         Case("no such codec", [Step(changed(batch(now, b"a"), attributes, ">h", 5), CODEC, kafka=(UNKNOWN, -1))]),
-        # Kafka looks at them in compressed batches only, and stores what no reader gets past.
+        # Kafka checks these in compressed batches only; otherwise it stores records that no reader can pass.
         Case("offsets out of order", [Step(out_of_order, INVALID_RECORD, kafka=(OK, 0))]),
         Case("garbage behind the batch", [Step(bytes(a) + b"\xff" * 100, CORRUPT)]),
         Case("an old format", [Step(bytes(message(0, b"k", b"v", timestamp=now)), INVALID_RECORD)]),
@@ -252,13 +252,13 @@ def cases(now: int) -> list[Case]:
 
 
 class Asker:
-    """One connection to a broker."""
+    """A connection to a broker."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     async def call(self, request: Request[Any], version: int) -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for the response."""
         await self._stream.send(*encode_request(request, version=version, correlation_id=1, client_id="cases"))
         size = int.from_bytes(await self._exactly(4), "big")
         return decode_response(request.response_type, await self._exactly(size), version=version)[1]
@@ -274,7 +274,7 @@ class Asker:
 
 
 async def answers(bootstrap: str) -> dict[str, list[tuple[int, int, list[int]]]]:
-    """What a broker answers to every step of every case."""
+    """Return the broker's responses to every step of every case."""
     world = RealWorld()
     host, _, port = bootstrap.partition(":")
     found: dict[str, list[tuple[int, int, list[int]]]] = {}
@@ -293,7 +293,7 @@ async def answers(bootstrap: str) -> dict[str, list[tuple[int, int, list[int]]]]
 
 
 def expected(*, of_kafka: bool = False) -> dict[str, list[tuple[int, int, list[int]]]]:
-    """What is to be answered, by our broker or Apache Kafka."""
+    """Return the expected responses, of our broker or Apache Kafka."""
     return {
         case.name: [
             (*(step.kafka if of_kafka and step.kafka is not None else (step.code, step.offset)), step.blamed)
@@ -323,7 +323,7 @@ async def _ask(asker: Asker, topic: str, step: Step, *, exists: bool) -> tuple[i
         while True:
             response = await asker.call(request, step.version)
             answer = response.responses[0].partition_responses[0]
-            # Kafka's brokers learn of a new topic only after it was created.
+            # Kafka's brokers learn of a new topic a while after its creation.
             if not (exists and step.partition == 0 and answer.error_code in _NOT_YET):
                 break
             await trio.sleep(0.05)

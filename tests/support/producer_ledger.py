@@ -1,7 +1,7 @@
-"""What callers handed to a producer, what they were told, and whether the log of each partition keeps the promise.
+"""The calls of a producer, their results, and a check of each partition's log against the producer's guarantees.
 
-Every record carries its number in its value, so that a log read back by whatever client tells the whole story. Nothing
-here waits or knows which broker it was.
+Every record has its number in its value, so that a log read by any client can be compared. Nothing here waits or
+depends on a certain broker.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from triokafka.structs import RecordMetadata, TopicPartition
 Log = Mapping[TopicPartition, Sequence[tuple[int, bytes | None]]]
 """Offset and value of each record, in the order of the log."""
 
-_REFUSED_FOR_GOOD = (MessageSizeTooLargeError, InvalidRecordError)  # what the broker says before it appends
+_REFUSED_FOR_GOOD = (MessageSizeTooLargeError, InvalidRecordError)  # refused by the broker before the append
 
 
 class Promise(enum.Enum):
-    """What holds for the log of a partition, by the producer's options."""
+    """The guarantee for the log of a partition, by the producer's options."""
 
     EXACTLY_ONCE = "idempotence: the records in the order of their sending, each once"
     IN_ORDER = "no idempotence, 1 in flight: the order kept, a batch maybe repeated right behind itself, never a gap"
@@ -45,11 +45,11 @@ class Call:
         self._ledger = ledger
 
     def value(self, size: int = 0, number: int = 0) -> bytes:
-        """The value of the call's record ``number``, at least ``size`` bytes long."""
+        """Return the value of the call's record ``number``, at least ``size`` bytes long."""
         return (b"%d|" % (self.first + number)).ljust(size, b"x")
 
     def accept(self, deliveries: Delivery | Deliveries) -> None:
-        """The producer took all of them."""
+        """Note that the producer accepted all records."""
         self.fate = "accepted"
         self.ended = self._ledger.tick()
         if isinstance(deliveries, Delivery):
@@ -59,16 +59,16 @@ class Call:
             self.deliveries = deliveries
 
     def refuse(self) -> None:
-        """The producer took none: the call raised, or was cancelled."""
+        """Note that the producer accepted none: the call raised, or was cancelled."""
         self.fate = "refused"
 
     def cut_off(self) -> None:
-        """A send_many raised or was cancelled midway: the first few were taken."""
+        """Note that a send_many raised or was cancelled midway: the first few were accepted."""
         self.fate = "cut off"
         self.ended = self._ledger.tick()
 
     def on_delivery(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """The callback to give to a single send."""
+        """Return the callback for a single send."""
         self.called_back.append((metadata, error))
         self._ledger.on_callback()
 
@@ -91,7 +91,7 @@ class Ledger:
         return self._clock
 
     def begin(self, count: int = 1) -> Call:
-        """A call that sends ``count`` records begins."""
+        """Begin a call that sends ``count`` records."""
         call = Call(self, len(self._by_number), count)
         self.calls.append(call)
         self._by_number += [call] * count
@@ -105,10 +105,10 @@ class Ledger:
     def settle(
         self, metrics: Mapping[str, Any], complaint: BaseException | None, *, all_are_told: bool = False
     ) -> None:
-        """Every record must be acknowledged or reported by now, and the numbers must add up.
+        """Check that every record is acknowledged or failed, and that the numbers add up.
 
-        ``metrics`` are the producer's, ``complaint`` is what leaving its block raised. ``all_are_told``: a callback
-        of the producer has heard of every failure.
+        ``metrics`` are the producer's, ``complaint`` is the error on leaving its block. ``all_are_told``: a callback of
+        the producer received every failure.
         """
         unseen = 0
         for call in self.calls:
@@ -144,10 +144,10 @@ class Ledger:
     # ---------------------------------------------------------------- the log
 
     def check(self, log: Log, promise: Promise, *, most_in_batch: int = 1_000, broker_forgets: bool = False) -> int:
-        """Compare the log with the promise; returns how many records are in it more than once.
+        """Compare the log with the guarantee; return the number of records that are in it more than once.
 
         ``most_in_batch`` bounds how far back a repeated batch can begin. ``broker_forgets``: the cluster may have lost
-        the end of a log that it had acknowledged; then order and repeats are all that a producer can promise.
+        the end of a log that it had acknowledged; then a producer can only guarantee order and repetitions.
         """
         repeats = 0
         for partition, entries in log.items():
@@ -212,7 +212,7 @@ class Ledger:
 
 
 def without_adjacent_repeats(numbers: Sequence[int], most_in_batch: int, name: str = "the log") -> list[int]:
-    """The log without batches that were written again right behind themselves; other repeats are an error."""
+    """Return the log without batches that were written again right behind themselves; other repetitions fail."""
     kept: list[int] = []
     positions: dict[int, int] = {}
     next_position = 0

@@ -1,7 +1,7 @@
-"""What a producer must do with every broker: one scenario after the other, selected by what the broker can do.
+"""Scenarios that a producer must pass with every broker, selected by the broker's features.
 
-Each takes the `Peer` and a topic name of its own. `scenarios_for` leaves out those that need a feature which the broker
-has not got; `lacking` says which and why.
+Each takes the `Peer` and an unused topic name. `scenarios_for` leaves out those that need a missing feature; `lacking`
+returns these with the feature.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LIMIT = 60.0
 
 @dataclass(frozen=True)
 class Peer:
-    """A broker or cluster. ``partitions`` is how many a topic has that it creates by itself."""
+    """A broker or cluster. ``partitions`` is the partition count of topics that it creates automatically."""
 
     bootstrap: str
     features: frozenset[str] = EVERYTHING
@@ -53,7 +53,7 @@ class Peer:
         )
 
     async def prepare(self, topic: str, **configs: str) -> int:
-        """Make the topic, where that can be done; returns its number of partitions."""
+        """Create the topic, if possible; return its number of partitions."""
         if CREATES_TOPICS not in self.features:
             async with self.producer() as producer:
                 return len(await producer.partitions_for(topic))
@@ -64,7 +64,7 @@ class Peer:
                 try:
                     described = (await admin.describe_topics([topic]))[topic]
                 except UnknownTopicOrPartitionError:
-                    return False  # this node has not heard of it yet
+                    return False  # this node does not know it yet
                 return len(described.partitions) == PARTITIONS and all(p.leader for p in described.partitions)
 
             await eventually(is_led)
@@ -76,7 +76,7 @@ _SCENARIOS: dict[str, tuple[Scenario, frozenset[str]]] = {}
 
 
 def needs(*features: str) -> Callable[[Scenario], Scenario]:
-    """A scenario, and what a broker must be able to do for it."""
+    """A scenario, and the features that a broker needs for it."""
 
     def register(scenario: Scenario) -> Scenario:
         _SCENARIOS[scenario.__name__] = scenario, frozenset(features)
@@ -86,24 +86,25 @@ def needs(*features: str) -> Callable[[Scenario], Scenario]:
 
 
 def scenarios_for(features: frozenset[str] = EVERYTHING) -> list[str]:
-    """The names of the scenarios that such a broker can be asked for."""
+    """Return the names of the scenarios for a broker."""
     return [name for name, (_, needed) in _SCENARIOS.items() if needed <= features]
 
 
 def lacking(features: frozenset[str]) -> dict[str, frozenset[str]]:
-    """The other ones, each with what is missing."""
+    """Return the other ones, each with the missing feature."""
     return {name: needed - features for name, (_, needed) in _SCENARIOS.items() if not needed <= features}
 
 
 async def run(name: str, peer: Peer, topic: str) -> None:
-    """Run one, within a minute."""
+    """Run one scenario, within a minute."""
     scenario, _ = _SCENARIOS[name]
     with trio.fail_after(LIMIT):
         await scenario(peer, topic)
 
 
 async def _both_readings(peer: Peer, topics: dict[str, int]) -> Entries:
-    """What our consumer reads, which must be what kafka-python reads, or librdkafka where that cannot."""
+    """Read with our consumer; the result must equal that of kafka-python, or of librdkafka if kafka-python cannot
+    read."""
     ours = await read_all(peer.bootstrap, topics)
     read_theirs = read_all_with_kafka_python if KAFKA_PYTHON in peer.features else read_all_with_confluent
     assert await read_theirs(peer.bootstrap, topics) == ours
@@ -135,7 +136,7 @@ async def every_setting_of_acks_works(peer: Peer, topic: str) -> None:
         async with peer.producer(acks=acks, enable_idempotence=False) as producer:
             metadata = await (await producer.send(topic, b"value", partition=0))
             if acks == 0:
-                # Nothing is known of it; leave only when the broker has it.
+                # Its outcome is unknown; leave only when the broker has it.
                 assert metadata.offset == -1
                 await eventually_written(peer, topic)
             else:
@@ -183,7 +184,7 @@ async def many_tasks_share_a_producer(peer: Peer, topic: str) -> None:
 
 @needs()
 async def every_way_to_send_is_in_order_once_each(peer: Peer, topic: str) -> None:
-    """`tests/support/producer_workload.py`, without accidents."""
+    """Run `tests/support/producer_workload.py` without faults."""
     topics = {topic: await peer.prepare(topic)}
     workload = Workload(random.Random(topic), topics, records=2_000, callers=5, pause=0.005)
     await workload.run(peer.producer(batch_size=1_000, linger_ms=1, buffer_memory=50_000))
@@ -191,7 +192,7 @@ async def every_way_to_send_is_in_order_once_each(peer: Peer, topic: str) -> Non
     workload.ledger.check(await _both_readings(peer, topics), Promise.EXACTLY_ONCE)
 
 
-# -------------------------------------------------------------------- what not every broker can do
+# -------------------------------------------------------------------- features of some brokers
 
 
 @needs(STAMPS, CREATES_TOPICS)
@@ -229,7 +230,7 @@ async def unknown_topic_without_automatic_creation_gives_a_sentence(peer: Peer, 
 
 
 async def _through_broken_connections(peer: Peer, topic: str, promise: Promise, **options: Any) -> int:
-    """Five schedules at once, each with a topic of its own; returns how many records are in the log more than once."""
+    """Run five schedules at once, each with its own topic; return how many records are in the log more than once."""
     repeats = 0
 
     async def one(number: int) -> None:
@@ -265,7 +266,7 @@ async def _through_broken_connections(peer: Peer, topic: str, promise: Promise, 
 
 @needs(DROPS_REPEATS)
 async def broken_connections_repeat_nothing_with_idempotence(peer: Peer, topic: str) -> None:
-    """Answers that are lost after the records were written above all."""
+    """Mostly responses that are lost after the records were written."""
     await _through_broken_connections(peer, topic, Promise.EXACTLY_ONCE)
 
 
@@ -276,7 +277,7 @@ async def broken_connections_repeat_nothing_with_one_request_in_flight(peer: Pee
 
 @needs()
 async def broken_connections_lose_nothing_without_idempotence(peer: Peer, topic: str) -> None:
-    # Whether an answer is lost after its records were written is chance: few runs see none of them, a dozen does not.
+    # It is random whether a response is lost after its records were written: few runs have none, a dozen always some.
     for attempt in range(4):
         name = f"{topic}-{attempt}"
         if await _through_broken_connections(peer, name, Promise.AT_LEAST_ONCE, enable_idempotence=False):
@@ -294,11 +295,11 @@ KINDS: Final[dict[str, tuple[Promise, dict[str, Any]]]] = {
     "plain-5": (Promise.AT_LEAST_ONCE, {"enable_idempotence": False}),
     "acks-0": (Promise.AT_MOST_ONCE, {"acks": 0}),
 }
-"""Producers that go through trouble together, each with a topic of that name."""
+"""Producers that run through the same faults, each with a topic of that name."""
 
 
 class Progress:
-    """Counts the callbacks of all producers, so that a thread can wait until some more records were answered."""
+    """Counts the callbacks of all producers, so that a thread can wait until some more records were settled."""
 
     def __init__(self) -> None:
         self.callbacks = 0
@@ -322,10 +323,10 @@ class Progress:
 
 
 async def through_trouble(peer: Peer, trouble: Callable[[Callable[[int], None]], object]) -> None:
-    """Producers of all `KINDS` go on until ``trouble``, which runs in a thread, is over.
+    """Run producers of all `KINDS` until ``trouble``, which runs in a thread, is over.
 
-    ``trouble`` is called with a function that waits until so many more records were answered. At the end all logs are
-    as promised, by three readings of them.
+    ``trouble`` is called with a function that waits until this many more records were settled. At the end all logs meet
+    their guarantees, according to three readers.
     """
     progress = Progress()
     workloads = {name: Workload(random.Random(name), {name: 3}, records=2_000, pause=0.05) for name in KINDS}

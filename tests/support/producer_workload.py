@@ -1,6 +1,6 @@
-"""Callers that use a producer in every way that there is, by chance: the same seed, the same calls.
+"""Callers that use a producer in every possible way, at random: the same seed makes the same calls.
 
-Runs anywhere: in the simulated world, on real sockets, against any broker. What was sent and what came of it is in the
+Runs anywhere: in the simulated world, on real sockets, against any broker. The calls and their results are in the
 `Ledger`.
 """
 
@@ -22,8 +22,8 @@ from triokafka.errors import KafkaError
 class Workload:
     """``callers`` tasks that together send about ``records`` records to ``topics`` (name to number of partitions).
 
-    ``pause`` is the longest wait between two calls of one caller, in seconds; ``cancel`` the share of calls that are
-    cancelled; ``sizes`` are values' lengths to choose from.
+    ``pause`` is the longest wait between two calls of one caller, in seconds; ``cancel`` the share of cancelled calls;
+    ``sizes`` are the possible lengths of values.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Workload:
         self._over: trio.Event | None = None
 
     def go_on_until(self, over: trio.Event) -> None:
-        """Send more than was said, until ``over`` is set."""
+        """Send more than ``records``, until ``over`` is set."""
         self._over = over
 
     async def run(self, producer: triokafka.Producer, during: Callable[[], Any] | None = None) -> None:
-        """Enter the producer's block, send everything, leave the block, and see that all of it is settled.
+        """Enter the producer's block, send everything, leave the block, and check that all of it is settled.
 
-        ``during`` is called inside of the block, before the first send.
+        ``during`` is called inside the block, before the first send.
         """
         complaint: BaseException | None = None
         try:
@@ -94,7 +94,8 @@ class Workload:
         return topic, self._chance.randrange(self._topics[topic])
 
     def _scope(self) -> trio.CancelScope:
-        """Not cancelled; or cancelled before it begins, which the first checkpoint notices; or some time later."""
+        """Return a cancel scope: without effect; cancelled from the start, which the first checkpoint notices; or
+        later."""
         draw = self._chance.random()
         if draw >= self._cancel:
             return trio.CancelScope()

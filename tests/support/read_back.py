@@ -1,4 +1,4 @@
-"""Reading a whole topic back: with our consumer, or with somebody else's."""
+"""Reading a whole topic: with our consumer, or with other clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Entries = dict[TopicPartition, list[tuple[int, bytes | None]]]
 
 
 async def read_all(bootstrap: str, topics: Mapping[str, int], **options: Any) -> Entries:
-    """Everything in these topics (name to number of partitions), with our consumer."""
+    """Read everything in these topics (name to number of partitions), with our consumer."""
     partitions = [TopicPartition(name, number) for name, count in topics.items() for number in range(count)]
     found: Entries = {partition: [] for partition in partitions}
     async with triokafka.Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", **options) as consumer:
@@ -30,7 +30,7 @@ async def read_all(bootstrap: str, topics: Mapping[str, int], **options: Any) ->
 
 
 async def read_all_with_kafka_python(bootstrap: str, topics: Mapping[str, int]) -> Entries:
-    """The same with kafka-python's consumer, in a thread."""
+    """Read the same with kafka-python's consumer, in a thread."""
     return await trio.to_thread.run_sync(_read_with_kafka_python, bootstrap, topics)
 
 
@@ -53,7 +53,7 @@ def _read_with_kafka_python(bootstrap: str, topics: Mapping[str, int]) -> Entrie
 
 
 async def read_all_with_confluent(bootstrap: str, topics: Mapping[str, int]) -> Entries:
-    """The same with librdkafka's consumer, in a thread."""
+    """Read the same with librdkafka's consumer, in a thread."""
     return await trio.to_thread.run_sync(_read_with_confluent, bootstrap, topics)
 
 

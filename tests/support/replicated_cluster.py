@@ -1,7 +1,7 @@
-"""A scripted cluster that behaves as Kafka does when leaders move and nodes die, and that does harm by chance.
+"""A scripted cluster that behaves as Kafka when leaders move and nodes die, with random faults.
 
-All nodes share the logs, as if replication were perfect: what one leader has appended the next one has. Each node's
-picture of who leads is as old as it was last told.
+All nodes share the logs, as if replication were perfect: the next leader has everything that the previous one appended.
+Each node's knowledge of leaders is as old as its last update.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReplicatedCluster(ScriptedCluster):
         self.told: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
 
     async def start_on(self, simulation: Simulation) -> str:
-        """Start three nodes, each on a host of its own; returns their addresses."""
+        """Start three nodes, each on its own host; return their addresses."""
         for node_id in (1, 2, 3):
             world = simulation.host(f"node-{node_id}").world
             await ReplicatedBroker(self, node_id, world).start(simulation.nursery)
@@ -57,12 +57,12 @@ class ReplicatedCluster(ScriptedCluster):
         return ",".join(broker.address for broker in self.brokers.values())
 
     def tell_all(self) -> None:
-        """Every node learns who leads what."""
+        """Update the leaders that every node knows."""
         for node_id in self.brokers:
             self.told[node_id] = dict(self.leaders)
 
     def append(self, tp: TopicPartition, records: Any) -> tuple[int, int]:
-        """As Kafka: the last five batches of a producer are known, so that repeats get the offset of the first."""
+        """As Kafka: remember the last five batches of a producer, so that repetitions get the offset of the first."""
         log = self.log[tp]
         if len(records) > self.max_batch_bytes:
             return _TOO_LARGE, -1
@@ -89,12 +89,12 @@ class ReplicatedCluster(ScriptedCluster):
         return 0, base
 
     def entries(self) -> dict[TopicPartition, list[tuple[int, bytes | None]]]:
-        """All logs: offsets and values."""
+        """Return all logs: offsets and values."""
         return {tp: [(offset, r.value) for offset, r in enumerate(log)] for tp, log in self.log.items()}
 
 
 class ReplicatedBroker(ScriptedBroker):
-    """One node: what it tells of leaders may be old, and a refused batch's answer may name the new leader."""
+    """One node: its knowledge of leaders may be old, and the response to a refused batch may name the new leader."""
 
     cluster: ReplicatedCluster
     names_leaders = False
@@ -144,11 +144,10 @@ class ReplicatedBroker(ScriptedBroker):
 
 
 class Trouble:
-    """Accidents by chance, ``count`` of them, on average ``pause`` seconds apart; then the cluster is well again.
+    """Inject ``count`` random faults, on average ``pause`` seconds apart; then the cluster works again.
 
-    ``stale`` allows a request to be worked on after its client has given it up and has sent it again elsewhere: only
-    sequence numbers protect from that. ``denials`` are refusals for good. ``request_timeout`` is the client's, in
-    seconds.
+    ``stale`` allows the execution of a request after its client has given it up and sent it again elsewhere: only
+    sequence numbers protect from that. ``denials`` are final refusals. ``request_timeout`` is the client's, in seconds.
     """
 
     def __init__(
@@ -256,7 +255,7 @@ class Trouble:
         self._broker().script(ProduceRequest, CLOSE_AFTER)
 
     async def _garbled(self) -> None:
-        """An answer that leaves out what was asked for: whether it was appended is unknown."""
+        """A response without the requested partitions: it is unknown whether the records were appended."""
         broker = self._broker()
 
         def answer(request: ProduceRequest) -> ProduceResponse | None:
@@ -298,7 +297,7 @@ class Trouble:
         self._later(self._chance.uniform(0, 0.6), broker.start, self._simulation.nursery, port)
 
     async def _slow_answer(self) -> None:
-        """Done at once, answered late: sometimes after the client's request timeout."""
+        """Execute at once, respond late: sometimes after the client's request timeout."""
         broker = self._broker()
         wait = self._chance.choice([0.05, 0.3, self._request_timeout * 1.2])
 

@@ -1,4 +1,4 @@
-"""A schema registry over HTTP on loopback, with as much of Confluent's protocol as readers use."""
+"""A schema registry over HTTP on loopback, with the part of Confluent's protocol that readers use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 @dataclass
 class StubRegistry:
-    """What it has, and what it was asked."""
+    """The contents of the registry, and the received requests."""
 
     url: str = ""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -22,17 +22,17 @@ class StubRegistry:
     asked: list[str] = field(default_factory=list)
     authorization: list[str | None] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
-    """Statuses of the next answers."""
+    """Status codes of the next responses."""
     redirect_to: str = ""
-    """Another registry, to which everything is redirected."""
+    """Another registry, to which every request is redirected."""
     body: bytes | None = None
-    """What it answers instead of what it has."""
+    """A response that replaces every other one."""
     missing_bytes: int = 0
-    """How much of every answer never comes."""
+    """The number of bytes that are missing at the end of every response."""
     retry_after: list[str] = field(default_factory=list)
-    """The headers of the next answers that are failures."""
+    """The headers of the next error responses."""
     on_answer: Callable[[], None] = lambda: None
-    """Called before every answer."""
+    """Called before every response."""
 
     def register(
         self,
@@ -42,7 +42,7 @@ class StubRegistry:
         references: tuple[dict[str, Any], ...] = (),
         serialized: str = "",
     ) -> int:
-        """Add a version to a subject; returns the schema's id."""
+        """Add a version to a subject; return the schema's id."""
         number = len(self.schemas) + 1
         self.schemas[number] = {
             "schemaType": kind, "schema": text, "references": list(references), "serialized": serialized
@@ -51,7 +51,7 @@ class StubRegistry:
         return number
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Status and body for a GET."""
+        """Return status and body for a GET."""
         self.asked.append(path)
         if self.failures:
             return self.failures.pop(0), {"error_code": 50001, "message": "not now"}
@@ -72,13 +72,13 @@ class StubRegistry:
         if parse_qs(parts.query).get("format") == ["serialized"]:
             found["schema"] = serialized
         if found["schemaType"] == "AVRO":
-            del found["schemaType"]  # it is what a registry does not say
+            del found["schemaType"]  # registries leave out this field
         return 200, {**found, "id": number}
 
 
 @contextmanager
 def schema_registry() -> Iterator[StubRegistry]:
-    """One that listens until the block ends."""
+    """Run a registry for the length of the block."""
     stub = StubRegistry()
 
     class Handler(BaseHTTPRequestHandler):

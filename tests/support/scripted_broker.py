@@ -1,7 +1,7 @@
-"""A broker whose answers a test writes, over the streams of any World; without a script it behaves.
+"""A broker whose responses a test scripts, over the streams of any World; without a script it behaves normally.
 
 `ScriptedCluster` holds topics, leaders and logs; each `ScriptedBroker` of it serves one address. ``script`` queues
-answers for the next requests of a kind: a response, a function (plain or async) from the request to one, or `CLOSE`,
+responses for the next requests of a kind: a response, a function (plain or async) from the request to one, or `CLOSE`,
 `SILENCE`, `CLOSE_AFTER`.
 """
 
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from tests.support.scripted_coordinator import ScriptedCoordinator
 
 CLOSE = object()
-"""Close the connection instead of answering; the request has no effect."""
+"""Close the connection instead of responding; the request has no effect."""
 CLOSE_AFTER = object()
-"""Do what was asked, then close the connection instead of answering."""
+"""Execute the request, then close the connection instead of responding."""
 SILENCE = object()
-"""Do nothing, and do not answer; later requests of the connection are not answered either."""
+"""Neither execute nor respond; later requests of the connection get no response either."""
 
 
 class Raw(bytes):
-    """Bytes to send as the whole answer, size prefix included."""
+    """Bytes to send as the whole response, size prefix included."""
 
 
 Answer = Any
@@ -84,17 +84,17 @@ class ScriptedCluster:
         self.leader_epochs[tp] += 1
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        """The values in a partition's log."""
+        """Return the values in a partition's log."""
         return [record.value for record in self.log[TopicPartition(topic, partition)]]
 
     async def start(self, nursery: trio.Nursery, world: World, *, nodes: int = 1) -> str:
-        """Start brokers 1 to ``nodes``; returns the address of the first."""
+        """Start brokers 1 to ``nodes``; return the address of the first."""
         for node_id in range(1, nodes + 1):
             await ScriptedBroker(self, node_id, world).start(nursery)
         return self.brokers[1].address
 
     def append(self, tp: TopicPartition, records: Any) -> tuple[int, int]:
-        """Append as Kafka does, sequences checked; error code and base offset."""
+        """Append as Kafka does, with a check of sequences; return error code and base offset."""
         log = self.log[tp]
         base = len(log)
         for batch in iter_batches(records, check_crc=True):
@@ -154,7 +154,7 @@ class ScriptedBroker:
         nursery.start_soon(self._serve)
 
     def stop(self) -> int:
-        """Stop listening and cut every connection; returns the port."""
+        """Stop listening and cut every connection; return the port."""
         port: int = self._listener.address[1]
         self._listener.close()
         self._scope.cancel()
@@ -164,21 +164,21 @@ class ScriptedBroker:
         return port
 
     def cut(self) -> None:
-        """Cut every connection; new ones are welcome."""
+        """Cut every connection; accept new ones."""
         for stream in self.connections:
             stream.close()
         self.connections.clear()
 
     def script(self, request_type: type[Any], *answers: Answer) -> None:
-        """Answer the next requests of this kind so; later ones as usual."""
+        """Script the responses to the next requests of this kind; later requests get normal ones."""
         self._scripts[request_type].extend(answers)
 
     def seen(self, request_type: type[Any]) -> list[Any]:
-        """The requests of one kind, in order of their coming."""
+        """Return the requests of one kind, in the order of arrival."""
         return [request for request in self.requests if isinstance(request, request_type)]
 
     async def wait_for(self, request_type: type[Any], count: int = 1) -> list[Any]:
-        """Wait until so many requests of a kind have come."""
+        """Wait until ``count`` requests of a kind have arrived."""
         event = trio.Event()
         self._waiting.append((lambda: len(self.seen(request_type)) >= count, event))
         self._notify()
@@ -290,7 +290,7 @@ class ScriptedBroker:
         raise AssertionError(f"no answer for {request!r}")
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """What a Metadata request gets by default."""
+        """Return the default response to a Metadata request."""
         cluster = self.cluster
         names = list(cluster.topics) if request.topics is None else [topic.name or "" for topic in request.topics]
         topics = []
@@ -331,7 +331,7 @@ class ScriptedBroker:
     def produce(
         self, request: ProduceRequest, errors: dict[int, int] | None = None, *, version: int = 0
     ) -> ProduceResponse | None:
-        """Append and acknowledge; partitions in ``errors`` are refused with that code instead."""
+        """Append and acknowledge; refuse partitions in ``errors`` with that code."""
         cluster = self.cluster
         names = {topic_id: name for name, topic_id in cluster.topic_ids.items()}
         topics = []
@@ -359,7 +359,7 @@ class ScriptedBroker:
         return ProduceResponse(responses=topics, throttle_time_ms=self.throttle_time_ms)
 
     def refuse(self, code: int, *partitions: int) -> Callable[[ProduceRequest], ProduceResponse | None]:
-        """A scripted answer to Produce: these partitions (all, when none is named) fail with ``code``."""
+        """Return a scripted response to Produce: these partitions (by default all) fail with ``code``."""
 
         def answer(request: ProduceRequest) -> ProduceResponse | None:
             refused = partitions or [p.index for topic in request.topic_data for p in topic.partition_data]

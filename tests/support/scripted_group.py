@@ -1,4 +1,4 @@
-"""A scripted coordinator under the consumer protocol (KIP-848): a group of one, whose target the test decides."""
+"""A scripted coordinator under the consumer protocol (KIP-848): a group of one member, whose target the test sets."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class GroupCluster(ReadableCluster):
         return self.brokers[1].address
 
     def assign(self, *partitions: TopicPartition) -> None:
-        """Have the member told to own these, with its next heartbeat."""
+        """Assign these partitions to the member with its next heartbeat."""
         self.target = set(partitions)
 
     def beat(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        """A heartbeat's answer: the assignment when it is news, and a new epoch with it."""
+        """Return the response to a heartbeat, with the assignment and a new epoch if it has changed."""
         if request.member_epoch < 0:
             self._told = None
             return ConsumerGroupHeartbeatResponse(member_epoch=request.member_epoch, heartbeat_interval_ms=0)
@@ -74,7 +74,7 @@ class GroupCluster(ReadableCluster):
 
 
 class GroupBroker(ReadableBroker):
-    """One broker of a `GroupCluster`; it knows no topics of ``hidden_ids``."""
+    """One broker of a `GroupCluster`; it does not know the topics of ``hidden_ids``."""
 
     cluster: GroupCluster
 
@@ -86,11 +86,11 @@ class GroupBroker(ReadableBroker):
 
     @property
     def beats(self) -> list[ConsumerGroupHeartbeatRequest]:
-        """The heartbeats so far."""
+        """Return the heartbeats so far."""
         return self.seen(ConsumerGroupHeartbeatRequest)
 
     async def beats_until(self, condition: Callable[[ConsumerGroupHeartbeatRequest], bool]) -> None:
-        """Wait until a heartbeat comes of which that is true."""
+        """Wait for a heartbeat that meets a condition."""
         count = len(self.beats)
         while True:
             count += 1
@@ -98,7 +98,7 @@ class GroupBroker(ReadableBroker):
                 return
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
-        """An answer like any broker's to the id of a topic that is gone."""
+        """Respond like any broker to the id of a deleted topic."""
         with suppress(KeyError):
             return await super().fetch(request)
         return FetchResponse(
@@ -115,7 +115,7 @@ class GroupBroker(ReadableBroker):
         )
 
     def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        """Commit; an old epoch is refused as stale."""
+        """Commit; refuse an old epoch as stale."""
         response = super().offset_commit(request)
         for topic in response.topics:
             for partition in topic.partitions:

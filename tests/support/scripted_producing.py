@@ -1,4 +1,4 @@
-"""Producers of one simulated world against scripted brokers. For tests that are decorated with ``simulated``."""
+"""Producers of one simulated world with scripted brokers, for tests that are decorated with ``simulated``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triokafka.protocol.api.produce import ProduceRequest
 
 
 class Setup:
-    """A scripted cluster, and what connects producers to it."""
+    """A scripted cluster, and the configuration that connects producers to it."""
 
     def __init__(self, cluster: ScriptedCluster, address: str, world: Any) -> None:
         self.cluster = cluster
@@ -27,17 +27,17 @@ class Setup:
 
     @property
     def produced(self) -> list[Any]:
-        """The Produce requests that the first broker got."""
+        """The Produce requests to the first broker."""
         return self.broker.seen(ProduceRequest)
 
     def producer(self, **options: Any) -> triokafka.Producer:
-        """A producer for this cluster."""
+        """Return a producer for this cluster."""
         return triokafka.Producer(bootstrap_servers=self.address, world=self.world, **options)
 
 
 @asynccontextmanager
 async def scripted(*, nodes: int = 1, **topics: int) -> AsyncIterator[Setup]:
-    """A scripted cluster with these topics and their numbers of partitions; by default ``orders`` with one."""
+    """Return a scripted cluster with these topics and their partition counts; by default ``orders`` with one."""
     sim = current_simulation()
     cluster = ScriptedCluster(**(topics or {"orders": 1}))
     address = await cluster.start(sim.nursery, sim.host("broker").world, nodes=nodes)
@@ -45,6 +45,6 @@ async def scripted(*, nodes: int = 1, **topics: int) -> AsyncIterator[Setup]:
 
 
 def memory_is_whole(producer: triokafka.Producer) -> bool:
-    """Whether every byte of buffer memory has been given back."""
+    """Whether all buffer memory has been returned."""
     metrics = producer.metrics()
     return metrics["buffer_available_bytes"] == metrics["buffer_total_bytes"]

@@ -1,4 +1,4 @@
-"""The scripted broker's other half: logs to read, offsets, and a group of one. For tests of consumers."""
+"""The reading half of the scripted broker: logs, offsets, and a group of one member, for tests of consumers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from triokafka.world import World
 
 
 class ReadableCluster(ScriptedCluster):
-    """A cluster with logs as stored bytes, committed offsets, and one group member at most."""
+    """A cluster with logs as stored bytes, committed offsets, and at most one group member."""
 
     def __init__(self, **topics: int) -> None:
         super().__init__(**topics)
@@ -60,7 +60,7 @@ class ReadableCluster(ScriptedCluster):
         self._grown = trio.Event()
 
     def write(self, topic: str, partition: int, values: Sequence[bytes | None], *, gap: int = 0, **batch: Any) -> None:
-        """Append one batch; ``gap`` offsets before it hold nothing."""
+        """Append one batch; the ``gap`` offsets before it have no record."""
         tp = TopicPartition(topic, partition)
         base = self.ends[tp] + gap
         records: list[Any] = [(1_000 + base + i, b"k", value, []) for i, value in enumerate(values)]
@@ -75,12 +75,12 @@ class ReadableCluster(ScriptedCluster):
         self._grown = trio.Event()
 
     async def changed(self, seconds: float) -> None:
-        """Wait for more data, at most so long."""
+        """Wait for more data, at most ``seconds``."""
         with trio.move_on_after(seconds):
             await self._grown.wait()
 
     def read(self, tp: TopicPartition, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds ``offset``."""
+        """Return whole batches from the one that contains ``offset``."""
         out = b""
         for batch in self.batches[tp]:
             if next(iter(iter_batches(batch))).last_offset >= offset:
@@ -90,14 +90,14 @@ class ReadableCluster(ScriptedCluster):
         return out
 
     async def start(self, nursery: trio.Nursery, world: World, *, nodes: int = 1) -> str:
-        """Start brokers 1 to ``nodes``; returns the address of the first."""
+        """Start brokers 1 to ``nodes``; return the address of the first."""
         for node_id in range(1, nodes + 1):
             await ReadableBroker(self, node_id, world).start(nursery)
         return self.brokers[1].address
 
 
 class ReadableBroker(ScriptedBroker):
-    """One broker of a `ReadableCluster`; answers what consumers ask."""
+    """One broker of a `ReadableCluster`; it answers the requests of consumers."""
 
     cluster: ReadableCluster
 
@@ -123,7 +123,7 @@ class ReadableBroker(ScriptedBroker):
         return answer(request) if answer is not None else super()._behave(request, header)
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
-        """Sessionless: every request is answered in full, once there is data or the time is over."""
+        """Fetch without session: every response is full, once there is data or the time limit has passed."""
         response, found = self.fetch_now(request)
         if not found:
             await self.cluster.changed(request.max_wait_ms / 1000)
@@ -131,7 +131,7 @@ class ReadableBroker(ScriptedBroker):
         return response
 
     def fetch_now(self, request: FetchRequest, errors: dict[int, int] | None = None) -> tuple[FetchResponse, bool]:
-        """What there is, and whether that is anything; ``errors`` by partition number."""
+        """Return the present data, and whether there is any; ``errors`` by partition number."""
         cluster = self.cluster
         names = {topic_id: name for name, topic_id in cluster.topic_ids.items()}
         found = given = False
@@ -149,7 +149,7 @@ class ReadableBroker(ScriptedBroker):
                     code = 1
                 records = b"" if code else cluster.read(tp, p.fetch_offset, min(p.partition_max_bytes, room))
                 if len(records) > room and given:
-                    records = b""  # only the first batch of an answer may be larger than what was asked for
+                    records = b""  # only the first batch of a response may be larger than requested
                 room -= len(records)
                 given = given or bool(records)
                 found = found or bool(records) or bool(code)
@@ -167,7 +167,7 @@ class ReadableBroker(ScriptedBroker):
         return FetchResponse(responses=topics), found
 
     def fetch_with(self, **errors: int) -> Callable[[FetchRequest], Awaitable[FetchResponse]]:
-        """A scripted answer to Fetch in which partitions (``p0=6``) fail."""
+        """Return a scripted response to Fetch in which partitions (``p0=6``) fail."""
 
         async def answer(request: FetchRequest) -> FetchResponse:
             return self.fetch_now(request, {int(name[1:]): code for name, code in errors.items()})[0]
@@ -199,7 +199,7 @@ class ReadableBroker(ScriptedBroker):
         return ListOffsetsResponse(topics=topics)
 
     def offset_fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Committed offsets, in the form of version 8 and later."""
+        """Return committed offsets, in the form of version 8 and later."""
         [group] = request.groups
         topics = [
             OffsetFetchResponseTopics(
@@ -218,7 +218,7 @@ class ReadableBroker(ScriptedBroker):
         return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)])
 
     def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        """Commit; a group's old generation is refused."""
+        """Commit; refuse a group's old generation."""
         code = 0
         if request.member_id and request.generation_id_or_member_epoch != self.cluster.generation:
             code = 22
@@ -236,7 +236,7 @@ class ReadableBroker(ScriptedBroker):
         return OffsetCommitResponse(topics=topics)
 
     def join_group(self, request: JoinGroupRequest) -> JoinGroupResponse:
-        """The only member leads."""
+        """Join: the only member leads."""
         if not request.member_id:
             self.cluster.members += 1
             return JoinGroupResponse(error_code=79, member_id=f"member-{self.cluster.members}", protocol_name="")
@@ -252,12 +252,12 @@ class ReadableBroker(ScriptedBroker):
         )
 
     def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        """The leader's plan comes back to it."""
+        """Sync: return the leader's plan."""
         [plan] = [item.assignment for item in request.assignments]
         return SyncGroupResponse(protocol_type="consumer", protocol_name=request.protocol_name, assignment=plan)
 
     def leader_epochs(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        """As scripted in ``epoch_ends``, else the end of the log."""
+        """Return the values in ``epoch_ends``, else the end of the log."""
         topics = []
         for topic in request.topics:
             answers = []

@@ -1,4 +1,4 @@
-"""Tests that run in a simulated world of their own: decorate them with ``simulated``."""
+"""Tests that run in their own simulated world: decorate them with ``simulated``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def current_simulation() -> Simulation:
 
 
 def run_seeds(name: str, seeds: Iterable[int], run: Callable[[int], object]) -> None:
-    """Run all seeds of a long run, print what fails and how far it is, and fail at the end with all of them."""
+    """Run all seeds of a long run; print failures and progress, and fail at the end with all of them."""
     findings: list[int] = []
     number = 0
     for number, seed in enumerate(seeds, start=1):

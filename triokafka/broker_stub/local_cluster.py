@@ -20,6 +20,7 @@ from triokafka.broker_stub.controller.configuration_control import Configuration
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.world import World
 
@@ -38,7 +39,8 @@ class LocalCluster:
         directory = f"{config.data_directories[0]}/controller"
         own = replace(config, log_dirs=(directory,), metadata_log_dir=None)
         self.storage = NodeStorage(own, world)
-        self.controller = Controller(world, own, follower=self)
+        self.metadata = NodeMetadata(world, own, follower=self)
+        self.controller = Controller(world, own, self.metadata, follower=self)
         self._nodes: list[LocalClusterNode] = []
 
     def node(self, config: BrokerConfig, world: World, faults: Faults | None = None) -> LocalClusterNode:
@@ -46,12 +48,15 @@ class LocalCluster:
         return LocalClusterNode(self, self._nodes, config, world, faults)
 
     async def start(self) -> None:
-        """Open the controller's directory; raises as `NodeStorage.open`."""
-        await self.storage.open(self.controller)
+        """Open the controller's directory; raises as `NodeStorage.open_metadata`."""
+        await self.storage.open_metadata(self.metadata)
+        self.controller.start()
+        await self.storage.load(self.metadata)
 
     async def run(self) -> None:
         """Run the controller until cancelled; the first task that fails raises."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.metadata.run)
             nursery.start_soon(self.controller.run)
             self.storage.start_tasks(nursery.start_soon)
 
@@ -59,6 +64,7 @@ class LocalCluster:
         """Close the metadata log. Not cancelled."""
         with trio.CancelScope(shield=True):
             await self.controller.close()
+            await self.metadata.close()
             await self.storage.close()
 
     def clock_jumped(self) -> None:
@@ -125,7 +131,7 @@ class LocalClusterNode:
         await self._tasks.open()
         try:
             await self.broker.bind()
-            await self.storage.open_beside(self.controller)
+            await self.storage.open_beside(self.controller.metadata)
             self._nodes.append(self)
             self.broker.follow_metadata()
             self.storage.start_tasks(self._tasks.start)

@@ -18,6 +18,7 @@ from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.network.authentication import Authentication
+from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.broker_stub.request.dispatcher import QuotaHook
 from triokafka.errors import ConfigurationError
@@ -62,7 +63,8 @@ class Node:
             )
         world = RealWorld() if world is None else world
         self.storage = NodeStorage(config, world)
-        self.controller = Controller(world, config, follower=self.storage)
+        self.metadata = NodeMetadata(world, config, follower=self.storage)
+        self.controller = Controller(world, config, self.metadata, follower=self.storage)
         self.broker = Broker(
             config,
             world,
@@ -89,9 +91,13 @@ class Node:
         await self._tasks.open()
         try:
             await self.broker.bind()
-            await self.storage.open(self.controller)
-            self.broker.follow_metadata()
+            await self.storage.open_metadata(self.metadata)
+            self.controller.start()
+            self._tasks.start(self.metadata.run)
             self._tasks.start(self.controller.run)
+            await self.metadata.wait_caught_up()
+            await self.storage.load(self.metadata)
+            self.broker.follow_metadata()
             self.storage.start_tasks(self._tasks.start)
             await self.broker.start()
         except BaseException:
@@ -121,6 +127,7 @@ class Node:
             if cleanly:
                 self.storage.write_high_watermarks()
             await self.controller.close()
+            await self.metadata.close()
             if cleanly:
                 await self.storage.close()  # last: the locks of the directories go with it
             else:

@@ -15,14 +15,14 @@ from uuid import UUID
 import trio
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import Controller
-from triokafka.broker_stub.controller.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log_options import cleaner_config, log_manager_config
+from triokafka.broker_stub.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.raft.metadata_log_files import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.errors import ConfigurationError, KafkaError
@@ -59,7 +59,8 @@ class PartitionHost(Protocol):
 class NodeStorage:
     """The logs in the data directories of one process, and the cleaner.
 
-    Use: `open`, `start_tasks`, then `add_host` and `remove_host`; `close` or `abandon` when all tasks have ended.
+    Use: `open_metadata`, `load`, `start_tasks`, then `add_host` and `remove_host`; `close` or `abandon` when all tasks
+    have ended.
     """
 
     def __init__(self, config: BrokerConfig, world: World) -> None:
@@ -74,25 +75,34 @@ class NodeStorage:
         self._hosts: list[PartitionHost] = []
         self._is_open = False
 
-    async def open(self, controller: Controller) -> None:
-        """Lock the directories, start the controller on its metadata log, and then open every log.
+    async def open_metadata(self, metadata: NodeMetadata) -> None:
+        """Lock the directories, and open the metadata log of the node.
 
         Raises:
-            ConfigurationError, KafkaStorageError: see `LogManager.load` and `Controller.start`.
+            ConfigurationError, KafkaStorageError: see `LogManager.lock` and `NodeMetadata.open`.
         """
-        # Lock first: nobody else may write the metadata log. The metadata comes next, because the configuration of a
-        # topic decides how its logs are recovered.
+        # Lock first: nobody else may write the metadata log.
         await self._world.run_in_thread(self._lock)
         directory = self.logs.data_directory(self.config.metadata_directory)
         usable = directory is not None and not directory.failure
         committed = directory.read_metadata_end() if directory is not None and usable else 0
-        removed = await controller.start(without=self.logs.offline_directories(), committed=committed)
-        self.logs.removed_topics = removed
+        await metadata.open(without=self.logs.offline_directories(), committed=committed)
         if directory is not None and usable:
-            directory.metadata_end = lambda: controller.metadata_end
-        await self._load(controller.identity, controller.image)
+            directory.metadata_end = lambda: metadata.metadata_end
 
-    async def open_beside(self, controller: Controller) -> None:
+    async def load(self, metadata: NodeMetadata) -> None:
+        """Open every log, once the committed metadata is known: the configuration of a topic decides how its logs are
+        recovered.
+
+        Raises:
+            KafkaStorageError: see `LogManager.load`.
+        """
+        loader = metadata.loader
+        self.logs.removed_topics = frozenset(loader.removed_topics or ())
+        loader.forget_removed_topics()
+        await self._load(metadata.identity, metadata.image)
+
+    async def open_beside(self, metadata: NodeMetadata) -> None:
         """Lock the directories and open every log, for a broker whose controller has its metadata log elsewhere.
 
         Raises:
@@ -107,10 +117,10 @@ class NodeStorage:
                 config.data_directories,
                 config.node_id,
                 new_id=world.uuid,
-                cluster_id=controller.cluster_id,
+                cluster_id=metadata.identity.cluster_id,
             )
         )
-        await self._load(identity, controller.image)
+        await self._load(identity, metadata.image)
 
     async def _load(self, identity: ClusterIdentity, image: MetadataImage) -> None:
         self.logs.cannot_use(identity.failed)
@@ -187,7 +197,7 @@ class NodeStorage:
         self.logs.clock_jumped()
         self.cleaner.clock_jumped()
 
-    # The controller's follower (`Follower`)
+    # The follower of the metadata (`Follower`)
 
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Create the logs of new partitions in threads where they are many, before the change is published."""

@@ -21,6 +21,9 @@ from triokafka.broker_stub.metadata.broker_registration import BrokerRegistratio
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
+from triokafka.broker_stub.metadata.records import encode_snapshot_header
+from triokafka.broker_stub.metadata.snapshots import encode_image
+from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.protocol.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -193,6 +196,39 @@ def registration(controller: Controller, world: RealWorld, config: BrokerConfig 
     )
 
 
+def encode_snapshot(image: MetadataImage, *, timestamp_ms: int) -> bytes:
+    """A whole snapshot, of a quorum of one with kraft.version 1."""
+    header = encode_snapshot_header(
+        1,
+        uuid.UUID(int=9),
+        epoch=image.epoch,
+        timestamp_ms=timestamp_ms,
+        kraft_version=1,
+        endpoints=[("CONTROLLER", "localhost", 0)],
+    )
+    return header + b"".join(encode_image(image, first_offset=3, timestamp_ms=timestamp_ms))
+
+
+def new_controller(world: RealWorld, config: BrokerConfig = CONFIG) -> Controller:
+    """A controller with the metadata of its node, not opened."""
+    return Controller(world, config, NodeMetadata(world, config))
+
+
+async def run_controller(controller: Controller) -> None:
+    """Run a controller and the metadata of its node."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.metadata.run)
+        await controller.run()
+        nursery.cancel_scope.cancel()
+
+
+async def active(controller: Controller) -> None:
+    """Wait until the controller is active and its first records are published."""
+    await controller.wait_active()
+    while not controller.image.features:
+        await trio.sleep(0.001)
+
+
 async def let_in(controller: Controller, world: RealWorld, config: BrokerConfig = CONFIG) -> BrokerLifecycle:
     """Register the node's broker and have it unfenced."""
     life = lifecycle(controller, world, config)
@@ -205,10 +241,12 @@ async def running(
     world: RealWorld, config: BrokerConfig = CONFIG, *, register: bool = True
 ) -> AsyncIterator[Controller]:
     """A started controller with its queue running; leaving it stops it without a word, as the death of its process."""
-    controller = Controller(world, config)
-    await controller.start()
+    controller = new_controller(world, config)
+    await controller.open()
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.metadata.run)
         nursery.start_soon(controller.run)
+        await active(controller)
         if register:
             await let_in(controller, world, config)
         yield controller

@@ -152,7 +152,7 @@ async def test_repair_refuses_the_directory_of_a_running_broker() -> None:
 
 async def test_damaged_snapshot_is_passed_over_while_the_log_has_all(caplog: pytest.LogCaptureFixture) -> None:
     world = await stopped(clean=True, snapshot=True)
-    (name,) = (name for name in disk_of(world).list_dir(FOLDER) if name.endswith(".checkpoint"))
+    name = max(name for name in disk_of(world).list_dir(FOLDER) if name.endswith(".checkpoint"))
     change(world, f"{FOLDER}/{name}", flip(90))
     with caplog.at_level(logging.WARNING):
         assert len(await topics(world)) == TOPICS
@@ -161,7 +161,7 @@ async def test_damaged_snapshot_is_passed_over_while_the_log_has_all(caplog: pyt
 
 async def test_snapshot_of_another_name_does_not_hide_the_log() -> None:
     world = await stopped(clean=True, snapshot=True)
-    (name,) = (name for name in disk_of(world).list_dir(FOLDER) if name.endswith(".checkpoint"))
+    name = max(name for name in disk_of(world).list_dir(FOLDER) if name.endswith(".checkpoint"))
     disk_of(world).rename(f"{FOLDER}/{name}", f"{FOLDER}/{99_999:020d}-{1:010d}.checkpoint")
     with pytest.raises(KafkaStorageError, match="before the snapshot"):
         await topics(world)

@@ -165,6 +165,9 @@ class NodeOptions(Options):
     controller_quorum_bootstrap_servers: tuple[str, ...] = _list(
         (), "Addresses of controllers, as host:port, from which a node learns the leader of a dynamic quorum (KIP-853)."
     )
+    controller_quorum_auto_join_enable: bool = _boolean(
+        False, "Whether a controller without a vote asks the leader for one (KIP-1186)."
+    )
     controller_quorum_election_timeout_ms: int = _int(
         1000, "Time without a majority of votes after which a candidate starts another election.", 1
     )
@@ -344,6 +347,12 @@ class LogOptions(Options):
     metadata_log_max_snapshot_interval_ms: int = _long(
         3_600_000,
         "Maximum time between metadata snapshots, if the metadata has changed. 0: no snapshot by time.",
+        0,
+    )
+    metadata_max_idle_interval_ms: int = _int(
+        500,
+        "Time without a metadata record after which the active controller appends one that changes nothing, if the "
+        "cluster has other nodes. 0: never.",
         0,
     )
     metadata_max_retention_bytes: int = _long(

@@ -14,17 +14,18 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator
 from itertools import takewhile
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import trio
 
 from triokafka import errors
 from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
-from triokafka.broker_stub.controller.metadata_log import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.metadata.publisher import Follower
+from triokafka.broker_stub.raft.metadata_log import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.named_tuple import NamedTuple
 from triokafka.world import World
@@ -44,18 +45,6 @@ MAX_UNCOMMITTED: Final = 64
 
 def _nothing() -> None:
     pass
-
-
-class Follower(Protocol):
-    """Follows changes with work that is too slow for the event loop. Raises nothing."""
-
-    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Prepare for a committed change that is about to be published."""
-        ...
-
-    async def settle(self) -> None:
-        """Finish the work on published changes, whose answers wait for it."""
-        ...
 
 
 class Operation(Generic[T]):
@@ -149,6 +138,7 @@ class EventQueue:
         self._activate = activate
         self._activation_due = False
         self._resign = resign
+        self._term_changed = trio.Event()
         self._waiting = trio.CancelScope()
         self._term_began = term_began
         self._term_ended = term_ended
@@ -250,6 +240,8 @@ class EventQueue:
 
     async def _process(self, operation: Operation[Any]) -> None:
         try:
+            while self._new_term is not None:  # it begins as soon as the changes of the last one are published
+                await self._term_changed.wait()
             while len(self._uncommitted) >= MAX_UNCOMMITTED:
                 self._has_room = trio.Event()
                 await self._has_room.wait()
@@ -267,10 +259,10 @@ class EventQueue:
     async def _append(self, operation: Operation[T]) -> None:
         """Compute the outcome of an operation, stage it, and append it to the log."""
         state, log = self._state, self._log
-        if not self._leads:
-            raise _lost_leadership()
         if log.failure is not None:
             raise log.failure.fresh_copy()
+        if not self._leads:
+            raise _lost_leadership()
         if operation.expires_at <= self._world.now():
             raise errors.RequestTimedOutError(f"{operation.name}: its time limit ended before the controller began")
         while True:
@@ -316,11 +308,13 @@ class EventQueue:
         if epoch >= self._state.epoch:
             self._leads, self._new_term = False, None
             self._activation_due = False
+            self._term_changed.set()
             self._drop_after(self._committed_end, _lost_leadership())
 
     def became_leader(self, epoch: int, image: MetadataImage) -> None:
         """See `MetadataLogListener`."""
         self._new_term = epoch, image
+        self._term_changed = trio.Event()
         self._in_term = True
         self._woken.set()
 
@@ -371,6 +365,7 @@ class EventQueue:
         self._committed_end = self._state.next_offset
         self._leads, self._new_term = True, None
         self._activation_due = True
+        self._term_changed.set()
         self._term_began()
         self._waiting.cancel()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.controller.outcome import Outcome
@@ -23,7 +23,14 @@ from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.errors import BrokerResponseError, InvalidRequestError, InvalidUpdateVersionError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct
-from triokafka.protocol.stored.cluster_metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from triokafka.protocol.stored.cluster_metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+)
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -39,6 +46,30 @@ def initial_records(min_insync_replicas: str = "1") -> list[Struct]:
     """
     levels = [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
     return [*levels, _cluster_min_insync_replicas(min_insync_replicas)]
+
+
+def activation_records(
+    image: MetadataImage,
+    bootstrap_records: Sequence[Struct],
+    min_insync_replicas: str,
+    *,
+    in_transaction: bool,
+) -> list[Struct]:
+    """Return the first records of a controller that has become active.
+
+    It aborts a metadata transaction that an earlier one left unfinished. The first controller of a cluster also appends
+    the cluster's first records, in one transaction (KIP-868): those of ``bootstrap.checkpoint``, or else
+    `initial_records`.
+    """
+    records: list[Struct] = [AbortTransactionRecord(reason="the controller has changed")] if in_transaction else []
+    if image.features:
+        return records
+    first = list(bootstrap_records) or initial_records(min_insync_replicas)
+    levels = {record.name: record.feature_level for record in first if isinstance(record, FeatureLevelRecord)}
+    has_value = any(isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS for record in first)
+    if levels.get(ELIGIBLE_LEADER_REPLICAS) and not has_value:
+        first.append(_cluster_min_insync_replicas(min_insync_replicas))
+    return [*records, BeginTransactionRecord(name="Bootstrap records"), *first, EndTransactionRecord()]
 
 
 def _cluster_min_insync_replicas(value: str) -> ConfigRecord:

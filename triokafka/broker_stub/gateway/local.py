@@ -16,13 +16,9 @@ from triokafka.broker_stub.metadata.broker_registration import (
 )
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
-from triokafka.errors import UnsupportedVersionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from triokafka.broker_stub.gateway.controller_gateway import ForwardedClient
-    from triokafka.broker_stub.raft.raft_client import RaftClient
     from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -52,18 +48,10 @@ class LocalControllerGateway:
     Args:
         configuration: decides about the broker's own dynamic configuration; by default the controller's. Brokers that
             share a controller each have their own.
-        quorum: returns the node's client of the metadata quorum; None where the voters cannot change.
     """
 
-    def __init__(
-        self,
-        controller: Controller,
-        configuration: ConfigurationControl | None = None,
-        *,
-        quorum: Callable[[], RaftClient] | None = None,
-    ) -> None:
+    def __init__(self, controller: Controller, configuration: ConfigurationControl | None = None) -> None:
         self._controller = controller
-        self._quorum = quorum
         self._configuration = controller.state.configuration if configuration is None else configuration
         self._submit = controller.submit
         self._topic_config = controller.state.configuration.effective.topic_config_of
@@ -215,15 +203,12 @@ class LocalControllerGateway:
         state = self._controller.state
         return await self._submit(
             "BrokerHeartbeat",
-            lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=state.next_offset),
+            lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=image.offset + 1),
         )
 
     async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
-        """See `quorum.describe_quorum`."""
-        from triokafka.broker_stub.controller.quorum import describe_quorum
-
-        controller = self._controller
-        return describe_quorum(controller.quorum, request, now_ms=self._world.wall_ms(), version=version)
+        """See `RaftClient.describe_quorum`."""
+        return self._controller.metadata.raft.describe_quorum(request, version=version)
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """See `ClusterControl.register_controller`."""
@@ -232,15 +217,10 @@ class LocalControllerGateway:
 
     # The quorum
 
-    def _voters(self) -> RaftClient:
-        if self._quorum is None:
-            raise UnsupportedVersionError("the voters of this quorum cannot change")
-        return self._quorum()
-
     async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
         """See `RaftClient.add_voter`."""
-        return await self._voters().add_voter(request, version=version)
+        return await self._controller.metadata.raft.add_voter(request, version=version)
 
     async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
         """See `RaftClient.remove_voter`."""
-        return await self._voters().remove_voter(request, version=version)
+        return await self._controller.metadata.raft.remove_voter(request, version=version)

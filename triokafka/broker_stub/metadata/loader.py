@@ -1,8 +1,8 @@
 """The committed image of one node: following the metadata log from committed records to published changes.
 
 A node that does not lead replays what the quorum has committed (`MetadataLoader.next_change`). The active controller
-has replayed its own records when it staged them, so it brings the finished change (`MetadataLoader.publish`). Either
-way there is one image, and every change goes through one publisher, in the order of the log.
+has replayed its own records when it staged them, so it brings the finished change (`MetadataLoader.publish_own`).
+Either way there is one image, and every change goes through one publisher, in the order of the log.
 
 Pure: a caller runs the steps and waits where it likes.
 """
@@ -136,12 +136,16 @@ class MetadataLoader:
         self._settled = (after.offset, after.epoch)
         return LoadedChange(delta, delta.image(*self._settled))
 
-    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Make a committed change the image, and hand it to the subscribers.
+    def publish_own(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Publish a change of the active controller: no replayed record comes between the present image and it.
 
-        The change is one that this loader has returned, or one of the active controller: its records begin after the
-        present image, and all records in between are control records.
+        A transaction that another controller left open has no effect: the active one aborts it with its first change.
         """
+        self._transaction = TransactionFilter()
+        self.publish(delta, image)
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Make a committed change that this loader has returned the image, and hand it to the subscribers."""
         self.image = image
         self.next_offset = max(self.next_offset, image.offset + 1)
         self._settled = (image.offset, image.epoch)

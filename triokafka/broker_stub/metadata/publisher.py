@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
@@ -12,6 +13,18 @@ logger = logging.getLogger(__name__)
 
 Subscriber = Callable[[MetadataDelta, MetadataImage], None]
 """Receives every committed change in order: the delta and the resulting image."""
+
+
+class Follower(Protocol):
+    """Follows changes with work that is too slow for the event loop. Raises nothing."""
+
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Prepare for a committed change that is about to be published."""
+        ...
+
+    async def settle(self) -> None:
+        """Finish the work on published changes, whose answers wait for it."""
+        ...
 
 
 class MetadataPublisher:

@@ -21,7 +21,6 @@ from triokafka.broker_stub.metadata.records import (
     decode_batches,
     encode_records,
     encode_snapshot_footer,
-    encode_snapshot_header,
 )
 from triokafka.errors import KafkaError, UnsupportedVersionError
 from triokafka.named_tuple import NamedTuple
@@ -69,15 +68,6 @@ class Snapshot(NamedTuple):
 
     snapshot_id: SnapshotId
     batches: Sequence[LogBatch]
-
-
-class Quorum(NamedTuple):
-    """The quorum in a snapshot: its only voter, the voter's listeners, and the level of ``kraft.version``."""
-
-    node_id: int
-    directory_id: uuid.UUID
-    kraft_version: int
-    endpoints: Sequence[tuple[str, str, int]] = ()
 
 
 class SnapshotSchedule:
@@ -195,19 +185,14 @@ def quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQu
     )
 
 
-def encode_snapshot(image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) -> Iterator[bytes]:
-    """Yield the batches of a snapshot: header, records, footer. ``timestamp_ms`` is the time of the last change."""
-    epoch = image.epoch
-    yield encode_snapshot_header(
-        quorum.node_id,
-        quorum.directory_id,
-        epoch=epoch,
-        timestamp_ms=timestamp_ms,
-        kraft_version=quorum.kraft_version,
-        endpoints=quorum.endpoints,
-    )
-    # The header batch has one record, or three with kraft.version and the voters.
-    offset = 3 if quorum.kraft_version else 1
+def encode_image(image: MetadataImage, *, first_offset: int, timestamp_ms: int) -> Iterator[bytes]:
+    """Yield the batches of a snapshot after its header: the records of the image, and the footer.
+
+    Args:
+        first_offset: the number of records in the header batch.
+        timestamp_ms: the time of the last change.
+    """
+    offset, epoch = first_offset, image.epoch
     level = features.metadata_version(image.features)
     waiting: list[Struct] = []
 
@@ -285,13 +270,6 @@ class SnapshotFiles:
             return file.size()
         finally:
             file.close()
-
-    def write(self, image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) -> SnapshotId:
-        """Write the image as a snapshot atomically. Raises `OSError`."""
-        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
-        content = b"".join(encode_snapshot(image, quorum, timestamp_ms=timestamp_ms))
-        self._storage.replace_file(self._path(snapshot_id), content)
-        return snapshot_id
 
     def read(self, snapshot_id: SnapshotId) -> Snapshot:
         """Read a snapshot.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, RaftLog, SnapshotId
+from triokafka.named_tuple import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """The result: neither field is set if the follower's log is a prefix of the leader's."""
 
     diverging: OffsetAndEpoch | None = None

@@ -18,9 +18,8 @@ from triokafka.broker_stub.log.durability import FlushJob as LogFlushJob
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.broker_stub.metadata import topic_names
-from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
-from triokafka.broker_stub.metadata.snapshots import Quorum, SnapshotFiles, SnapshotId
+from triokafka.broker_stub.metadata.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.raft.raft_log import FlushJob, OffsetAndEpoch
 from triokafka.broker_stub.raft.snapshot_file_writer import SnapshotFileWriter
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaError, KafkaStorageError
@@ -39,7 +38,8 @@ KEEP_ALL: Final = LogConfig(retention_ms=-1, retention_bytes=-1, segment_ms=2**6
 class MetadataLogFiles:
     """The metadata log and its snapshots on the disk of one node. See `RaftLog` for what its methods promise.
 
-    ``snapshots`` are the files beside the log; ``last_append_ms`` is the time of the last append (-1: none).
+    ``snapshots`` are the files beside the log; ``last_append_ms`` is the time of the last append (-1: none), and
+    ``appended_bytes`` the size of all appends since the start.
 
     Args:
         directory: the data directory that holds the log's folder.
@@ -69,6 +69,7 @@ class MetadataLogFiles:
         self.snapshots = SnapshotFiles(storage, self.directory)
         self.snapshots.remove_unfinished()
         self.last_append_ms = -1
+        self.appended_bytes = 0
         self._newest_ms = now_ms
         self._snapshot_ids = self.snapshots.complete_ids()
         snapshot_end = self._snapshot_ids[-1].end_offset if self._snapshot_ids else 0
@@ -186,6 +187,7 @@ class MetadataLogFiles:
         self._log.append_as_follower(batches, now_ms=now_ms)
         self.last_append_ms = now_ms
         self._newest_ms = max(self._newest_ms, now_ms)
+        self.appended_bytes += len(batches)
 
     def truncate_to(self, offset: int) -> None:
         """See `RaftLog`."""
@@ -278,12 +280,6 @@ class MetadataLogFiles:
         if snapshot_id in self._snapshot_ids:
             return None
         return SnapshotFileWriter(self._storage, self.directory, snapshot_id, finished=self._snapshot_finished)
-
-    def write_snapshot(self, image: MetadataImage, quorum: Quorum, *, timestamp_ms: int) -> SnapshotId:
-        """Write an image as a snapshot; callable in a thread. Raises `OSError`."""
-        written = self.snapshots.write(image, quorum, timestamp_ms=timestamp_ms)
-        self._snapshot_finished(written)
-        return written
 
     def _snapshot_finished(self, snapshot_id: SnapshotId) -> None:
         # A new list, because this may run in another thread.

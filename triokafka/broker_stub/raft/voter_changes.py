@@ -49,6 +49,10 @@ class _Removal:
     offset: int
 
 
+def _versions_request() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="triokafka", client_software_version="quorum")
+
+
 class VoterChanges:
     """The leader's side of changes to the voter set.
 
@@ -109,7 +113,7 @@ class VoterChanges:
             quorum.effects.answer(reply, AddRaftVoterResponse(error_code=error, error_message=message))
             return reply
         timeout = config.request_timeout_ms / 1000
-        quorum.effects.send(Send(node, ApiVersionsRequest(), quorum.peers.sent(node.node_id, now)))
+        quorum.effects.send(Send(node, _versions_request(), quorum.peers.sent(node.node_id, now)))
         self._addition = _Addition(key, endpoints, reply, now + timeout, request.ack_when_committed)
         return reply
 

@@ -17,9 +17,9 @@ from tests.unit.broker_stub.clusters import CONFIG, MemoryWorld, cluster
 from triokafka import errors
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import MAX_UNCOMMITTED, EventQueue
-from triokafka.broker_stub.controller.metadata_log import MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import TopicRecord
 

@@ -20,6 +20,7 @@ from tests.unit.broker_stub.clusters import (
     cluster,
     codes,
     creation,
+    encode_snapshot,
     local,
     replayed,
     running,
@@ -33,14 +34,13 @@ from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.broker_stub.metadata.snapshots import (
-    Quorum,
     SnapshotFiles,
     SnapshotId,
     SnapshotSchedule,
-    encode_snapshot,
     image_records,
 )
 from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
+from triokafka.broker_stub.raft.snapshot_file_writer import SnapshotFileWriter
 from triokafka.protocol.stored.cluster_metadata import (
     ClientQuotaEntityData,
     ClientQuotaRecord,
@@ -52,7 +52,6 @@ from triokafka.records import iter_batches
 from triokafka.world.memory import DiskFault, MemoryStorage
 
 DIRECTORY = f"{DATA}/__cluster_metadata-0"
-QUORUM = Quorum(1, uuid.UUID(int=9), 1, [("CONTROLLER", "localhost", 0)])
 
 
 def full_image() -> MetadataImage:
@@ -76,7 +75,16 @@ def full_image() -> MetadataImage:
 
 
 def snapshot_bytes(image: MetadataImage) -> bytes:
-    return b"".join(encode_snapshot(image, QUORUM, timestamp_ms=77))
+    return encode_snapshot(image, timestamp_ms=77)
+
+
+def write(storage: MemoryStorage, image: MetadataImage) -> SnapshotId:
+    finished: list[SnapshotId] = []
+    snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+    writer = SnapshotFileWriter(storage, DIRECTORY, snapshot_id, finished=finished.append)
+    writer.append(snapshot_bytes(image))
+    writer.finish()
+    return finished[0]
 
 
 class TestContent:
@@ -117,7 +125,7 @@ class TestFiles:
     def test_snapshot_is_named_by_end_offset_and_epoch(self) -> None:
         storage, files = self.files()
         image = full_image()
-        written = files.write(image, QUORUM, timestamp_ms=1)
+        written = write(storage, image)
         assert written == SnapshotId(image.offset + 1, 1)
         assert storage.list_dir(DIRECTORY) == [f"{image.offset + 1:020}-0000000001.checkpoint"]
         assert files.ids() == [written]
@@ -125,7 +133,7 @@ class TestFiles:
 
     def test_snapshot_that_is_damaged_or_not_whole_is_passed_over(self, caplog: pytest.LogCaptureFixture) -> None:
         storage, files = self.files()
-        good = files.write(full_image(), QUORUM, timestamp_ms=1)
+        good = write(storage, full_image())
         whole = storage.read_file(f"{DIRECTORY}/{good.file_name}")
         footer = [info.position for info in iter_batches(whole)][-1]
         storage.replace_file(f"{DIRECTORY}/{SnapshotId(1000, 2).file_name}", whole[:footer])
@@ -160,7 +168,9 @@ def small(**options: Any) -> BrokerConfig:
 
 
 def snapshot_names(world: MemoryWorld) -> list[str]:
-    return [name for name in world.disk.list_dir(DIRECTORY) if name.endswith(".checkpoint")]
+    """The snapshots that the node took; 0-0 comes with the directory's format."""
+    names = [name for name in world.disk.list_dir(DIRECTORY) if name.endswith(".checkpoint")]
+    return [name for name in names if not name.startswith("0" * 20 + "-")]
 
 
 class TestController:
@@ -181,14 +191,14 @@ class TestController:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         world = MemoryWorld()
-        write, begun, may_go_on = SnapshotFiles.write, threading.Event(), threading.Event()
+        finish, begun, may_go_on = SnapshotFileWriter.finish, threading.Event(), threading.Event()
 
-        def slow(*arguments: Any, **options: Any) -> SnapshotId:
+        def slow(writer: SnapshotFileWriter) -> None:
             begun.set()
             may_go_on.wait(10)
-            return write(*arguments, **options)
+            finish(writer)
 
-        monkeypatch.setattr(SnapshotFiles, "write", slow)
+        monkeypatch.setattr(SnapshotFileWriter, "finish", slow)
         config = small(metadata_log_max_record_bytes_between_snapshots=5_000)
         async with running(world, config) as controller:
             number = 0
@@ -211,9 +221,9 @@ class TestController:
         read_all = MetadataLogFiles.read_all
         starts: list[int | None] = []
 
-        def watched(log: MetadataLogFiles, *, from_offset: int | None = None) -> Iterator[LogBatch]:
+        def watched(log: MetadataLogFiles, *, from_offset: int | None = None, **others: Any) -> Iterator[LogBatch]:
             starts.append(from_offset)
-            return read_all(log, from_offset=from_offset)
+            return read_all(log, from_offset=from_offset, **others)
 
         monkeypatch.setattr(MetadataLogFiles, "read_all", watched)
         async with running(world, register=False) as controller:
@@ -243,7 +253,7 @@ class TestController:
             for number in range(3):
                 await local(controller).create_topics(creation(wanted(f"t{number}")))
                 end = await controller.take_snapshot()
-            log = controller._parts.files
+            log = controller.metadata.files
             assert log.snapshots.ids()[-1].end_offset == end
             assert len(log.snapshots.ids()) == 1
             assert log.start_offset == end

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import random
-import uuid
 
 import pytest
 
-from tests.unit.broker_stub.clusters import cluster, topic
+from tests.unit.broker_stub.clusters import cluster, encode_snapshot, topic
 from triokafka.broker_stub.metadata.records import encode_records
-from triokafka.broker_stub.metadata.snapshots import Quorum, SnapshotId, encode_snapshot
+from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
 from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, RaftLog
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
@@ -19,7 +18,6 @@ from triokafka.records import iter_batches
 from triokafka.world.memory import DiskFault, MemoryStorage
 
 FOLDER = "/data/__cluster_metadata-0"
-QUORUM = Quorum(1, uuid.UUID(int=9), 1)
 
 
 def opened(storage: MemoryStorage | None = None) -> MetadataLogFiles:
@@ -50,8 +48,7 @@ def snapshot(log: MetadataLogFiles, end_offset: int, epoch: int) -> SnapshotId:
     writer = log.store_snapshot(SnapshotId(end_offset, epoch))
     assert writer is not None
     image = cluster(topic("t", [1]))._replace(offset=end_offset - 1, epoch=epoch)
-    for part in encode_snapshot(image, QUORUM, timestamp_ms=1):
-        writer.append(part)
+    writer.append(encode_snapshot(image, timestamp_ms=1))
     writer.finish()
     return writer.snapshot_id
 

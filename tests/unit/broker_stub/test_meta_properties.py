@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.broker_stub.clusters import numbered_ids
 from triokafka.broker_stub.config import parse_properties
-from triokafka.broker_stub.controller.meta_properties import (
+from triokafka.broker_stub.meta_properties import (
     ClusterIdentity,
     open_directories,
 )

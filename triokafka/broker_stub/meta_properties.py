@@ -37,6 +37,7 @@ def open_directories(
     new_id: Callable[[], uuid.UUID],
     cluster_id: str | None = None,
     needed: str | None = None,
+    must_be_formatted: bool = False,
 ) -> ClusterIdentity:
     """Read the directories' ``meta.properties``; create the directory, the file and the ids of a new data directory.
 
@@ -46,6 +47,7 @@ def open_directories(
         cluster_id: the cluster that a new directory joins; by default the cluster of the other directories, or a new
             one.
         needed: the directory of the metadata log, which must be usable; the first one by default.
+        must_be_formatted: the cluster has other nodes, so the needed directory must name the cluster already.
 
     Raises:
         ConfigurationError: the needed directory cannot be created, read or written; or the file of a directory is
@@ -71,6 +73,11 @@ def open_directories(
             if directory == needed:
                 raise ConfigurationError(f"the data directory {directory} cannot be used: {error}") from error
             failed[directory] = error
+    if must_be_formatted and needed not in found:
+        raise ConfigurationError(
+            f"the data directory {needed} is not formatted, so the cluster of this node is unknown: run "
+            f"triokafka storage format with the cluster id of the other nodes first"
+        )
     for directory, values in found.items():
         _check(directory, values, node_id)
         theirs = values["cluster.id"]

@@ -7,11 +7,12 @@ import logging
 import trio
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.local_metadata_log import LocalMetadataLog
 from triokafka.broker_stub.metadata.delta import MetadataDelta
-from triokafka.broker_stub.metadata.image import MetadataImage
-from triokafka.broker_stub.metadata.snapshots import Quorum, SnapshotSchedule
+from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
+from triokafka.broker_stub.metadata.snapshots import SnapshotId, SnapshotSchedule, encode_image
 from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
+from triokafka.broker_stub.raft.raft_client import RaftClient
+from triokafka.broker_stub.raft.raft_log import SnapshotWriter
 from triokafka.errors import KafkaError
 from triokafka.world import World
 
@@ -19,43 +20,31 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotGenerator:
-    """Writes the committed image as a snapshot after a number of committed bytes, or after an interval.
+    """Writes the committed image as a snapshot after a number of bytes, or after an interval. Every node has one.
 
-    `metadata_changed` is a subscriber of the controller's publisher.
-
-    Args:
-        image: the committed image.
-        replayed_bytes: bytes of the log after the newest snapshot at the start.
+    `metadata_changed` is a subscriber of the node's publisher.
     """
 
-    def __init__(
-        self,
-        world: World,
-        config: BrokerConfig,
-        files: MetadataLogFiles,
-        log: LocalMetadataLog,
-        quorum: Quorum,
-        image: MetadataImage,
-        *,
-        replayed_bytes: int,
-    ) -> None:
+    def __init__(self, world: World, config: BrokerConfig, files: MetadataLogFiles, raft: RaftClient) -> None:
         self._world = world
         self._config = config
         self._files = files
-        self._log = log
-        self._quorum = quorum
-        self._image = image
-        self._counted_bytes = log.committed_bytes
+        self._raft = raft
+        self._image = EMPTY_IMAGE
+        self._counted_bytes = files.appended_bytes
         self._schedule = SnapshotSchedule(
             config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
         )
-        self._schedule.taken(replayed_bytes, world.now())
         self._due = trio.Event()
+
+    def begin(self, *, replayed_bytes: int) -> None:
+        """Begin to count; ``replayed_bytes`` is the size of the log after the newest snapshot."""
+        self._schedule.taken(replayed_bytes, self._world.now())
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Count committed bytes, and store the image."""
         self._image = image
-        size, self._counted_bytes = self._log.committed_bytes - self._counted_bytes, self._log.committed_bytes
+        size, self._counted_bytes = self._files.appended_bytes - self._counted_bytes, self._files.appended_bytes
         if self._schedule.appended(size):
             self._due.set()
 
@@ -84,14 +73,18 @@ class SnapshotGenerator:
         Raises:
             KafkaStorageError, OSError: the disk failed. Earlier snapshots are not affected.
         """
-        files, image, quorum, config = self._files, self._image, self._quorum, self._config
+        files, image, config = self._files, self._image, self._config
+        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
         timestamp_ms = files.last_append_ms
-        with trio.CancelScope(shield=True):  # a thread cannot be stopped, and must not outlive the log
-            written = await self._world.run_in_thread(
-                lambda: files.write_snapshot(image, quorum, timestamp_ms=timestamp_ms)
-            )
-        self._schedule.taken(files.bytes_since(written.end_offset), self._world.now())
-        logger.info("wrote the snapshot %s", written.file_name)
+        writer = self._raft.create_snapshot(snapshot_id, timestamp_ms=timestamp_ms)
+        if writer is not None:
+            first_offset = 3 if self._raft.kraft_version else 1
+            with trio.CancelScope(shield=True):  # a thread cannot be stopped, and must not outlive the log
+                await self._world.run_in_thread(
+                    lambda: _write(writer, image, first_offset=first_offset, timestamp_ms=timestamp_ms)
+                )
+        self._schedule.taken(files.bytes_since(snapshot_id.end_offset), self._world.now())
+        logger.info("wrote the snapshot %s", snapshot_id.file_name)
         dropped = files.clean(
             max_bytes=config.metadata_max_retention_bytes,
             max_age_ms=config.metadata_max_retention_ms,
@@ -99,4 +92,15 @@ class SnapshotGenerator:
         )
         if dropped:
             logger.info("dropped %d old snapshots; the log begins at offset %d", len(dropped), files.start_offset)
-        return written.end_offset
+        return snapshot_id.end_offset
+
+
+def _write(writer: SnapshotWriter, image: MetadataImage, *, first_offset: int, timestamp_ms: int) -> None:
+    """Write the records of an image after the header of its snapshot, and finish the snapshot, in a thread."""
+    try:
+        for batch in encode_image(image, first_offset=first_offset, timestamp_ms=timestamp_ms):
+            writer.append(batch)
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise

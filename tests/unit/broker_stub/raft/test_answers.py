@@ -1,0 +1,459 @@
+"""The answers of a node of the quorum: error codes and votes, as Apache Kafka gives them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.raft_memory_log import MemoryRaftLog
+from triokafka import errors
+from triokafka.broker_stub.raft import messages
+from triokafka.broker_stub.raft.effects import Reply
+from triokafka.broker_stub.raft.leader_state import Leader
+from triokafka.broker_stub.raft.quorum_state import ElectionState
+from triokafka.broker_stub.raft.raft_config import RaftConfig
+from triokafka.broker_stub.raft.raft_core import RaftCore
+from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Unattached
+from triokafka.broker_stub.raft.voter_set import VoterEndpoint, VoterSet
+from triokafka.protocol.api import add_raft_voter, begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
+from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest
+from triokafka.records import encode_batch
+from triokafka.structs import Node
+
+TOPIC = messages.TOPIC
+DIRECTORY = UUID(int=11)
+ERRORS = {
+    error.code: error
+    for error in (
+        errors.FencedLeaderEpochError,
+        errors.InconsistentClusterIdError,
+        errors.InvalidRequestError,
+        errors.InvalidVoterKeyError,
+        errors.NotLeaderForPartitionError,
+        errors.PositionOutOfRangeError,
+        errors.RequestTimedOutError,
+        errors.SnapshotNotFoundError,
+        errors.UnknownLeaderEpochError,
+        errors.UnknownTopicOrPartitionError,
+        errors.UnsupportedVersionError,
+    )
+}
+
+
+class OneNode:
+    """Node 1 of the voters 1, 2 and 3, whose disk is always up to date."""
+
+    def __init__(self, *, voters: int = 3, stored: ElectionState | None = None, records: int = 0) -> None:
+        self.log = MemoryRaftLog()
+        if records:
+            values = [(0, None, b"value", ()) for _ in range(records)]
+            self.log.append(encode_batch(values, base_offset=0, leader_epoch=1), now_ms=0)
+        nodes = [Node(node_id, f"node{node_id}", 9093) for node_id in range(1, voters + 1)]
+        config = RaftConfig(
+            node_id=1,
+            directory_id=DIRECTORY,
+            cluster_id="ours",
+            static_voters=VoterSet.static(nodes, "CONTROLLER"),
+            endpoints=(VoterEndpoint("CONTROLLER", "node1", 9093),),
+        )
+        self.now = 0.0
+        self.core = RaftCore(config, self.log, stored, rng=random.Random(1), wall_ms=lambda: 0, now=0.0)
+        self.sent: list[Any] = []
+        self.settle()
+
+    @property
+    def state(self) -> Any:
+        """The state of the node."""
+        return self.core.quorum.state
+
+    def settle(self) -> None:
+        """Store, sync, and collect what the node sends."""
+        for _ in range(5):
+            self.core.poll(self.now)
+            if self.core.unsaved is not None:
+                self.core.election_saved(self.core.unsaved)
+            job = self.log.begin_flush()
+            if job is not None:
+                self.log.flushed(job)
+                self.core.flushed(self.now)
+            self.sent += self.core.take_output().sends
+
+    def after(self, seconds: float) -> OneNode:
+        """Let time pass."""
+        self.now += seconds
+        self.settle()
+        return self
+
+    def result(self, reply: Reply[Any]) -> Any:
+        """Return the answer to a request; fail if there is none yet."""
+        self.settle()
+        assert reply.result is not None, "no answer yet"
+        return reply.result
+
+    def vote(self, **changes: Any) -> Any:
+        """Ask for a vote; return the answer for the partition, or for the request."""
+        cluster_id, voter_id = changes.pop("cluster_id", "ours"), changes.pop("voter_id", 1)
+        values: dict[str, Any] = {
+            "partition_index": 0, "replica_epoch": 5, "replica_id": 2, "replica_directory_id": UUID(int=22),
+            "voter_directory_id": DIRECTORY, "last_offset_epoch": 1, "last_offset": 100, "pre_vote": False,
+        } | changes  # fmt: skip
+        topic = vote.TopicData(topic_name=TOPIC, partitions=[vote.PartitionData(**values)])
+        request = vote.VoteRequest(cluster_id=cluster_id, voter_id=voter_id, topics=[topic])
+        response = self.result(self.core.vote(request, listener="CONTROLLER", now=self.now))
+        return response.topics[0].partitions[0] if response.topics else response
+
+    def begin(self, leader_id: int = 2, epoch: int = 5, **changes: Any) -> Any:
+        """Announce a leader."""
+        partition = begin_quorum_epoch.PartitionData(
+            partition_index=0, voter_directory_id=DIRECTORY, leader_id=leader_id, leader_epoch=epoch
+        )
+        topic = begin_quorum_epoch.TopicData(topic_name=TOPIC, partitions=[partition])
+        values: dict[str, Any] = {
+            "cluster_id": "ours",
+            "voter_id": 1,
+            "topics": [topic],
+            "leader_endpoints": [],
+        } | changes
+        request = begin_quorum_epoch.BeginQuorumEpochRequest(**values)
+        response = self.result(self.core.begin_quorum_epoch(request, listener="CONTROLLER", now=self.now))
+        return response.topics[0].partitions[0] if response.topics else response
+
+    def fetch(self, **changes: Any) -> Any:
+        """Fetch as node 2; return the partition of the answer."""
+        values: dict[str, Any] = {
+            "partition": 0, "current_leader_epoch": self.core.quorum.epoch, "fetch_offset": self.log.end_offset,
+            "last_fetched_epoch": self.log.last_epoch, "partition_max_bytes": 10_000,
+        }  # fmt: skip
+        cluster_id, max_wait_ms = changes.pop("cluster_id", "ours"), changes.pop("max_wait_ms", 0)
+        replica_id = changes.pop("replica_id", 2)
+        topic = fetch.FetchTopic(
+            topic=TOPIC, topic_id=messages.TOPIC_ID, partitions=[fetch.FetchPartition(**(values | changes))]
+        )
+        request = fetch.FetchRequest(
+            cluster_id=cluster_id,
+            replica_state=fetch.ReplicaState(replica_id=replica_id),
+            max_wait_ms=max_wait_ms,
+            min_bytes=0,
+            topics=[topic],
+        )
+        response = self.result(self.core.fetch(request, listener="CONTROLLER", now=self.now))
+        return response.responses[0].partitions[0] if response.responses else response
+
+    def elect(self) -> OneNode:
+        """Make the node the leader, by the votes of node 2."""
+        self.after(2.5)
+        for _ in range(2):
+            send = next(send for send in reversed(self.sent) if send.node.node_id == 2)
+            partition = vote.AnsweredPartition(
+                partition_index=0, error_code=0, leader_id=-1, leader_epoch=self.core.quorum.epoch, vote_granted=True
+            )
+            response = vote.VoteResponse(topics=[vote.AnsweredTopic(topic_name=TOPIC, partitions=[partition])])
+            self.core.receive(send, response, self.now)
+            self.settle()
+        assert isinstance(self.state, Leader)
+        return self
+
+
+# Vote
+
+
+def test_a_voter_grants_one_vote_in_an_epoch() -> None:
+    node = OneNode()
+    assert node.vote().vote_granted
+    assert node.vote().vote_granted, "the same candidate may ask again"
+    assert not node.vote(replica_id=3).vote_granted
+    assert node.vote(replica_id=3, replica_epoch=6).vote_granted
+
+
+def test_a_voter_remembers_its_vote_after_a_restart() -> None:
+    node = OneNode(stored=ElectionState(5, None, ReplicaKey(2, UUID(int=22))))
+    assert not node.vote(replica_id=3).vote_granted
+    assert node.vote().vote_granted
+
+
+def test_a_voter_refuses_a_shorter_log_and_takes_over_the_epoch() -> None:
+    node = OneNode(records=10)
+    answer = node.vote(last_offset=9)
+    assert (answer.error_code, answer.vote_granted, answer.leader_epoch) == (0, False, 5)
+    assert node.vote(last_offset=10).vote_granted
+
+
+def test_a_later_epoch_of_the_last_record_beats_a_longer_log() -> None:
+    assert OneNode(records=10).vote(last_offset_epoch=2, last_offset=3).vote_granted
+
+
+def test_a_voter_that_follows_a_leader_refuses_votes_in_its_epoch() -> None:
+    node = OneNode()
+    node.begin()
+    answer = node.vote(replica_id=3)
+    assert (answer.vote_granted, answer.leader_id) == (False, 2)
+
+
+def test_a_pre_vote_is_no_vote() -> None:
+    node = OneNode()
+    assert node.vote(pre_vote=True).vote_granted
+    assert node.state.voted is None
+    assert node.vote(replica_id=3).vote_granted
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"cluster_id": "theirs"}, errors.InconsistentClusterIdError),
+        ({"last_offset": -1}, errors.InvalidRequestError),
+        ({"last_offset_epoch": -1}, errors.InvalidRequestError),
+        ({"last_offset_epoch": 5}, errors.InvalidRequestError),
+        ({"last_offset_epoch": 6, "pre_vote": True}, errors.InvalidRequestError),
+        ({"replica_id": -1}, errors.InvalidRequestError),
+        ({"replica_epoch": 1, "last_offset_epoch": 0}, errors.FencedLeaderEpochError),
+        ({"voter_id": 3}, errors.InvalidVoterKeyError),
+        ({"voter_directory_id": UUID(int=99)}, errors.InvalidVoterKeyError),
+        ({"partition_index": 1}, errors.InvalidRequestError),
+    ],
+)
+def test_errors_of_vote(changes: dict[str, Any], error: type[errors.BrokerResponseError]) -> None:
+    node = OneNode(stored=ElectionState(2))
+    answer = node.vote(**changes)
+    assert ERRORS[answer.error_code] is error
+
+
+def test_a_pre_vote_in_the_epoch_of_the_last_record_is_valid() -> None:
+    assert OneNode(stored=ElectionState(2)).vote(pre_vote=True, replica_epoch=2, last_offset_epoch=2).vote_granted
+
+
+def test_a_vote_is_not_answered_before_it_is_stored() -> None:
+    node = OneNode()
+    topic = vote.TopicData(
+        topic_name=TOPIC,
+        partitions=[
+            vote.PartitionData(partition_index=0, replica_epoch=5, replica_id=2, last_offset_epoch=1, last_offset=9)
+        ],
+    )
+    node.core.vote(vote.VoteRequest(topics=[topic]), listener="CONTROLLER", now=0.0)
+    assert node.core.unsaved == ElectionState(5, None, ReplicaKey(2))
+    assert not node.core.take_output().replies
+    node.core.election_saved(node.core.unsaved)
+    assert len(node.core.take_output().replies) == 1
+
+
+# Elections
+
+
+def test_a_voter_asks_for_pre_votes_before_it_raises_the_epoch() -> None:
+    node = OneNode(stored=ElectionState(4)).after(2.5)
+    assert isinstance(node.state, Prospective)
+    assert node.state.epoch == 4
+    requests = [send.request for send in node.sent if isinstance(send.request, vote.VoteRequest)]
+    assert {request.topics[0].partitions[0].pre_vote for request in requests} == {True}
+
+
+def test_a_voter_without_pre_votes_counts_as_one_that_grants_it() -> None:
+    node = OneNode(stored=ElectionState(4)).after(2.5)
+    send = next(send for send in node.sent if isinstance(send.request, vote.VoteRequest))
+    node.core.request_failed(send, errors.UnsupportedVersionError("Vote v2"), node.now)
+    assert isinstance(node.state, Candidate)
+    assert node.state.epoch == 5
+
+
+def test_a_leader_of_an_earlier_run_begins_another_epoch() -> None:
+    node = OneNode(voters=1, stored=ElectionState(4, 1, ReplicaKey(1, DIRECTORY)))
+    assert isinstance(node.state, Leader)
+    assert node.state.epoch == 5
+
+
+def test_the_first_preferred_successor_begins_its_election_immediately() -> None:
+    node = OneNode()
+    node.begin()
+    partition = end_quorum_epoch.PartitionData(
+        partition_index=0,
+        leader_id=2,
+        leader_epoch=5,
+        preferred_candidates=[
+            end_quorum_epoch.PreferredCandidate(candidate_id=1, candidate_directory_id=DIRECTORY),
+            end_quorum_epoch.PreferredCandidate(candidate_id=3, candidate_directory_id=UUID(int=0)),
+        ],
+    )
+    request = end_quorum_epoch.EndQuorumEpochRequest(
+        cluster_id="ours", topics=[end_quorum_epoch.TopicData(topic_name=TOPIC, partitions=[partition])]
+    )
+    assert isinstance(node.state, Follower)
+    node.result(node.core.end_quorum_epoch(request, listener="CONTROLLER", now=node.now))
+    assert isinstance(node.state, Prospective)
+
+
+def test_a_second_leader_of_an_epoch_is_refused() -> None:
+    node = OneNode()
+    node.begin()
+    assert ERRORS[node.begin(leader_id=3).error_code] is errors.InvalidRequestError
+    assert node.state.leader_id == 2
+
+
+def test_begin_quorum_epoch_of_an_old_epoch_is_fenced() -> None:
+    node = OneNode(stored=ElectionState(6))
+    assert ERRORS[node.begin().error_code] is errors.FencedLeaderEpochError
+    assert isinstance(node.state, Unattached)
+
+
+# Fetch
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"cluster_id": "theirs"}, errors.InconsistentClusterIdError),
+        ({"partition": 1}, errors.InvalidRequestError),
+        ({"max_wait_ms": -1}, errors.InvalidRequestError),
+        ({"fetch_offset": -1}, errors.InvalidRequestError),
+        ({"last_fetched_epoch": -1}, errors.InvalidRequestError),
+        ({"last_fetched_epoch": 9}, errors.InvalidRequestError),
+        ({"current_leader_epoch": 0, "last_fetched_epoch": 0}, errors.FencedLeaderEpochError),
+        ({"current_leader_epoch": 8}, errors.UnknownLeaderEpochError),
+    ],
+)
+def test_errors_of_fetch(changes: dict[str, Any], error: type[errors.BrokerResponseError]) -> None:
+    answer = OneNode().elect().fetch(**changes)
+    assert ERRORS[answer.error_code] is error
+
+
+def test_a_follower_answers_a_fetch_with_the_leader() -> None:
+    node = OneNode()
+    node.begin()
+    answer = node.fetch()
+    assert ERRORS[answer.error_code] is errors.NotLeaderForPartitionError
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 5)
+
+
+def test_a_diverging_follower_learns_the_last_common_epoch_and_its_end() -> None:
+    node = OneNode(records=10).elect()
+    answer = node.fetch(fetch_offset=20, last_fetched_epoch=1)
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (1, 10)
+    assert answer.error_code == 0
+    assert not answer.records
+
+
+def test_the_high_watermark_waits_for_a_record_of_the_own_epoch() -> None:
+    node = OneNode(records=10).elect()
+    node.fetch(fetch_offset=10, last_fetched_epoch=1)
+    assert node.state.high_watermark is None
+    node.fetch()
+    assert node.state.high_watermark == 11
+
+
+def test_a_leader_resigns_without_the_fetches_of_a_majority() -> None:
+    node = OneNode().elect()
+    node.after(2.9)
+    assert isinstance(node.state, Leader)
+    node.fetch()
+    node.after(2.9)
+    assert isinstance(node.state, Leader)
+    node.after(0.2)
+    assert not isinstance(node.state, Leader)
+
+
+def test_a_follower_with_the_first_offset_gets_the_snapshot() -> None:
+    node = OneNode(records=10).elect()
+    node.log.snapshots[SnapshotId(5, 1)] = b"snapshot"
+    answer = node.fetch(fetch_offset=0, last_fetched_epoch=0)
+    assert (answer.snapshot_id.end_offset, answer.snapshot_id.epoch) == (5, 1)
+
+
+# FetchSnapshot
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"position": 8}, errors.PositionOutOfRangeError),
+        ({"position": -1}, errors.PositionOutOfRangeError),
+        ({"snapshot_id": fetch_snapshot.SnapshotId(end_offset=6, epoch=1)}, errors.SnapshotNotFoundError),
+        ({"current_leader_epoch": 0}, errors.FencedLeaderEpochError),
+        ({"current_leader_epoch": 8}, errors.UnknownLeaderEpochError),
+        ({"partition": 1}, errors.UnknownTopicOrPartitionError),
+        ({}, None),
+    ],
+)
+def test_errors_of_fetch_snapshot(changes: dict[str, Any], error: type[errors.BrokerResponseError] | None) -> None:
+    node = OneNode(records=10).elect()
+    node.log.snapshots[SnapshotId(5, 1)] = b"snapshot"
+    values: dict[str, Any] = {
+        "partition": 0, "current_leader_epoch": node.core.quorum.epoch, "position": 3,
+        "snapshot_id": fetch_snapshot.SnapshotId(end_offset=5, epoch=1),
+    } | changes  # fmt: skip
+    topic = fetch_snapshot.TopicSnapshot(name=TOPIC, partitions=[fetch_snapshot.PartitionSnapshot(**values)])
+    request = fetch_snapshot.FetchSnapshotRequest(cluster_id="ours", replica_id=2, max_bytes=3, topics=[topic])
+    response = node.result(node.core.fetch_snapshot(request, listener="CONTROLLER", now=node.now))
+    answer = response.topics[0].partitions[0]
+    if error is None:
+        assert (bytes(answer.unaligned_records), answer.position, answer.size) == (b"psh", 3, 8)
+    else:
+        assert ERRORS[answer.error_code] is error
+
+
+# Voters
+
+
+def test_static_voters_cannot_change() -> None:
+    node = OneNode().elect()
+    node.fetch()
+    listener = add_raft_voter.Listener(name="CONTROLLER", host="node4", port=9093)
+    addition = add_raft_voter.AddRaftVoterRequest(
+        cluster_id="ours", timeout_ms=1000, voter_id=4, voter_directory_id=UUID(int=44), listeners=[listener]
+    )
+    answer = node.result(node.core.add_voter(addition, now=node.now))
+    assert ERRORS[answer.error_code] is errors.UnsupportedVersionError
+    removal = RemoveRaftVoterRequest(cluster_id="ours", voter_id=2, voter_directory_id=UUID(int=22))
+    answer = node.result(node.core.remove_voter(removal, now=node.now))
+    assert ERRORS[answer.error_code] is errors.UnsupportedVersionError
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"cluster_id": "theirs"}, errors.InconsistentClusterIdError),
+        ({"voter_directory_id": UUID(int=0)}, errors.InvalidRequestError),
+        ({"voter_id": -1}, errors.InvalidRequestError),
+        ({"listeners": []}, errors.InvalidRequestError),
+        ({}, errors.RequestTimedOutError),
+    ],
+)
+def test_errors_of_add_raft_voter(changes: dict[str, Any], error: type[errors.BrokerResponseError]) -> None:
+    node = OneNode().elect()  # and has not committed anything in its epoch
+    listener = add_raft_voter.Listener(name="CONTROLLER", host="node4", port=9093)
+    values: dict[str, Any] = {
+        "cluster_id": "ours", "timeout_ms": 1000, "voter_id": 4, "voter_directory_id": UUID(int=44),
+        "listeners": [listener],
+    } | changes  # fmt: skip
+    answer = node.result(node.core.add_voter(add_raft_voter.AddRaftVoterRequest(**values), now=node.now))
+    assert ERRORS[answer.error_code] is error
+
+
+def test_a_follower_refuses_to_add_a_voter() -> None:
+    node = OneNode()
+    node.begin()
+    request = add_raft_voter.AddRaftVoterRequest(
+        cluster_id="ours", timeout_ms=1, voter_id=4, voter_directory_id=DIRECTORY
+    )
+    answer = node.result(node.core.add_voter(request, now=node.now))
+    assert ERRORS[answer.error_code] is errors.NotLeaderForPartitionError
+
+
+# Failures
+
+
+def test_the_only_voter_leads_another_epoch_after_a_failed_append() -> None:
+    node = OneNode(voters=1)
+    batch = encode_batch([(0, None, b"value", ())], base_offset=node.log.end_offset, leader_epoch=1)
+    node.log.fail_appends = True
+    with pytest.raises(errors.KafkaStorageError):
+        node.core.append(batch, 1, node.now)
+    with pytest.raises(errors.NotControllerError):
+        node.core.append(batch, 1, node.now)
+    node.log.fail_appends = False
+    node.after(0.2)
+    assert isinstance(node.state, Leader)
+    assert node.state.epoch == 2

@@ -1,0 +1,25 @@
+"""The client of the quorum with connections to its other nodes."""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.raft.quorum_state import QuorumStateStore
+from triokafka.broker_stub.raft.raft_client import PeerChannel, RaftClient
+from triokafka.broker_stub.raft.raft_config import RaftConfig
+from triokafka.broker_stub.raft.raft_listener import RaftListener
+from triokafka.broker_stub.raft.raft_log import RaftLog
+from triokafka.structs import Node
+from triokafka.world import World
+
+
+def quorum_client(
+    world: World, config: RaftConfig, log: RaftLog, quorum_state: QuorumStateStore, listener: RaftListener
+) -> RaftClient:
+    """Return a client that reaches the other nodes over `NodeChannel`. Raises as `RaftClient`."""
+
+    def connect(node: Node) -> PeerChannel:
+        from triokafka.network.node_channel import NodeChannel  # a quorum of one needs none
+
+        client_id = f"raft-client-{config.node_id}"
+        return NodeChannel(node, world=world, client_id=client_id, request_timeout_ms=config.request_timeout_ms)
+
+    return RaftClient(world, config, log, quorum_state, listener, connect)
