@@ -32,6 +32,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "PartitionAssignor",
         "ConsumerGroupMetadata",
         "process_partitions",
+        "process_transactions",
         "UndeserializedBytes",
         "OffsetAndMetadata",
         "OffsetAndTimestamp",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from triokafka.client.consumer.process_partitions import process_partitions
     from triokafka.client.consumer.subscription import SubscriptionPattern
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
+    from triokafka.client.process_transactions import process_transactions
     from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
     from triokafka.client.producer.partition_stream import PartitionStream
     from triokafka.client.producer.partitioner import Partitioner
@@ -121,6 +122,7 @@ _HOMES: Final[dict[str, str]] = {
     "UndeserializedBytes": "triokafka.client.consumer.deserialization",
     "World": "triokafka.world",
     "process_partitions": "triokafka.client.consumer.process_partitions",
+    "process_transactions": "triokafka.client.process_transactions",
     "read_topic": "triokafka.client.reader",
 }
 _MODULES: Final = ("errors", "structs", "testing")
@@ -182,6 +184,7 @@ __all__ = [
     "__version__",
     "errors",
     "process_partitions",
+    "process_transactions",
     "read_topic",
     "structs",
     "testing",
