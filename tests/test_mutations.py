@@ -20,9 +20,16 @@ from tests.support.coordinator_mutations import COORDINATOR_MUTATIONS
 from tests.support.log_mutations import LOG_MUTATIONS
 from tests.support.mutations import MUTATIONS, Mutation
 from tests.support.raft_mutations import RAFT_MUTATIONS
+from tests.support.replication_mutations import REPLICATION_MUTATIONS
 
 ALL_MUTATIONS = (
-    MUTATIONS + LOG_MUTATIONS + COORDINATOR_MUTATIONS + ASSIGNOR_MUTATIONS + CONTROLLER_MUTATIONS + RAFT_MUTATIONS
+    MUTATIONS
+    + LOG_MUTATIONS
+    + COORDINATOR_MUTATIONS
+    + ASSIGNOR_MUTATIONS
+    + CONTROLLER_MUTATIONS
+    + RAFT_MUTATIONS
+    + REPLICATION_MUTATIONS
 )
 ROOT = Path(__file__).parents[1]
 _MOST_SECONDS = 200.0

@@ -252,6 +252,27 @@ def voters_change(seed: int) -> None:
     _settle_voters(simulation)
 
 
+def controllers_join(seed: int) -> None:
+    """Controllers without a vote become voters on their own, one of them with another disk than before."""
+    simulation = RaftSimulation(
+        seed, voters=1 + seed % 3, observers=1 + seed % 2, dynamic=True, auto_join=True, loss=0.01 * (seed % 2)
+    )
+    if len(simulation.first_voters) == 3:
+        simulation.run_until(simulation.agree, within=60)
+        node = _pick(simulation, simulation.up)
+        simulation.crash(node)
+        simulation.run(0.1)
+        simulation.wipe(node)
+        simulation.restart(node)
+
+    def all_vote() -> bool:
+        return bool(simulation.leaders) and len(_voting(simulation)) == len(simulation.nodes)
+
+    simulation.run_until(all_vote, within=120)
+    simulation.loss = 0.0
+    _settle_voters(simulation)
+
+
 def removal_interrupted(seed: int) -> None:
     """All nodes crash while a voter is removed; those that know of it and those that do not find one leader."""
     simulation = RaftSimulation(seed, voters=2 + seed % 2, dynamic=True, append_every=0.03)
@@ -336,7 +357,7 @@ SCENARIOS: Final[dict[str, Callable[[int], None]]] = {
     scenario.__name__: scenario
     for scenario in (
         first_election, leader_fails, all_fail, leader_partitioned, minority_partitioned, back_to_back_failures,
-        disk_lost, lossy_network, chaos, contested_elections, snapshots, voters_change, removal_interrupted,
-        isolated_leader_changes_voters,
+        disk_lost, lossy_network, chaos, contested_elections, snapshots, voters_change, controllers_join,
+        removal_interrupted, isolated_leader_changes_voters,
     )
 }  # fmt: skip

@@ -101,6 +101,7 @@ class RaftSimulation:
     Args:
         voters, observers: how many nodes of each kind; ids count up from 1.
         dynamic: the voters are in the log (kraft.version 1), not in the configuration.
+        auto_join: controllers without a vote ask for one.
         loss, duplication: probabilities for each message.
         latency: the longest delay of a message in seconds; each has a random one, so that they overtake each other.
     """
@@ -117,11 +118,12 @@ class RaftSimulation:
         latency: float = 0.03,
         append_every: float = 0.15,
         snapshots: bool = False,
+        auto_join: bool = False,
     ) -> None:
         self.random = random.Random(seed)
         self.now = 0.0
         self.loss, self.duplication, self.latency = loss, duplication, latency
-        self.dynamic = dynamic
+        self.dynamic, self.auto_join = dynamic, auto_join
         self.nodes: dict[int, SimulatedNode] = {}
         self.cut: set[tuple[int, int]] = set()
         self.invariants = RaftInvariants(self.nodes)
@@ -228,6 +230,7 @@ class RaftSimulation:
             election_timeout_ms=round(ELECTION_TIMEOUT * 1000),
             fetch_timeout_ms=round(FETCH_TIMEOUT * 1000),
             fetch_max_bytes=2000,
+            auto_join=self.auto_join,
             fetch_snapshot_max_bytes=100,
         )
         node.core = RaftCore(

@@ -210,7 +210,7 @@ class NodeMetadata:
         now_ms = world.wall_ms()
         try:
             self.bootstrap_records = read_bootstrap_records(world.storage, directory)
-            if alone:
+            if alone and not config.quorum_voters:
                 format_metadata_directory(world.storage, directory, self._quorum(identity).voter, now_ms=now_ms)
             files = MetadataLogFiles(world.storage, directory, now_ms=now_ms, config=log_config, committed=committed)
             files.reconcile(alone=alone, now_ms=now_ms)

@@ -55,6 +55,7 @@ def raft_config(
         bootstrap_servers=config.quorum_bootstrap_servers,
         controller_listener=listener,
         endpoints=tuple(endpoints),
+        auto_join=config.controller_quorum_auto_join_enable,
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
         election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,

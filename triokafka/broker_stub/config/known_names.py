@@ -16,7 +16,6 @@ UNUSED_NAMES: Final = frozenset(
         "controlled.shutdown.enable",
         "controller.performance.always.log.threshold.ms",
         "controller.performance.sample.period.ms",
-        "controller.quorum.auto.join.enable",
         "cordoned.log.dirs",
         "delegation.token.expiry.check.interval.ms",
         "delegation.token.expiry.time.ms",

@@ -165,6 +165,9 @@ class NodeOptions(Options):
     controller_quorum_bootstrap_servers: tuple[str, ...] = _list(
         (), "Addresses of controllers, as host:port, from which a node learns the leader of a dynamic quorum (KIP-853)."
     )
+    controller_quorum_auto_join_enable: bool = _boolean(
+        False, "Whether a controller without a vote asks the leader for one (KIP-1186)."
+    )
     controller_quorum_election_timeout_ms: int = _int(
         1000, "Time without a majority of votes after which a candidate starts another election.", 1
     )

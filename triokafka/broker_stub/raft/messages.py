@@ -17,10 +17,12 @@ from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.states import Candidate, Endpoints, Prospective, Resigned
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 from triokafka.protocol.api import (
+    add_raft_voter,
     begin_quorum_epoch,
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
+    remove_raft_voter,
     update_raft_voter,
     vote,
 )
@@ -390,6 +392,27 @@ def fetched_snapshot_partition(
     if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
         return None
     return response.topics[0].partitions[0]
+
+
+# AddRaftVoter, RemoveRaftVoter
+
+
+def join_request(quorum: Quorum) -> add_raft_voter.AddRaftVoterRequest | remove_raft_voter.RemoveRaftVoterRequest:
+    """Return the request of a controller that wants to vote: first it removes itself with another directory."""
+    config = quorum.config
+    former = quorum.voters.get(config.node_id)
+    if former is not None:
+        return remove_raft_voter.RemoveRaftVoterRequest(
+            cluster_id=config.cluster_id, voter_id=config.node_id, voter_directory_id=former.key.wire_directory_id
+        )
+    return add_raft_voter.AddRaftVoterRequest(
+        cluster_id=config.cluster_id,
+        timeout_ms=config.request_timeout_ms,
+        voter_id=config.node_id,
+        voter_directory_id=config.directory_id,
+        listeners=[add_raft_voter.Listener(name=name, host=host, port=port) for name, host, port in config.endpoints],
+        ack_when_committed=False,
+    )
 
 
 # UpdateRaftVoter

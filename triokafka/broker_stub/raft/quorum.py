@@ -36,7 +36,7 @@ from triokafka.structs import Node
 
 logger = logging.getLogger(__name__)
 
-_UPDATE_VOTER_FACTOR: Final = 3
+UPDATE_VOTER_FACTOR: Final = 3
 """A voter compares its entry in the voter set with its configuration every so many fetch timeouts."""
 
 
@@ -294,7 +294,7 @@ class Quorum:
     def _follower(self, election: ElectionState, leader_id: int, endpoints: Endpoints, now: float) -> Follower:
         timeout = self.config.fetch_timeout_ms / 1000
         return Follower(
-            election.epoch, leader_id, endpoints, election.voted, now + timeout, now + timeout * _UPDATE_VOTER_FACTOR
+            election.epoch, leader_id, endpoints, election.voted, now + timeout, now + timeout * UPDATE_VOTER_FACTOR
         )
 
     def to_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now: float) -> None:

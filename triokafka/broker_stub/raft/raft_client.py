@@ -323,10 +323,17 @@ class RaftClient:
         while True:
             await self._disk_work.wait()
             self._disk_work = trio.Event()
-            linger = self._flush_begun_at + self.config.append_linger_ms / 1000 - self._world.now()
-            if linger > 0 and self._core.unsaved is None:
-                await trio.sleep(linger)
+            await trio.sleep(self._linger())
             await self._write()
+
+    def _linger(self) -> float:
+        """Return how long a leader of other voters collects records before it syncs them, in seconds.
+
+        Nobody waits at the first append after a pause, and a follower's answer never waits.
+        """
+        if not self.is_leader or len(self.voters) == 1 or self._core.unsaved is not None:
+            return 0.0
+        return max(0.0, self._flush_begun_at + self.config.append_linger_ms / 1000 - self._world.now())
 
     async def _write(self) -> None:
         """Store what must be durable. Shielded: the result of a write that has begun must be known."""

@@ -23,12 +23,14 @@ class RaftConfig(NamedTuple):
         bootstrap_servers: ``controller.quorum.bootstrap.servers``, as host and port.
         controller_listener: the name of the first controller listener, for requests between the nodes.
         endpoints: this node's own controller listeners with their advertised addresses.
+        auto_join: ``controller.quorum.auto.join.enable``: a controller without a vote becomes a voter (KIP-1186).
         election_timeout_ms: ``controller.quorum.election.timeout.ms``.
         fetch_timeout_ms: ``controller.quorum.fetch.timeout.ms``.
         election_backoff_max_ms: ``controller.quorum.election.backoff.max.ms``.
         request_timeout_ms: ``controller.quorum.request.timeout.ms``.
         retry_backoff_ms: ``controller.quorum.retry.backoff.ms``.
-        append_linger_ms: ``controller.quorum.append.linger.ms``: the least time between the beginnings of two flushes.
+        append_linger_ms: ``controller.quorum.append.linger.ms``: the least time between two syncs of a leader that has
+            followers.
         fetch_max_wait_ms: how long the leader may hold a Fetch that finds nothing.
         fetch_max_bytes: ``controller.quorum.fetch.max.bytes``.
         fetch_snapshot_max_bytes: ``controller.quorum.fetch.snapshot.max.bytes``.
@@ -43,6 +45,7 @@ class RaftConfig(NamedTuple):
     bootstrap_servers: Sequence[tuple[str, int]] = ()
     controller_listener: str = "CONTROLLER"
     endpoints: tuple[VoterEndpoint, ...] = ()
+    auto_join: bool = False
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000

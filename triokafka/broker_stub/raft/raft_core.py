@@ -20,7 +20,7 @@ from triokafka.broker_stub.raft.effects import Output, Reply, Send
 from triokafka.broker_stub.raft.fetch_server import FetchServer
 from triokafka.broker_stub.raft.fetcher import Fetcher
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.quorum import UPDATE_VOTER_FACTOR, Quorum
 from triokafka.broker_stub.raft.quorum_description import describe_quorum
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
@@ -192,18 +192,39 @@ class RaftCore:
                 quorum.to_prospective(now)
                 return now
             if now >= follower.update_voter_at:
-                follower.update_voter_at = now + self.config.fetch_timeout_ms / 1000 * 3
+                follower.update_voter_at = now + self._update_voter_period
                 own = quorum.voters.get(self.config.node_id)
                 if node is not None and quorum.history.kraft_version >= 1 and own != self.config.voter:
                     self._send(node, messages.update_voter_request(quorum), now)
             due_at = min(follower.fetch_timeout_at, follower.update_voter_at)
             return min(due_at, self._fetch_from(node, now)) if node is not None else due_at
+        if self._may_join(follower, node, now):
+            assert node is not None
+            follower.update_voter_at = now + self._update_voter_period
+            self._send(node, messages.join_request(quorum), now)
         timed_out = node is not None and peers.has_timed_out(node.node_id, now)
         if node is None or timed_out or now >= follower.fetch_timeout_at or peers.is_backing_off(node.node_id, now):
             # Another node may know a newer leader.
             due_at = self._fetch_from_bootstrap(now, excluding=-1 if node is None else node.node_id)
             return due_at if node is None else min(due_at, self._fetch_from(node, now))
         return min(follower.fetch_timeout_at, self._fetch_from(node, now))
+
+    @property
+    def _update_voter_period(self) -> float:
+        return self.config.fetch_timeout_ms / 1000 * UPDATE_VOTER_FACTOR
+
+    def _may_join(self, follower: Follower, node: Node | None, now: float) -> bool:
+        """Whether this controller should ask the leader for a vote: now, and not while it asks for something else."""
+        quorum = self.quorum
+        return (
+            self.config.auto_join
+            and self.config.can_vote
+            and node is not None
+            and now >= follower.update_voter_at
+            and follower.has_fetched
+            and quorum.history.kraft_version >= 1
+            and quorum.peers.ready_at(node.node_id, now) <= now
+        )
 
     def _poll_unattached(self, unattached: Unattached, now: float) -> float:
         quorum = self.quorum
@@ -285,7 +306,7 @@ class RaftCore:
                 return self._fetcher.fetched_snapshot(node, response, now)
             case ApiVersionsResponse():
                 return self._changes.versions_received(node, response, now)
-            case UpdateRaftVoterResponse():
+            case UpdateRaftVoterResponse() | AddRaftVoterResponse() | RemoveRaftVoterResponse():
                 return not response.error_code
             case _:
                 raise TypeError(f"{type(response).__name__} is no response of the quorum")

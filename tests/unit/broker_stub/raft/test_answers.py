@@ -98,7 +98,7 @@ class OneNode:
     def vote(self, **changes: Any) -> Any:
         """Ask for a vote; return the answer for the partition, or for the request."""
         cluster_id, voter_id = changes.pop("cluster_id", "ours"), changes.pop("voter_id", 1)
-        values = {
+        values: dict[str, Any] = {
             "partition_index": 0, "replica_epoch": 5, "replica_id": 2, "replica_directory_id": UUID(int=22),
             "voter_directory_id": DIRECTORY, "last_offset_epoch": 1, "last_offset": 100, "pre_vote": False,
         } | changes  # fmt: skip
@@ -113,14 +113,19 @@ class OneNode:
             partition_index=0, voter_directory_id=DIRECTORY, leader_id=leader_id, leader_epoch=epoch
         )
         topic = begin_quorum_epoch.TopicData(topic_name=TOPIC, partitions=[partition])
-        values = {"cluster_id": "ours", "voter_id": 1, "topics": [topic], "leader_endpoints": []} | changes
+        values: dict[str, Any] = {
+            "cluster_id": "ours",
+            "voter_id": 1,
+            "topics": [topic],
+            "leader_endpoints": [],
+        } | changes
         request = begin_quorum_epoch.BeginQuorumEpochRequest(**values)
         response = self.result(self.core.begin_quorum_epoch(request, listener="CONTROLLER", now=self.now))
         return response.topics[0].partitions[0] if response.topics else response
 
     def fetch(self, **changes: Any) -> Any:
         """Fetch as node 2; return the partition of the answer."""
-        values = {
+        values: dict[str, Any] = {
             "partition": 0, "current_leader_epoch": self.core.quorum.epoch, "fetch_offset": self.log.end_offset,
             "last_fetched_epoch": self.log.last_epoch, "partition_max_bytes": 10_000,
         }  # fmt: skip
@@ -375,7 +380,7 @@ def test_a_follower_with_the_first_offset_gets_the_snapshot() -> None:
 def test_errors_of_fetch_snapshot(changes: dict[str, Any], error: type[errors.BrokerResponseError] | None) -> None:
     node = OneNode(records=10).elect()
     node.log.snapshots[SnapshotId(5, 1)] = b"snapshot"
-    values = {
+    values: dict[str, Any] = {
         "partition": 0, "current_leader_epoch": node.core.quorum.epoch, "position": 3,
         "snapshot_id": fetch_snapshot.SnapshotId(end_offset=5, epoch=1),
     } | changes  # fmt: skip
@@ -419,7 +424,7 @@ def test_static_voters_cannot_change() -> None:
 def test_errors_of_add_raft_voter(changes: dict[str, Any], error: type[errors.BrokerResponseError]) -> None:
     node = OneNode().elect()  # and has not committed anything in its epoch
     listener = add_raft_voter.Listener(name="CONTROLLER", host="node4", port=9093)
-    values = {
+    values: dict[str, Any] = {
         "cluster_id": "ours", "timeout_ms": 1000, "voter_id": 4, "voter_directory_id": UUID(int=44),
         "listeners": [listener],
     } | changes  # fmt: skip

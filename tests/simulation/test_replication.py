@@ -1,0 +1,54 @@
+"""Ten scenarios of replication over real logs, partitions and fetchers; see `tests.support.replica_world`.
+
+A failure names the scenario and the seed: ``run(scenario, seed)`` repeats it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.support.replica_world import SCENARIOS, run
+
+SEEDS = 40
+MANY_SEEDS = 10_000
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> object:
+    """Millions of log lines of simulated failures would cost more than the simulation."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_replicas_agree_and_nothing_committed_is_lost(scenario: str) -> None:
+    acknowledged = 0
+    for seed in range(SEEDS):
+        try:
+            world = run(scenario, seed)
+        except Exception as error:
+            error.add_note(f"run({scenario!r}, {seed})")
+            raise
+        acknowledged += sum(map(len, world.history.acknowledged.values()))
+    assert acknowledged > SEEDS / 2, "the scenario acknowledges too little to show anything"
+
+
+def test_a_seed_repeats_its_steps() -> None:
+    name = next(iter(SCENARIOS))
+    first, second = run(name, 3), run(name, 3)
+    assert first.trace == second.trace and first.history == second.history
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_replicas_agree_in_many_lives(scenario: str) -> None:
+    for seed in range(SEEDS, MANY_SEEDS):
+        try:
+            run(scenario, seed)
+        except Exception as error:
+            error.add_note(f"run({scenario!r}, {seed})")
+            raise

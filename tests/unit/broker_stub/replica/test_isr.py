@@ -1,0 +1,279 @@
+"""Claims about the in-sync set: who joins, who leaves, and what an AlterPartition result changes."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tests.unit.broker_stub.replica.logs import NODE, append, open_log
+from triokafka import errors
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.replica.alter_partition import PendingProposals
+from triokafka.broker_stub.replica.isr_state import IsrProposal
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.protocol.api.alter_partition import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+
+LAG = 10.0
+
+
+class Brokers:
+    """Registrations with the epoch 100 + id."""
+
+    def __init__(self) -> None:
+        self.inactive: set[int] = set()
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        return 100 + broker_id
+
+    def is_active(self, broker_id: int) -> bool:
+        return broker_id not in self.inactive
+
+
+BROKERS = Brokers()
+
+
+def leader(*, isr: tuple[int, ...] = (NODE, 2, 3), min_isr: int = 1, brokers: Brokers = BROKERS) -> Partition:
+    """A partition on three brokers, led by this one."""
+    log = open_log(config=LogConfig(min_insync_replicas=min_isr))
+    partition = Partition(
+        log.topic_partition, UUID(int=1), node_id=NODE, log=log, registrations=brokers, lag_seconds=LAG
+    )
+    lead(partition, isr=isr)
+    return partition
+
+
+def lead(partition: Partition, *, isr: tuple[int, ...], leader_epoch: int = 3, partition_epoch: int = 5) -> bool:
+    return partition.make_leader(
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        replicas=(NODE, 2, 3),
+        in_sync_replicas=isr,
+        now=0.0,
+    )
+
+
+def fetched(partition: Partition, replica: int, offset: int, now: float = 1.0, *, epoch: int | None = None) -> bool:
+    return partition.follower_fetched(
+        replica, offset, now, log_start_offset=0, broker_epoch=100 + replica if epoch is None else epoch
+    )
+
+
+def proposed(partition: Partition, replica: int) -> IsrProposal:
+    found = partition.propose_expansion(replica)
+    assert found is not None
+    return found
+
+
+def test_a_follower_joins_with_everything_that_is_committed() -> None:
+    partition = leader(isr=(NODE,))
+    append(partition, b"1", b"2")
+    fetched(partition, 2, 1)
+    assert partition.propose_expansion(2) is None
+    fetched(partition, 2, 2)
+    proposal = proposed(partition, 2)
+    assert proposal == IsrProposal(3, 5, ((NODE, 100 + NODE), (2, 102)))
+    assert partition.in_sync_replicas == {NODE} and partition.isr.maximal == {NODE, 2}
+
+
+def test_a_follower_needs_the_start_of_the_leaders_epoch() -> None:
+    """Below it, its records may not be the leader's, although they are above the high watermark that this leader
+    knows.
+    """
+    partition = leader()
+    append(partition, b"1", b"2")
+    assert partition.high_watermark == 0
+    lead(partition, isr=(NODE,), leader_epoch=4, partition_epoch=6)
+    partition.high_watermark = 0
+    fetched(partition, 2, 1)
+    assert partition.propose_expansion(2) is None
+    fetched(partition, 2, 2)
+    assert partition.propose_expansion(2) is not None
+
+
+def test_a_broker_that_is_fenced_or_restarted_does_not_join() -> None:
+    brokers = Brokers()
+    partition = leader(isr=(NODE,), brokers=brokers)
+    brokers.inactive.add(2)
+    fetched(partition, 2, 0)
+    assert partition.propose_expansion(2) is None
+    brokers.inactive.clear()
+    fetched(partition, 3, 0, epoch=104)  # a registration that this broker does not know yet
+    assert partition.propose_expansion(3) is None
+    assert partition.propose_expansion(2) is not None
+
+
+def test_the_high_watermark_waits_for_a_follower_that_is_joining() -> None:
+    partition = leader(isr=(NODE,))
+    fetched(partition, 2, 0)
+    proposed(partition, 2)
+    append(partition, b"1")
+    assert not partition.advance_high_watermark(100.0)
+    assert fetched(partition, 2, 1)
+
+
+def test_the_high_watermark_waits_for_a_caught_up_follower_until_it_lags() -> None:
+    partition = leader(isr=(NODE,))
+    fetched(partition, 2, 0, now=1.0)
+    append(partition, b"1")
+    assert not partition.advance_high_watermark(1.0 + LAG)
+    assert partition.advance_high_watermark(1.1 + LAG)
+
+
+def test_a_follower_that_lags_leaves_and_the_high_watermark_goes_on_once_it_is_committed() -> None:
+    partition = leader(isr=(NODE, 2))
+    append(partition, b"1")
+    assert partition.propose_shrink(LAG) is None
+    proposal = partition.propose_shrink(LAG + 0.1)
+    assert proposal is not None and proposal.replicas == {NODE}
+    assert not partition.advance_high_watermark(LAG + 0.1), "the controller may not have committed it"
+    assert partition.isr_committed(proposal, partition_epoch=6, in_sync_replicas=[NODE])
+    assert partition.advance_high_watermark(LAG + 0.1)
+
+
+def test_a_follower_that_keeps_up_with_constant_writes_is_caught_up() -> None:
+    partition = leader(isr=(NODE, 2))
+    for number in range(8):
+        append(partition, b"1")
+        fetched(partition, 2, number, now=number * LAG / 2)
+    assert partition.propose_shrink(7 * LAG / 2 + 1) is None
+
+
+def test_one_proposal_is_in_flight_at_a_time() -> None:
+    partition = leader(isr=(NODE,))
+    fetched(partition, 2, 0)
+    fetched(partition, 3, 0)
+    proposed(partition, 2)
+    assert partition.propose_expansion(3) is None and partition.propose_shrink(100.0) is None
+
+
+def test_a_result_that_newer_metadata_has_overtaken_changes_nothing() -> None:
+    partition = leader(isr=(NODE,))
+    fetched(partition, 2, 0)
+    proposal = proposed(partition, 2)
+    lead(partition, isr=(NODE, 3), partition_epoch=7)
+    assert not partition.isr_committed(proposal, partition_epoch=6, in_sync_replicas=[NODE, 2])
+    assert partition.in_sync_replicas == {NODE, 3} and partition.partition_epoch == 7
+
+
+def test_metadata_that_a_result_has_overtaken_changes_nothing() -> None:
+    partition = leader(isr=(NODE,))
+    fetched(partition, 2, 0)
+    assert partition.isr_committed(proposed(partition, 2), partition_epoch=6, in_sync_replicas=[NODE, 2])
+    assert not lead(partition, isr=(NODE,), partition_epoch=5)
+    assert partition.in_sync_replicas == {NODE, 2}
+
+
+def test_too_few_in_sync_replicas_hold_back_the_high_watermark() -> None:
+    partition = leader(isr=(NODE, 2), min_isr=2)
+    append(partition, b"1")
+    lead(partition, isr=(NODE,), partition_epoch=6)
+    assert not partition.advance_high_watermark(1000.0)
+
+
+def test_fewer_replicas_than_min_insync_replicas_require_only_themselves() -> None:
+    log = open_log(config=LogConfig(min_insync_replicas=3))
+    partition = Partition(log.topic_partition, UUID(int=1), node_id=NODE, log=log)
+    partition.make_leader(leader_epoch=1, partition_epoch=1, replicas=(NODE,), in_sync_replicas=(NODE,))
+    assert append(partition, b"1")
+
+
+# Sending
+
+
+class Sent:
+    """The proposals of some partitions, and the partitions whose sets were committed."""
+
+    def __init__(self) -> None:
+        self.committed: list[Partition] = []
+        self.proposals = PendingProposals(NODE, self.committed.append)
+
+    def request(self) -> AlterPartitionRequest | None:
+        return self.proposals.next_request(101)
+
+
+def answer(
+    *, code: int = 0, leader_epoch: int = 3, partition_epoch: int = 6, isr: tuple[int, ...] = (NODE, 2)
+) -> AlterPartitionResponse:
+    result = AlteredPartition(
+        partition_index=0,
+        error_code=code,
+        leader_id=NODE,
+        leader_epoch=leader_epoch,
+        isr=list(isr),
+        partition_epoch=partition_epoch,
+    )
+    return AlterPartitionResponse(topics=[AlteredTopic(topic_id=UUID(int=1), partitions=[result])])
+
+
+def joining(sent: Sent) -> Partition:
+    partition = leader(isr=(NODE,))
+    fetched(partition, 2, 0)
+    sent.proposals.submit(partition, proposed(partition, 2))
+    return partition
+
+
+def test_a_proposal_is_sent_with_broker_epochs_and_its_result_applied() -> None:
+    sent = Sent()
+    partition = joining(sent)
+    request = sent.request()
+    assert request is not None and (request.broker_id, request.broker_epoch) == (NODE, 101)
+    (asked,) = request.topics[0].partitions
+    assert [(state.broker_id, state.broker_epoch) for state in asked.new_isr_with_epochs] == [(1, 101), (2, 102)]
+    assert (asked.leader_epoch, asked.partition_epoch) == (3, 5)
+    assert sent.proposals.answered(answer())
+    assert sent.committed == [partition] and partition.in_sync_replicas == {NODE, 2}
+
+
+def test_a_request_that_failed_is_repeated() -> None:
+    sent = Sent()
+    joining(sent)
+    first = sent.request()
+    sent.proposals.failed()
+    assert sent.request() == first
+
+
+def test_a_proposal_that_metadata_has_settled_is_not_sent() -> None:
+    sent = Sent()
+    lead(joining(sent), isr=(NODE, 2), partition_epoch=6)
+    assert sent.request() is None
+
+
+def test_a_refused_replica_may_be_proposed_again() -> None:
+    sent = Sent()
+    partition = joining(sent)
+    sent.request()
+    assert sent.proposals.answered(answer(code=errors.IneligibleReplicaError.code))
+    assert partition.isr.in_flight is None and partition.isr.maximal == {NODE}
+    assert partition.propose_expansion(2) is not None
+
+
+def test_a_superseded_proposal_waits_for_metadata() -> None:
+    """Whether the controller applied it is unknown, so the larger set counts until then."""
+    for error in (errors.InvalidUpdateVersionError, errors.FencedLeaderEpochError, errors.NewLeaderElectedError):
+        sent = Sent()
+        partition = joining(sent)
+        sent.request()
+        assert sent.proposals.answered(answer(code=error.code))
+        assert sent.request() is None
+        assert partition.isr.maximal == {NODE, 2}
+
+
+def test_any_other_error_is_retried() -> None:
+    sent = Sent()
+    joining(sent)
+    first = sent.request()
+    assert not sent.proposals.answered(answer(code=errors.NotControllerError.code))
+    assert sent.request() == first
+
+
+def test_a_result_of_another_leader_epoch_is_ignored() -> None:
+    sent = Sent()
+    partition = joining(sent)
+    sent.request()
+    lead(partition, isr=(NODE,), leader_epoch=4, partition_epoch=6)
+    assert sent.proposals.answered(answer())
+    assert partition.in_sync_replicas == {NODE} and not sent.committed
