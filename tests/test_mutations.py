@@ -19,6 +19,7 @@ from tests.support.controller_mutations import CONTROLLER_MUTATIONS
 from tests.support.coordinator_mutations import COORDINATOR_MUTATIONS
 from tests.support.log_mutations import LOG_MUTATIONS
 from tests.support.mutations import MUTATIONS, Mutation
+from tests.support.transaction_mutations import TRANSACTION_MUTATIONS
 from tests.support.raft_mutations import RAFT_MUTATIONS
 from tests.support.replication_mutations import REPLICATION_MUTATIONS
 
