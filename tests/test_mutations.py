@@ -19,14 +19,15 @@ from tests.support.controller_mutations import CONTROLLER_MUTATIONS
 from tests.support.coordinator_mutations import COORDINATOR_MUTATIONS
 from tests.support.log_mutations import LOG_MUTATIONS
 from tests.support.mutations import MUTATIONS, Mutation
-from tests.support.transaction_mutations import TRANSACTION_MUTATIONS
 from tests.support.raft_mutations import RAFT_MUTATIONS
 from tests.support.replication_mutations import REPLICATION_MUTATIONS
+from tests.support.transaction_mutations import TRANSACTION_MUTATIONS
 
 ALL_MUTATIONS = (
     MUTATIONS
     + LOG_MUTATIONS
     + COORDINATOR_MUTATIONS
+    + TRANSACTION_MUTATIONS
     + ASSIGNOR_MUTATIONS
     + CONTROLLER_MUTATIONS
     + RAFT_MUTATIONS
