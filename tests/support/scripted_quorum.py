@@ -7,6 +7,7 @@ runs, replicates; the leader's log then overwrites what differs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import trio
 
@@ -187,8 +188,8 @@ class ScriptedQuorum:
         log: RaftLog,
         quorum_state: QuorumStateStore,
         listener: RaftListener,
-    ) -> ScriptedRaftClient:
-        """A `NewRaftClient`; a client of the same node replaces it."""
+    ) -> Any:
+        """Make the client of a node, as a `NewRaftClient`; it replaces an earlier client of the node."""
         client = ScriptedRaftClient(self, world, config, log, quorum_state, listener)
         self.clients[config.node_id] = client
         return client
@@ -241,11 +242,16 @@ class ScriptedQuorum:
             leader.failure = KafkaStorageError("closed for writes until a restart")
             return
         end = leader.end_offset
-        followers = [client for client in self.reachable() if client is not leader and client.epoch == leader.epoch]
+        followers = [
+            client
+            for client in self.reachable()
+            if client is not leader and client.epoch <= leader.epoch and (to is None or client.node_id in to)
+        ]
         for client in followers:
-            if to is None or client.node_id in to:
-                client.follow(leader, end)
-                client.flush()
+            if client.epoch < leader.epoch:
+                client.change_leader(leader.node_id, leader.epoch)
+            client.follow(leader, end)
+            client.flush()
         voters = [client for client in self.clients.values() if client.config.can_vote]
         ends = sorted(
             (client.end_offset if client is leader or client in followers else 0 for client in voters), reverse=True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 import trio
@@ -20,7 +20,6 @@ from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.broker_metadata_publisher import BrokerMetadataPublisher
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
-from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
 from triokafka.broker_stub.coordinators.node_requests import BrokerChannels
@@ -34,9 +33,11 @@ from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.log_options import fetcher_config
+from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
@@ -68,6 +69,30 @@ _STOP_TIMEOUT_MS: Final = 2_000
 """How long requests in progress get to finish when the broker stops."""
 
 
+class MetadataSource(Protocol):
+    """Where a broker's metadata comes from: the metadata log of its node."""
+
+    @property
+    def publisher(self) -> MetadataPublisher:
+        """Publishes committed metadata."""
+        ...
+
+    @property
+    def identity(self) -> ClusterIdentity:
+        """The ids of the cluster, the node and the data directories."""
+        ...
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        ...
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of ``kraft.version``."""
+        ...
+
+
 class Broker:
     """The broker role of a node: listeners, request path, replicas, coordinators, and its own metadata cache.
 
@@ -90,7 +115,7 @@ class Broker:
         *,
         storage: NodeStorage,
         gateway: ControllerGateway,
-        controller: Controller,
+        controller: MetadataSource,
         authorizer: Authorizer | None = None,
         quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
@@ -345,19 +370,30 @@ class Broker:
 
     async def stop(self, *, cleanly: bool = True) -> None:
         """Stop serving and end all tasks; cleanly, requests in progress finish first and the broker signs off."""
-        tasks = self.tasks
-        tasks.refuse()
-        if cleanly:
-            with trio.CancelScope(shield=True):
-                self.replicas.shut_down()
-                for runtime in self.coordinators.runtimes():
-                    runtime.stop()
-                await self.sockets.stop(_STOP_TIMEOUT_MS)
-                await self._sign_off()
-        else:
-            self.sockets.close()
+        await self.stop_serving(cleanly=cleanly)
         # The tasks must have ended before the files are closed, also when the body was cancelled.
-        await tasks.close()
+        await self.tasks.close()
+
+    async def stop_serving(self, *, cleanly: bool = True) -> None:
+        """Do the first part of `stop`: serve no more and sign off, while the tasks of the node continue.
+
+        In a cluster of several brokers the broker signs off first: followers fetch from it until its partitions have
+        other leaders.
+        """
+        self.tasks.refuse()
+        if not cleanly:
+            self.sockets.close()
+            return
+        with trio.CancelScope(shield=True):
+            has_others = any(number != self.node_id for number in self.image.brokers)
+            if has_others:
+                await self._sign_off()
+            self.replicas.shut_down()
+            for runtime in self.coordinators.runtimes():
+                runtime.stop()
+            await self.sockets.stop(_STOP_TIMEOUT_MS)
+            if not has_others:
+                await self._sign_off()
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """Stop using logs that are offline."""

@@ -1,13 +1,17 @@
 """One process: the roles of ``process.roles`` over one `World`.
 
-A node runs both roles today, broker and controller, and refuses any other configuration. The roles share the data
-directories (`NodeStorage`); the controller has its metadata log there.
+Every node has its own metadata log and part in the quorum (`NodeMetadata`), in its own data directories
+(`NodeStorage`). A controller votes, decides while it leads the quorum (`Controller`), and serves the controller's
+listeners (`ControllerServer`). A broker observes the quorum and hosts partitions (`Broker`). A node with both roles has
+all parts, once each.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
@@ -16,21 +20,39 @@ from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
+from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
+from triokafka.broker_stub.node_tasks import NodeTasks
+from triokafka.broker_stub.raft.voter_set import VoterEndpoint
+from triokafka.broker_stub.raft_options import controller_endpoints, has_other_nodes
 from triokafka.broker_stub.request.dispatcher import QuotaHook
-from triokafka.errors import ConfigurationError
+from triokafka.errors import IllegalStateError, KafkaError
+from triokafka.structs import Node as Address
+from triokafka.structs import address_text
 from triokafka.world import World
 from triokafka.world.system import RealWorld
 
+if TYPE_CHECKING:
+    from triokafka.broker_stub.controller_server import ControllerServer
+    from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
+    from triokafka.network.node_channel import NodeChannel
+
+logger = logging.getLogger(__name__)
+
+_STOP_TIMEOUT_MS: Final = 2_000
+"""How long requests in progress get to finish when the controller stops, and how long the quorum gets to elect another
+leader."""
+
 
 class Node:
-    """A broker and the controller of its cluster, for the length of an ``async with`` block.
+    """A broker, a controller, or both, for the length of an ``async with`` block.
 
-    Entering the block starts the node. Leaving it, in whatever way, stops it cleanly: requests in progress get a moment
-    to finish, and logs and checkpoints are written, so that the next start needs no recovery.
+    Entering the block starts the node; a node of a larger quorum waits until the quorum has a leader. Leaving it, in
+    whatever way, stops it cleanly: requests in progress get a moment to finish, partitions and the quorum get other
+    leaders, and logs and checkpoints are written, so that the next start needs no recovery.
 
     Args:
         config: all options, checked already.
@@ -39,6 +61,8 @@ class Node:
         quota: is called with every response, and returns how long to hold the client back; None for no such hook.
         authentication: finds the principal of a connection before its first request; all are anonymous when None.
         faults: the faults that tests arm.
+        cluster_id: the cluster that new data directories join. When None, a quorum of one creates a new cluster, and
+            any other node needs directories that ``triokafka storage format`` has prepared.
 
     Raises:
         ConfigurationError: at construction: a listener has a security protocol that is not served. On entering: an
@@ -56,27 +80,132 @@ class Node:
         quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
+        cluster_id: str | None = None,
     ) -> None:
-        if not (config.is_broker and config.is_controller) or len(config.quorum_voters) > 1:
-            raise ConfigurationError(
-                "process.roles: this node runs with both roles and as the only voter of controller.quorum.voters"
-            )
         world = RealWorld() if world is None else world
+        self.config = config
+        self.world = world
         self.storage = NodeStorage(config, world)
-        self.metadata = NodeMetadata(world, config, follower=self.storage)
-        self.controller = Controller(world, config, self.metadata, follower=self.storage)
-        self.broker = Broker(
-            config,
-            world,
-            storage=self.storage,
-            gateway=LocalControllerGateway(self.controller),
-            controller=self.controller,
+        follower = self.storage if config.is_broker else None
+        self.metadata = NodeMetadata(
+            world, config, cluster_id=cluster_id, follower=follower, endpoints=self._controller_endpoints
+        )
+        self._controller: Controller | None = None
+        self._server: ControllerServer | None = None
+        self._channel: ControllerChannel | None = None
+        self._broker: Broker | None = None
+        if config.is_controller:
+            self._controller = Controller(world, config, self.metadata, follower=follower)
+        gateway = self._gateway()
+        if config.controller_listeners:
+            self._server = self._new_server(gateway, authorizer, authentication, faults)
+        if config.is_broker:
+            self._broker = Broker(
+                config,
+                world,
+                storage=self.storage,
+                gateway=gateway,
+                controller=self.metadata,
+                authorizer=authorizer,
+                quota=quota,
+                authentication=authentication,
+                faults=faults,
+            )
+        self._tasks = NodeTasks(self._stop_listening) if self._broker is None else self._broker.tasks
+
+    def _gateway(self) -> ControllerGateway:
+        """Return the gateway to the active controller, wherever it can be."""
+        config, controller = self.config, self._controller
+        local = None if controller is None else LocalControllerGateway(controller)
+        if local is not None and not config.controller_listeners and not has_other_nodes(config):
+            return local  # no other node can ever lead this quorum
+        # Imported here, because a quorum of one starts faster without the network client.
+        from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
+        from triokafka.broker_stub.gateway.remote import RemoteControllerGateway
+        from triokafka.broker_stub.gateway.switching import SwitchingControllerGateway
+
+        self._channel = ControllerChannel(
+            self.world,
+            find=lambda: self.metadata.leader_node,
+            connect=self._connect_to_controller,
+            timeout_ms=config.controller_socket_timeout_ms,
+        )
+        self.metadata.watch_leader(self._channel.leader_changed)
+        remote = RemoteControllerGateway(self._channel, session_timeout_ms=config.broker_session_timeout_ms)
+        if local is None or controller is None:
+            return remote
+        return SwitchingControllerGateway(local, remote, is_active=lambda: controller.is_active)
+
+    def _connect_to_controller(self, node: Address) -> NodeChannel:
+        from triokafka.network.node_channel import NodeChannel
+
+        return NodeChannel(
+            node,
+            world=self.world,
+            client_id=str(self.config.node_id),
+            request_timeout_ms=self.config.controller_socket_timeout_ms,
+        )
+
+    def _new_server(
+        self,
+        gateway: ControllerGateway,
+        authorizer: Authorizer | None,
+        authentication: Authentication | None,
+        faults: Faults | None,
+    ) -> ControllerServer:
+        from triokafka.broker_stub.controller_server import ControllerServer
+
+        return ControllerServer(
+            self.config,
+            self.world,
+            local=LocalControllerGateway(self.controller),
+            active=gateway,
+            quorum=lambda: self.metadata.raft,
+            cluster_id=lambda: self.metadata.cluster_id,
+            publisher=self.metadata.publisher,
             authorizer=authorizer,
-            quota=quota,
             authentication=authentication,
             faults=faults,
         )
-        self._tasks = self.broker.tasks
+
+    def _controller_endpoints(self) -> Sequence[VoterEndpoint]:
+        if self._server is None:
+            return controller_endpoints(self.config)
+        return [VoterEndpoint(end.name, end.host, end.port) for end in self._server.endpoints()]
+
+    # Parts
+
+    @property
+    def broker(self) -> Broker:
+        """The broker role. Raises `IllegalStateError` if the node is a controller only."""
+        if self._broker is None:
+            raise IllegalStateError(f"node {self.config.node_id} is no broker (process.roles)")
+        return self._broker
+
+    @property
+    def controller(self) -> Controller:
+        """The controller role. Raises `IllegalStateError` if the node is a broker only."""
+        if self._controller is None:
+            raise IllegalStateError(f"node {self.config.node_id} is no controller (process.roles)")
+        return self._controller
+
+    @property
+    def controller_server(self) -> ControllerServer | None:
+        """Serves the controller's listeners; None without such a listener."""
+        return self._server
+
+    @property
+    def addresses(self) -> str:
+        """``host:port`` of every listener of the broker, or of the controller if the node is no broker."""
+        if self._broker is not None:
+            return self._broker.bootstrap_servers
+        endpoints = [] if self._server is None else self._server.endpoints()
+        return ",".join(address_text(end.host, end.port) for end in endpoints)
+
+    @property
+    def is_active_controller(self) -> bool:
+        """Whether this node is the active controller."""
+        return self._controller is not None and self._controller.is_active
 
     @property
     def failure(self) -> Exception | None:
@@ -87,23 +216,60 @@ class Node:
         """Wait until the node has stopped, by leaving its block or because a part of it failed (`failure`)."""
         await self._tasks.wait_stopped()
 
+    # Life
+
     async def __aenter__(self) -> Self:
         await self._tasks.open()
         try:
-            await self.broker.bind()
-            await self.storage.open_metadata(self.metadata)
-            self.controller.start()
-            self._tasks.start(self.metadata.run)
-            self._tasks.start(self.controller.run)
-            await self.metadata.wait_caught_up()
-            await self.storage.load(self.metadata)
-            self.broker.follow_metadata()
-            self.storage.start_tasks(self._tasks.start)
-            await self.broker.start()
+            await self._start()
         except BaseException:
             await self._stop()
             raise
         return self
+
+    async def _start(self) -> None:
+        start, broker, server = self._tasks.start, self._broker, self._server
+        if broker is not None:
+            await broker.bind()
+        if server is not None:
+            await server.bind()
+        await self.storage.open_metadata(self.metadata)
+        if self._controller is not None:
+            self._controller.start()
+        start(self.metadata.run)
+        if self._controller is not None:
+            start(self._controller.run)
+        if self._channel is not None:
+            start(self._channel.run)
+        if server is not None:
+            server.follow_metadata()
+            start(server.run)
+        if broker is None:
+            return
+        await self._unless_it_fails(self.metadata.wait_caught_up)
+        await self.storage.load(self.metadata)
+        broker.follow_metadata()
+        self.storage.start_tasks(start)
+        await self._unless_it_fails(broker.start)
+
+    async def _unless_it_fails(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """Run ``wait``, but raise the failure of a task of the node if that comes first."""
+        failure: Exception | None = None
+
+        async def watch(scope: trio.CancelScope) -> None:
+            await self._tasks.wait_stopped()
+            scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch, nursery.cancel_scope)
+            try:
+                await wait()
+            except KafkaError as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        failure = self.failure or failure
+        if failure is not None:
+            raise failure
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -119,21 +285,46 @@ class Node:
         """
         await self._stop(cleanly=False)
 
+    def _stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
     async def _stop(self, *, cleanly: bool = True) -> None:
         if not self._tasks.is_open:
             return
-        await self.broker.stop(cleanly=cleanly)
+        self._tasks.refuse()
+        with trio.CancelScope(shield=True):
+            if self._broker is not None:
+                await self._broker.stop_serving(cleanly=cleanly)
+            if cleanly:
+                await self._leave_quorum()
+            self._stop_listening()
+        # The tasks must have ended before the files are closed, also when the body was cancelled.
+        await self._tasks.close()
         with trio.CancelScope(shield=True):
             if cleanly:
                 self.storage.write_high_watermarks()
-            await self.controller.close()
+            if self._controller is not None:
+                await self._controller.close()
             await self.metadata.close()
             if cleanly:
                 await self.storage.close()  # last: the locks of the directories go with it
             else:
                 self.storage.abandon()
-        self.broker.unfollow_metadata()
+        if self._broker is not None:
+            self._broker.unfollow_metadata()
+        if self._server is not None:
+            self._server.unfollow_metadata()
         self._tasks.note_stopped()
+
+    async def _leave_quorum(self) -> None:
+        """Let another voter lead the quorum, and finish the requests to this controller."""
+        metadata, server = self.metadata, self._server
+        if server is None or not metadata.is_open or self.failure is not None:
+            return
+        if not metadata.is_alone:
+            await metadata.raft.shut_down(timeout=_STOP_TIMEOUT_MS / 1000)
+        await server.stop(_STOP_TIMEOUT_MS)
 
     def clock_jumped(self) -> None:
         """The world's clock was put forward: do now what is due by it.
@@ -141,6 +332,8 @@ class Node:
         Deadlines of groups and waiting requests end, connections that were idle for too long are closed, retention,
         flushes and compaction that time decides happen soon. The broker keeps its registration.
         """
-        self.broker.clock_jumped()
+        if self._broker is not None:
+            self._broker.clock_jumped()
         self.storage.clock_jumped()
-        self.controller.clock_jumped()
+        if self._controller is not None:
+            self._controller.clock_jumped()

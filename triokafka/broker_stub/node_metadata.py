@@ -41,6 +41,7 @@ from triokafka.broker_stub.storage_format import format_metadata_directory, read
 from triokafka.broker_stub.work_budget import run_within_budget
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaError, KafkaStorageError, ProtocolError
 from triokafka.protocol.message import Struct
+from triokafka.structs import Node
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class NodeMetadata:
         self._caught_up = trio.Event()
         self._start_error: KafkaError | None = None
         self._woken = trio.Event()
+        self._watch_leader: Callable[[], None] | None = None
 
     # Facts
 
@@ -108,6 +110,21 @@ class NodeMetadata:
     def identity(self) -> ClusterIdentity:
         """Cluster id, node id and the ids of the data directories. Known after `open`."""
         return self._parts.identity
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id. Known after `open`."""
+        return self.identity.cluster_id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `open` has succeeded."""
+        return self._opened is not None
+
+    @property
+    def leader_node(self) -> Node | None:
+        """The address of the quorum's leader; None while it is unknown."""
+        return None if self._opened is None else self._opened.raft.leader_endpoint()
 
     @property
     def raft(self) -> RaftClient:
@@ -158,6 +175,10 @@ class NodeMetadata:
     def lead_with(self, controller: MetadataLogListener) -> None:
         """Hand over to this controller whenever this node leads. Call it before `run`."""
         self._controller = controller
+
+    def watch_leader(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the quorum has another leader, or its leader became known."""
+        self._watch_leader = callback
 
     async def open(self, *, without: Collection[str] = (), committed: int = 0) -> None:
         """Open the data directories and the metadata log. Blocking work runs in a thread.
@@ -210,7 +231,7 @@ class NodeMetadata:
         now_ms = world.wall_ms()
         try:
             self.bootstrap_records = read_bootstrap_records(world.storage, directory)
-            if alone:
+            if alone and not config.quorum_voters:
                 format_metadata_directory(world.storage, directory, self._quorum(identity).voter, now_ms=now_ms)
             files = MetadataLogFiles(world.storage, directory, now_ms=now_ms, config=log_config, committed=committed)
             files.reconcile(alone=alone, now_ms=now_ms)
@@ -261,6 +282,8 @@ class NodeMetadata:
     def leader_changed(self, leader: LeaderAndEpoch) -> None:
         """See `RaftListener`."""
         self._leader = leader
+        if self._watch_leader is not None:
+            self._watch_leader()
         if self._term is not None and not (leader.epoch == self._term and leader.is_leader(self._config.node_id)):
             self._end_term()
         self._woken.set()

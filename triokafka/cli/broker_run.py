@@ -18,10 +18,10 @@ from triokafka.cli.progress import Advance, progress, shows_progress
 if TYPE_CHECKING:
     import trio
 
-    from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
     from triokafka.broker_stub.http_server import HttpServer
+    from triokafka.broker_stub.log.log_manager import LogManager
     from triokafka.world import World
 
 
@@ -69,6 +69,8 @@ def prepare(options: Options) -> Callable[[], int]:
         from triokafka.world.memory import MemoryStorage
 
         world.storage = MemoryStorage(crashable=False)
+    if metrics is not None and not config.is_broker:
+        raise WrongUse("--metrics needs the broker role (process.roles).")
     _note_unreachable_advertised_listeners(config)
     if control is None and options.nodes is None:
         return lambda: trio.run(_serve, config, world, metrics)
@@ -133,7 +135,7 @@ class _Settling:
 
 
 @contextmanager
-def _opening_logs(broker: Broker) -> Iterator[None]:
+def _opening_logs(logs: LogManager) -> Iterator[None]:
     """Show a progress bar while the broker opens its logs, which is slow after a crash."""
     lock = threading.Lock()
 
@@ -148,9 +150,9 @@ def _opening_logs(broker: Broker) -> Iterator[None]:
                 advance(1)
 
         if shows_progress():
-            broker.logs.on_log_opened = log_opened
+            logs.on_log_opened = log_opened
         yield
-        broker.logs.on_log_opened = None
+        logs.on_log_opened = None
 
 
 async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | None) -> int:
@@ -160,16 +162,15 @@ async def _serve(config: BrokerConfig, world: World, metrics: tuple[str, int] | 
     async def serve(end: _End) -> int:
         async with AsyncExitStack() as running:
             node = Node(config, world=world)
-            broker = node.broker
-            with _opening_logs(broker), _little_garbage():
+            with _opening_logs(node.storage.logs), _little_garbage():
                 await running.enter_async_context(node)
             end.in_order = True
-            lines = [f"ready {broker.bootstrap_servers}"]
+            lines = [f"ready {node.addresses}"]
             servers: list[HttpServer] = []
             if metrics is not None:
                 from triokafka.broker_stub.metrics.endpoint import metrics_server
 
-                servers.append(metrics_server(world, broker.metrics))
+                servers.append(metrics_server(world, node.broker.metrics))
                 lines.append(f"metrics {await _bound(servers[0], '--metrics', metrics)}")
             print(*lines, sep="\n", flush=True)
             await _while_serving(servers, lambda: end.or_when(node.wait_stopped))

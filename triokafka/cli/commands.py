@@ -16,7 +16,9 @@ COMMANDS: Final = {
     "perf": "measure how fast records are sent and read",
     "produce": "send lines from standard input to a topic",
     "protocol": "print the fields and the code of a protocol message",
+    "quorum": "describe the metadata quorum, add and remove controllers",
     "spark": "check the Spark installation, and print fixes",
+    "storage": "format data directories for a cluster, show them, make ids",
     "topics": "list, create, describe, alter and delete topics",
     "transactions": "list and describe transactions, find hanging ones, abort them",
 }

@@ -18,8 +18,6 @@ from triokafka.protocol.codec_runtime import Malformed, read_uvarint
 from triokafka.protocol.message import Request, Response, join_parts
 from triokafka.structs import Buffer
 
-MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
-"""The largest request that a broker takes by default (``socket.request.max.bytes``)."""
 SIZE_BYTES: Final = 4
 
 _API_VERSIONS: Final = 18
@@ -40,23 +38,6 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     size: int
-
-
-def frame_size(prefix: Buffer, *, max_bytes: int = MAX_FRAME_BYTES) -> int:
-    """The size of the frame that follows a prefix of four bytes.
-
-    Raises:
-        ProtocolError: it is negative, or more than ``max_bytes``. The stream cannot be read on: close the connection.
-    """
-    try:
-        (size,) = _SIZE.unpack_from(prefix)
-    except error:
-        raise ProtocolError("the data ends early", path="size", offset=0) from None
-    if size < 0:
-        raise ProtocolError(f"negative frame size {size}", path="size", offset=0)
-    if size > max_bytes:
-        raise ProtocolError(f"frame of {size} bytes is larger than the limit of {max_bytes}", path="size", offset=0)
-    return int(size)
 
 
 def encode_request(

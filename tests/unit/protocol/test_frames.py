@@ -33,7 +33,7 @@ def test_request_header_of_a_flexible_version_keeps_the_plain_client_id_and_ends
 @pytest.mark.parametrize("version", [3, 4])
 def test_client_id_may_be_null(version: int) -> None:
     wire = joined(frames.encode_request(HeartbeatRequest(), version=version, correlation_id=1, client_id=None))
-    assert frames.frame_size(wire) == len(wire) - 4
+    assert int.from_bytes(wire[:4], "big") == len(wire) - 4
     assert frames.decode_request(wire[4:])[0].client_id is None
 
 
@@ -106,24 +106,12 @@ def test_broken_response_header_is_a_protocol_error(frame: bytes) -> None:
     assert caught.value.path == "ResponseHeader"
 
 
-def test_frame_size_is_bounded() -> None:
-    assert frames.frame_size(b"\0\0\1\0") == 256
-    assert frames.frame_size(b"\0\0\1\0", max_bytes=256) == 256
-    for prefix, message in [
-        (b"\0\0\1\1", "larger than the limit of 256"),
-        (b"\xff\0\0\0", "negative"),
-        (b"\0\0", "early"),
-    ]:
-        with pytest.raises(ProtocolError, match=message):
-            frames.frame_size(prefix, max_bytes=256)
-
-
 def test_larger_records_go_into_a_response_uncopied() -> None:
     records = memoryview(bytes(100_000))
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=records)])])
     parts = frames.encode_response(response, version=12, correlation_id=1)
     assert any(part is records for part in parts)
-    assert frames.frame_size(parts[0]) == sum(map(len, parts)) - 4
+    assert int.from_bytes(parts[0][:4], "big") == sum(map(len, parts)) - 4
     assert frames.decode_response(FetchResponse, joined(parts)[4:], version=12) == (1, response)
 
 

@@ -15,28 +15,20 @@ _VERSION = 0
 
 
 def epoch_controls(quorum: Quorum, leader: Leader) -> list[tuple[ControlRecordType, bytes]]:
-    """Return the LeaderChange record.
+    """Return the LeaderChange record, in version 0: Apache Kafka 4.3 reads no other.
 
     With kraft.version 1 also that and the voters, if the voters are only in the snapshot with which the directory was
     formatted, or if the leader's own endpoints have changed.
     """
     level = quorum.history.kraft_version
-    version = 1 if level >= 1 else 0
     voters = quorum.voters
-
-    def named(node_id: int) -> Voter:
-        voter = voters.get(node_id)
-        if voter is None or not version or voter.key.directory_id is None:
-            return Voter(voter_id=node_id)
-        return Voter(voter_id=node_id, voter_directory_id=voter.key.directory_id)
-
     change = LeaderChangeMessage(
-        version=version,
+        version=_VERSION,
         leader_id=leader.leader_id,
-        voters=[named(node_id) for node_id in voters.ids],
-        granting_voters=[named(node_id) for node_id in leader.granting],
+        voters=[Voter(voter_id=node_id) for node_id in voters.ids],
+        granting_voters=[Voter(voter_id=node_id) for node_id in leader.granting],
     )
-    controls = [(ControlRecordType.LEADER_CHANGE, change.encode(version))]
+    controls = [(ControlRecordType.LEADER_CHANGE, change.encode(_VERSION))]
     if level >= 1:
         own = quorum.config.voter
         updated = voters.with_updated(own)

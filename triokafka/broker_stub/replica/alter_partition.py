@@ -100,7 +100,6 @@ class PendingProposals:
                 PartitionData(
                     partition_index=number,
                     leader_epoch=proposal.leader_epoch,
-                    new_isr=[broker_id for broker_id, _ in proposal.in_sync],
                     new_isr_with_epochs=[
                         BrokerState(broker_id=broker_id, broker_epoch=epoch) for broker_id, epoch in proposal.in_sync
                     ],

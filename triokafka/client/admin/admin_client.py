@@ -142,3 +142,5 @@ class AdminClient:
     describe_features = _method(ClusterAdmin, ClusterAdmin.describe_features)
     update_features = _method(ClusterAdmin, ClusterAdmin.update_features)
     describe_metadata_quorum = _method(ClusterAdmin, ClusterAdmin.describe_metadata_quorum)
+    add_raft_voter = _method(ClusterAdmin, ClusterAdmin.add_raft_voter)
+    remove_raft_voter = _method(ClusterAdmin, ClusterAdmin.remove_raft_voter)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -29,7 +28,6 @@ from triokafka.structs import TopicPartition
 
 _METADATA_LOG: Final = "__cluster_metadata"
 _FEATURES_SINCE: Final = 3
-_NIL: Final = uuid.UUID(int=0)
 
 
 class BrokerAdmin:

@@ -154,6 +154,63 @@ class ClusterAdmin:
 
         return await self._requests.once(ask, timeout_ms)
 
+    async def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: uuid.UUID,
+        listeners: Mapping[str, tuple[str, int]],
+        *,
+        cluster_id: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Add a controller to the voters of the metadata quorum (KIP-853); wait until the change is committed.
+
+        The controller must run already, as an observer that has caught up.
+
+        Args:
+            voter_id: the controller's node id.
+            directory_id: the id of the directory that holds its metadata log.
+            listeners: host and port of its controller listeners, by listener name.
+            cluster_id: refuse the change in another cluster than this one.
+
+        Raises:
+            DuplicateVoterError: it votes already.
+            UnsupportedVersionError: the voters are fixed (``controller.quorum.voters``).
+            RequestTimedOutError: the controller did not catch up in time, or the change was not committed in time.
+        """
+        from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, Listener
+
+        async def ask(left_ms: int) -> None:
+            request = AddRaftVoterRequest(
+                cluster_id=cluster_id,
+                timeout_ms=left_ms,
+                voter_id=voter_id,
+                voter_directory_id=directory_id,
+                listeners=[Listener(name=name, host=host, port=port) for name, (host, port) in listeners.items()],
+            )
+            response = await self._requests.to_controller(request, left_ms)
+            self._requests.check(response.error_code, f"voter {voter_id}", response.error_message)
+
+        await self._requests.once(ask, timeout_ms)
+
+    async def remove_raft_voter(
+        self, voter_id: int, directory_id: uuid.UUID, *, cluster_id: str | None = None, timeout_ms: float | None = None
+    ) -> None:
+        """Remove a controller from the voters of the metadata quorum (KIP-853); wait until the change is committed.
+
+        Raises:
+            VoterNotFoundError: no voter has this id and directory.
+            UnsupportedVersionError: the voters are fixed (``controller.quorum.voters``).
+        """
+        from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest
+
+        async def ask(left_ms: int) -> None:
+            request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
+            response = await self._requests.to_controller(request, left_ms)
+            self._requests.check(response.error_code, f"voter {voter_id}", response.error_message)
+
+        await self._requests.once(ask, timeout_ms)
+
 
 def _replica(state: ReplicaState) -> QuorumReplica:
     return QuorumReplica(

@@ -121,14 +121,6 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(found))
 
 
-def format_partitions(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as ``{"topicA":[0,1]}``, sorted."""
-    nested: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        nested.setdefault(topic, []).append(number)
-    return json.dumps(nested, separators=(",", ":"), ensure_ascii=False)
-
-
 def names(partitions: Iterable[TopicPartition]) -> str:
     """Return partitions for a message: ``orders-0, orders-1``."""
     return ", ".join(str(partition) for partition in sorted(partitions))

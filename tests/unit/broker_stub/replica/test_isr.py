@@ -224,6 +224,7 @@ def test_a_proposal_is_sent_with_broker_epochs_and_its_result_applied() -> None:
     (asked,) = request.topics[0].partitions
     assert [(state.broker_id, state.broker_epoch) for state in asked.new_isr_with_epochs] == [(1, 101), (2, 102)]
     assert (asked.leader_epoch, asked.partition_epoch) == (3, 5)
+    assert AlterPartitionRequest.decode(request.encode(3), 3) == request  # the version that controllers take
     assert sent.proposals.answered(answer())
     assert sent.committed == [partition] and partition.in_sync_replicas == {NODE, 2}
 

@@ -1,0 +1,237 @@
+"""Nodes with any roles form one cluster: quorum, forwarded requests, controllers that are lost. In virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.support.simulated import current_simulation, simulated
+from tests.support.simulated_nodes import BOTH, SimulatedNode, SimulatedNodes, simulated_nodes
+from triokafka import AdminClient
+from triokafka.client.admin import NewTopic
+from triokafka.errors import KafkaError, RequestTimedOutError
+from triokafka.network.node_channel import NodeChannel
+from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
+from triokafka.protocol.api.envelope import EnvelopeRequest
+from triokafka.structs import Node as Address
+
+CONTROLLER = ("controller",)
+BROKER = ("broker",)
+LAYOUTS = {
+    "three nodes with both roles": (BOTH, BOTH, BOTH),
+    "three controllers and two brokers": (CONTROLLER, CONTROLLER, CONTROLLER, BROKER, BROKER),
+    "one node with both roles and a broker": (BOTH, BROKER),
+    "one controller and one broker": (CONTROLLER, BROKER),
+}
+
+
+def admin(cluster: SimulatedNodes, node: SimulatedNode) -> AdminClient:
+    return AdminClient(bootstrap_servers=node.node.addresses, world=cluster.simulation.host("admin").world)
+
+
+async def create(cluster: SimulatedNodes, node: SimulatedNode, name: str, replicas: int = 1) -> None:
+    async with admin(cluster, node) as client:
+        await client.create_topics([NewTopic(name, 2, replicas)])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_broker_accepts_changes_of_the_cluster(layout: str) -> None:
+    @simulated
+    async def run() -> None:
+        async with simulated_nodes(current_simulation(), LAYOUTS[layout]) as cluster:
+            brokers = [one for one in cluster.nodes if one.config.is_broker]
+            for number, broker in enumerate(brokers):
+                await create(cluster, broker, f"topic-{number}")
+            for one in cluster.nodes:
+                image = await one.wait_for(lambda image: len(image.topics) == len(brokers))
+                assert not any(node.fenced for node in image.brokers.values())
+                assert sorted(image.brokers) == [broker.node_id for broker in brokers]
+
+    run()
+
+
+@simulated
+async def test_controllers_register_with_their_listeners() -> None:
+    async with simulated_nodes(current_simulation(), LAYOUTS["three controllers and two brokers"]) as cluster:
+        for one in cluster.nodes:
+            image = await one.wait_for(lambda image: len(image.controllers) == 3)
+            assert {c.controller_id: c.end_points[0].port for c in image.controllers.values()} == {
+                number: cluster[number].node.controller_server.endpoints()[0].port  # type: ignore[union-attr]
+                for number in (1, 2, 3)
+            }
+
+
+@simulated
+async def test_request_whose_controller_is_lost_succeeds_at_the_next_one() -> None:
+    async with simulated_nodes(current_simulation()) as cluster:
+        lost = await cluster.wait_active()
+        other = next(one for one in cluster.nodes if one is not lost)
+        done = trio.Event()
+
+        async def create_while_it_dies() -> None:
+            await create(cluster, other, "orders")
+            done.set()
+
+        async with trio.open_nursery() as nursery:
+            await lost.kill()
+            nursery.start_soon(create_while_it_dies)
+            with trio.fail_after(30):
+                await done.wait()
+        assert (await cluster.wait_active()) is not lost
+        await lost.start()
+        await lost.wait_for(lambda image: "orders" in image.topics)
+
+
+@simulated
+async def test_answer_of_a_controller_that_is_cut_off_is_not_waited_for_forever() -> None:
+    simulation = current_simulation()
+    async with simulated_nodes(simulation) as cluster:
+        lost = await cluster.wait_active()
+        others = [one for one in cluster.nodes if one is not lost]
+        for one in others:
+            simulation.network.partition(lost.name, one.name)
+        with trio.fail_after(30):
+            await create(cluster, others[0], "orders")
+        simulation.network.heal()
+        with trio.fail_after(30):
+            await lost.wait_for(lambda image: "orders" in image.topics)
+
+
+@simulated
+async def test_stopped_active_controller_hands_the_quorum_over_at_once() -> None:
+    async with simulated_nodes(current_simulation()) as cluster:
+        first = await cluster.wait_active()
+        began = trio.current_time()
+        await first.stop()
+        second = await cluster.wait_active()
+        assert second is not first
+        assert trio.current_time() - began < 4
+        await create(cluster, second, "orders")
+
+
+@simulated
+async def test_without_a_quorum_a_change_fails_at_its_time_limit() -> None:
+    async with simulated_nodes(current_simulation()) as cluster:
+        first = await cluster.wait_active()
+        others = [one for one in cluster.nodes if one is not first]
+        await first.kill()
+        await others[0].kill()
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1)], timeout_ms=3_000)
+        began = trio.current_time()
+        with pytest.raises(RequestTimedOutError):
+            await others[1].node.broker.gateway.create_topics(request)
+        assert trio.current_time() - began == pytest.approx(3, abs=0.5)
+        await first.start()
+        await create(cluster, others[1], "orders")
+
+
+@simulated
+async def test_restarted_cluster_has_its_topics() -> None:
+    async with simulated_nodes(current_simulation(), LAYOUTS["three controllers and two brokers"]) as cluster:
+        await create(cluster, cluster[4], "orders", replicas=2)
+        await cluster.stop()
+        await cluster.start()
+        for one in cluster.nodes:
+            await one.wait_for(lambda image: "orders" in image.topics)
+
+
+@simulated
+async def test_killed_broker_is_fenced_and_unfenced_after_its_restart() -> None:
+    async with simulated_nodes(current_simulation(), LAYOUTS["three controllers and two brokers"]) as cluster:
+        await create(cluster, cluster[4], "orders", replicas=2)
+        await cluster[5].kill()
+        with trio.fail_after(30):
+            await cluster[4].wait_for(lambda image: image.brokers[5].fenced)
+        epoch = cluster[4].image.brokers[5].broker_epoch
+        await cluster[5].start()
+        image = await cluster[4].wait_for(lambda image: not image.brokers[5].fenced)
+        assert image.brokers[5].broker_epoch > epoch
+
+
+async def controller_channel(cluster: SimulatedNodes, node: SimulatedNode, nursery: trio.Nursery) -> NodeChannel:
+    server = node.node.controller_server
+    assert server is not None
+    end = server.endpoints()[0]
+    world = cluster.simulation.host("client").world
+    channel = NodeChannel(Address(node.node_id, end.host, end.port), world=world, client_id="client")
+    nursery.start_soon(channel.run)
+    return channel
+
+
+@simulated
+async def test_controllers_listener_describes_the_controllers() -> None:
+    async with simulated_nodes(current_simulation()) as cluster, trio.open_nursery() as nursery:
+        active = await cluster.wait_active()
+        for one in cluster.nodes:
+            channel = await controller_channel(cluster, one, nursery)
+            answer = await channel.send(DescribeClusterRequest(endpoint_type=2))
+            assert answer.controller_id == active.node_id
+            assert [node.broker_id for node in answer.brokers] == [1, 2, 3]
+            assert (await channel.send(DescribeClusterRequest(endpoint_type=1))).error_code == 114
+        nursery.cancel_scope.cancel()
+
+
+@simulated
+async def test_standby_controller_refuses_changes() -> None:
+    async with simulated_nodes(current_simulation()) as cluster, trio.open_nursery() as nursery:
+        active = await cluster.wait_active()
+        for one in cluster.nodes:
+            channel = await controller_channel(cluster, one, nursery)
+            topic = CreatableTopic(name=f"topic-{one.node_id}", num_partitions=1, replication_factor=1)
+            answer = await channel.send(CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
+            assert answer.topics[0].error_code == (0 if one is active else 41)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("request_data", "principal", "address", "code"),
+    [
+        (b"\0", None, b"\x7f\0\0\1", 42),
+        (b"\0\3\0\0\0\0\0\1\0\1a", None, b"\x7f\0\0\1", 42),  # Metadata is not forwarded
+        (b"\0\x13\0\4\0\0\0\1\0\1a\0\0\0\0\0\0\0\0\0", None, b"\1", 42),
+        (b"\0\x13\0\4\0\0\0\1\0\1a\0\0\0\0\0\0\0\0\0", b"\0\0\xff", b"\x7f\0\0\1", 97),
+        (b"\0\x13\0\x63\0\0\0\1\0\1a\0", None, b"\x7f\0\0\1", 35),
+        (b"\0\x13\0\4\0\0\0\1\0\1a\0\0\0\0\0\0\0\0\0", None, b"\x7f\0\0\1", 0),
+    ],
+)
+def test_envelope_is_checked(request_data: bytes, principal: bytes | None, address: bytes, code: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with simulated_nodes(current_simulation(), (BOTH,)) as cluster, trio.open_nursery() as nursery:
+            channel = await controller_channel(cluster, cluster[1], nursery)
+            envelope = EnvelopeRequest(
+                request_data=request_data, request_principal=principal, client_host_address=address
+            )
+            answer = await channel.send(envelope)
+            assert answer.error_code == code
+            assert (answer.response_data is None) == bool(code)
+            nursery.cancel_scope.cancel()
+
+    run()
+
+
+@simulated
+async def test_cancelled_change_leaves_the_gateway_usable() -> None:
+    async with simulated_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
+        gateway = cluster[2].node.broker.gateway
+        for number in range(12):
+            topic = CreatableTopic(name=f"topic-{number}", num_partitions=1, replication_factor=1)
+            with trio.move_on_after(0.0005 * number):
+                await gateway.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
+        answer: Any = await gateway.create_topics(
+            CreateTopicsRequest(
+                topics=[CreatableTopic(name="last", num_partitions=1, replication_factor=1)], timeout_ms=5_000
+            )
+        )
+        assert answer.topics[0].error_code == 0
+
+
+@simulated
+async def test_error_of_the_controller_reaches_the_client() -> None:
+    async with simulated_nodes(current_simulation(), LAYOUTS["one controller and one broker"]) as cluster:
+        await create(cluster, cluster[2], "orders")
+        with pytest.raises(KafkaError, match="already exists"):
+            await create(cluster, cluster[2], "orders")

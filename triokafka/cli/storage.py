@@ -1,0 +1,225 @@
+"""``triokafka storage``: format data directories for a cluster, show them, and make ids."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import click
+
+from triokafka.cli.output import CommandGroup, examples
+from triokafka.cli.values import configured, text_of_file
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.broker_stub.raft.voter_set import Voter
+    from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
+
+
+@click.group("storage", cls=CommandGroup)
+def command() -> None:
+    """Format the data directories of a node for a cluster, show them, and make ids."""
+
+
+@command.command("random-uuid", epilog=examples("triokafka storage random-uuid"))
+def random_uuid() -> None:
+    """Print a new id for a cluster or a directory."""
+    from triokafka.structs import format_uuid
+
+    text = "-"
+    while text.startswith("-"):  # it could be taken for an option
+        text = format_uuid(uuid.uuid4())
+    click.echo(text)
+
+
+@command.command(
+    "format",
+    epilog=examples(
+        "triokafka storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties",
+        "triokafka storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties --standalone",
+    ),
+)
+@click.option("--cluster-id", "-t", required=True, metavar="ID", help="The cluster that the node joins.")
+@click.option("--config", "-c", "config_file", required=True, metavar="FILE", help="The node's server.properties.")
+@click.option("--standalone", "-s", is_flag=True, help="Begin a dynamic quorum with this node as its only voter.")
+@click.option(
+    "--initial-controllers",
+    "-I",
+    metavar="ID@HOST:PORT:DIRECTORY,...",
+    help="Begin a dynamic quorum with these voters; give all of them the same list.",
+)
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="Join a dynamic quorum as an observer.")
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Leave directories that are formatted already.")
+@click.option("--feature", "-f", "features", multiple=True, metavar="NAME=LEVEL", help="First level of a feature.")
+def format_directories(
+    cluster_id: str,
+    config_file: str,
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+    ignore_formatted: bool,
+    features: tuple[str, ...],
+) -> None:
+    """Write the ids of the cluster, the node and the directories into the node's data directories.
+
+    With controller.quorum.voters the voters are fixed. Otherwise the quorum is dynamic, and the first controllers need
+    --standalone or --initial-controllers.
+    """
+    config = _config(config_file)
+    chosen = sum((standalone, initial_controllers is not None, no_initial_controllers))
+    if chosen > 1:
+        raise click.UsageError("--standalone, --initial-controllers and --no-initial-controllers exclude each other.")
+    if chosen and config.quorum_voters:
+        raise click.UsageError("controller.quorum.voters fixes the voters: remove it, or do without that option.")
+    if not chosen and not config.quorum_voters and config.is_controller:
+        raise click.UsageError(
+            "controller.quorum.voters is not set: give --standalone, --initial-controllers or --no-initial-controllers."
+        )
+    if standalone and not config.is_controller:
+        raise click.UsageError("--standalone: the node is a broker only (process.roles).")
+    records = _first_records(features)
+    if _is_formatted(config):
+        if ignore_formatted:
+            click.echo("All of the log directories are already formatted.")
+            return
+        raise click.ClickException("a data directory is formatted already; use --ignore-formatted to leave it.")
+    voters = _parse_controllers(initial_controllers, config) if initial_controllers is not None else None
+    _write(config, cluster_id, voters, standalone=standalone, records=records)
+
+
+@command.command("info", epilog=examples("triokafka storage info -c server.properties"))
+@click.option("--config", "-c", "config_file", required=True, metavar="FILE", help="The node's server.properties.")
+@click.pass_context
+def info(ctx: click.Context, config_file: str) -> None:
+    """Print the data directories of a node and their ids. Exit with 1 if a directory is not formatted."""
+    from triokafka.broker_stub.config import parse_properties
+    from triokafka.world.os_storage import OsStorage
+
+    config, storage = _config(config_file), OsStorage()
+    missing = []
+    for directory in _directories(config):
+        path = f"{directory}/meta.properties"
+        if not storage.exists(path):
+            missing.append(directory)
+            continue
+        click.echo(f"{directory}:")
+        for name, value in parse_properties(storage.read_file(path).decode("utf-8"), source=path).items():
+            click.echo(f"  {name}={value}")
+    for directory in missing:
+        click.echo(f"{directory} is not formatted.")
+    if missing:
+        ctx.exit(1)
+
+
+def _config(config_file: str) -> BrokerConfig:
+    from triokafka.broker_stub.config import BrokerConfig, parse_properties
+
+    properties = configured(parse_properties, text_of_file(config_file), source=config_file)
+    return configured(BrokerConfig.from_properties, properties)
+
+
+def _directories(config: BrokerConfig) -> list[str]:
+    return list(dict.fromkeys((*config.data_directories, config.metadata_directory)))
+
+
+def _is_formatted(config: BrokerConfig) -> bool:
+    from triokafka.world.os_storage import OsStorage
+
+    storage = OsStorage()
+    return any(storage.exists(f"{directory}/meta.properties") for directory in _directories(config))
+
+
+def _id_of_text(text: str) -> uuid.UUID:
+    from triokafka.structs import parse_uuid
+
+    try:
+        return parse_uuid(text)
+    except ValueError:
+        raise click.UsageError(f"--initial-controllers: {text!r} is not a directory id.") from None
+
+
+def _first_records(features: tuple[str, ...]) -> list[FeatureLevelRecord]:
+    from triokafka.broker_stub.metadata.features import INITIAL_LEVELS, SUPPORTED
+    from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
+
+    levels = dict(INITIAL_LEVELS)
+    for text in features:
+        name, equals, level = text.partition("=")
+        low, high = SUPPORTED.get(name, (0, -1))
+        if not equals or not level.isdigit() or not low <= int(level) <= high:
+            raise click.UsageError(
+                f"--feature {text!r} is not NAME=LEVEL with one of {', '.join(SUPPORTED)} and a supported level."
+            )
+        levels[name] = int(level)
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items() if level]
+
+
+def _parse_controllers(text: str, config: BrokerConfig) -> list[Voter]:
+    from triokafka.broker_stub.raft.replica_key import ReplicaKey
+    from triokafka.broker_stub.raft.voter_set import Voter, VoterEndpoint
+
+    listener = config.controller_listener_names[0].upper()
+    voters = []
+    for entry in text.split(","):
+        number, at, rest = entry.strip().partition("@")
+        address, colon, directory = rest.rpartition(":")
+        host, colon_too, port = address.rpartition(":")
+        if not (at and colon and colon_too and number.isdigit() and port.isdigit()):
+            raise click.UsageError(f"--initial-controllers: {entry!r} is not ID@HOST:PORT:DIRECTORY.")
+        key = ReplicaKey(int(number), _id_of_text(directory))
+        voters.append(Voter(key, (VoterEndpoint(listener, host.strip("[]"), int(port)),), 0, 1))
+    return voters
+
+
+def _write(
+    config: BrokerConfig,
+    cluster_id: str,
+    voters: list[Voter] | None,
+    *,
+    standalone: bool,
+    records: list[FeatureLevelRecord],
+) -> None:
+    """Write ``meta.properties``, the first records and the first voters."""
+    from triokafka.broker_stub.meta_properties import open_directories
+    from triokafka.broker_stub.metadata.features import METADATA_VERSION
+    from triokafka.broker_stub.raft_options import controller_endpoints, raft_config
+    from triokafka.broker_stub.storage_format import BOOTSTRAP_FILE, encode_bootstrap, write_format_snapshot
+    from triokafka.world.os_storage import OsStorage
+
+    storage, directories, metadata = OsStorage(), _directories(config), config.metadata_directory
+    given = {voter.node_id: voter.key.directory_id for voter in voters or ()}
+    own = given.get(config.node_id)
+    if voters is not None and own is None and config.is_controller:
+        raise click.UsageError(f"--initial-controllers does not name this node, {config.node_id}.")
+
+    def new_id() -> uuid.UUID:
+        return uuid.uuid4()
+
+    def id_of_metadata_directory() -> uuid.UUID:
+        nonlocal own
+        found, own = own, None
+        return found or uuid.uuid4()
+
+    # The directory of the metadata log first: it gets the id that the list of voters has.
+    ordered = [metadata, *(path for path in directories if path != metadata)]
+    identity = configured(
+        open_directories,
+        storage,
+        ordered,
+        config.node_id,
+        new_id=new_id if own is None else id_of_metadata_directory,
+        cluster_id=cluster_id,
+        needed=metadata,
+    )
+    now_ms = int(time.time() * 1000)
+    level = next(record.feature_level for record in records if record.name == METADATA_VERSION)
+    bootstrap = encode_bootstrap(records, metadata_version=level, now_ms=now_ms)
+    storage.replace_file(f"{metadata}/{BOOTSTRAP_FILE}", bootstrap)
+    if standalone:
+        quorum = raft_config(config, cluster_id, identity.directory_ids[metadata], controller_endpoints(config))
+        voters = [quorum.voter]
+    if voters is not None and config.is_controller:
+        write_format_snapshot(storage, metadata, voters, now_ms=now_ms)
+    for directory in directories:
+        click.echo(f"Formatting data directory {directory} with {METADATA_VERSION} {level}.")
