@@ -57,9 +57,9 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a leader counts itself only with what is on its disk",
-            "fetch_server.py",
-            "leader.update_high_watermark(quorum.log.flushed_offset)",
-            "leader.update_high_watermark(quorum.log.end_offset)",
+            "quorum.py",
+            "leader.update_high_watermark(self.log.flushed_offset)",
+            "leader.update_high_watermark(self.log.end_offset)",
         ),
         (
             "a follower acknowledges only what is on its disk",
@@ -117,9 +117,9 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a removed leader resigns",
-            "voter_changes.py",
-            "            leader.resign_requested = True\n",
-            "            pass\n",
+            "raft_core.py",
+            "            if not quorum.voters.is_voter(self.config.key):\n",
+            "            if False:\n",
         ),
     )
 )

@@ -36,7 +36,7 @@ def random_uuid() -> None:
 @command.command(
     "format",
     epilog=examples(
-        "triokafka storage format -t $(triokafka storage random-uuid) -c server.properties",
+        "triokafka storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties",
         "triokafka storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties --standalone",
     ),
 )

@@ -30,7 +30,7 @@ class _Held:
 
 
 class FetchServer:
-    """Answers the fetches of followers and observers, and advances the high watermark by them."""
+    """Answers the fetches of followers and observers, and records how far they are."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -80,7 +80,7 @@ class FetchServer:
         key = ReplicaKey.of(messages.replica_id(request), partition.replica_directory_id)
         if key.node_id >= 0:
             leader.fetched(key, partition.fetch_offset, quorum.log.end_offset, now)
-            self.commit()
+            quorum.commit()
         if (
             partition.fetch_offset >= quorum.log.end_offset
             and (leader.high_watermark or -1) <= partition.high_watermark
@@ -111,13 +111,6 @@ class FetchServer:
                 quorum, listener, error=error, comparison=comparison, records=records, high_watermark=high_watermark
             ),
         )
-
-    def commit(self) -> None:
-        """Compute the high watermark of this leader, and report it."""
-        quorum = self._quorum
-        leader = quorum.state
-        if isinstance(leader, Leader) and leader.update_high_watermark(quorum.log.flushed_offset):
-            quorum.advance(leader.high_watermark or 0)
 
     def poll(self, now: float) -> float:
         """Answer held requests that have something new or whose time is over; return when the next one ends."""

@@ -355,6 +355,12 @@ class Quorum:
 
     # Commitment
 
+    def commit(self) -> None:
+        """Compute the high watermark of this leader, and report it."""
+        leader = self.state
+        if isinstance(leader, Leader) and leader.update_high_watermark(self.log.flushed_offset):
+            self.advance(leader.high_watermark or 0)
+
     def advance(self, high_watermark: int) -> None:
         """Record that everything before ``high_watermark`` is committed, as far as this log goes."""
         high_watermark = min(high_watermark, self.log.end_offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import trio
 
@@ -25,18 +25,20 @@ from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotId, SnapshotWri
 from triokafka.broker_stub.raft.snapshot_header import encode_header
 from triokafka.broker_stub.raft.voter_set import VoterSet
 from triokafka.errors import BrokerNotAvailableError, KafkaError, KafkaStorageError
-from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
-from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from triokafka.protocol.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from triokafka.protocol.api.vote import VoteRequest, VoteResponse
 from triokafka.protocol.message import Request, Response, Struct
 from triokafka.structs import Node
 from triokafka.world import World
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+    from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+    from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+    from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
+    from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+    from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from triokafka.protocol.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+    from triokafka.protocol.api.vote import VoteRequest, VoteResponse
 
 logger = logging.getLogger(__name__)
 
@@ -401,6 +403,8 @@ class RaftClient:
     # Requests to other nodes
 
     def _begin_send(self, send: Send) -> None:
+        from triokafka.protocol.api.fetch import FetchRequest
+
         if self._nursery is None:
             return
         # A Fetch may wait at the leader; other requests do not wait behind it.

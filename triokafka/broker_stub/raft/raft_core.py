@@ -13,42 +13,42 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.effects import Output, Reply, Send
-from triokafka.broker_stub.raft.fetch_server import FetchServer
-from triokafka.broker_stub.raft.fetcher import Fetcher
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum import UPDATE_VOTER_FACTOR, Quorum
-from triokafka.broker_stub.raft.quorum_description import describe_quorum
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotWriter
 from triokafka.broker_stub.raft.randomness import Randomness
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
-from triokafka.broker_stub.raft.responses import Responses
-from triokafka.broker_stub.raft.snapshot_server import fetch_snapshot
 from triokafka.broker_stub.raft.start_of_epoch import epoch_controls
 from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
-from triokafka.broker_stub.raft.voter_changes import VoterChanges
 from triokafka.broker_stub.raft.voter_set import VoterSet
-from triokafka.broker_stub.raft.voting import Voting
 from triokafka.errors import KafkaError, KafkaStorageError, NotControllerError, UnsupportedVersionError
-from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
-from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from triokafka.protocol.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from triokafka.protocol.api.vote import VoteRequest, VoteResponse
 from triokafka.protocol.message import Request
 from triokafka.protocol.stored.control_records import ControlRecordType, encode_control_key
 from triokafka.records import encode_batch
 from triokafka.structs import Buffer, Node
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.raft.fetch_server import FetchServer
+    from triokafka.broker_stub.raft.fetcher import Fetcher
+    from triokafka.broker_stub.raft.responses import Responses
+    from triokafka.broker_stub.raft.voter_changes import VoterChanges
+    from triokafka.broker_stub.raft.voting import Voting
+    from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+    from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+    from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+    from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
+    from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+    from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from triokafka.protocol.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+    from triokafka.protocol.api.vote import VoteRequest, VoteResponse
 
 logger = logging.getLogger(__name__)
 
@@ -81,15 +81,56 @@ class RaftCore:
         self.config = config
         self.log = log
         self.quorum = Quorum(config, log, stored, rng=rng, wall_ms=wall_ms, now=now)
-        responses = Responses(self.quorum)
-        self._voting = Voting(self.quorum, responses)
-        self._fetch_server = FetchServer(self.quorum)
-        self._fetcher = Fetcher(self.quorum, responses)
-        self._changes = VoterChanges(self.quorum, self._append_voters)
+        # A quorum of one has no use for most parts and messages: they are loaded when another node appears.
+        self._used: _UsedParts = _UsedParts()
         self.quorum.on_become_leader = self._begin_epoch
-        self.quorum.on_leave_leadership = lambda leader: self._changes.left_leadership()
+        self.quorum.on_leave_leadership = self._left_leadership
         self._halted = False
         self._lead_again_at = -math.inf
+
+    def _left_leadership(self, leader: Leader) -> None:
+        if self._used.changes is not None:
+            self._used.changes.left_leadership()
+
+    # Parts
+
+    @property
+    def _voting(self) -> Voting:
+        if self._used.voting is None:
+            from triokafka.broker_stub.raft.voting import Voting
+
+            self._used.voting = Voting(self.quorum, self._responses)
+        return self._used.voting
+
+    @property
+    def _fetcher(self) -> Fetcher:
+        if self._used.fetcher is None:
+            from triokafka.broker_stub.raft.fetcher import Fetcher
+
+            self._used.fetcher = Fetcher(self.quorum, self._responses)
+        return self._used.fetcher
+
+    @property
+    def _fetch_server(self) -> FetchServer:
+        if self._used.fetch_server is None:
+            from triokafka.broker_stub.raft.fetch_server import FetchServer
+
+            self._used.fetch_server = FetchServer(self.quorum)
+        return self._used.fetch_server
+
+    @property
+    def _changes(self) -> VoterChanges:
+        if self._used.changes is None:
+            from triokafka.broker_stub.raft.voter_changes import VoterChanges
+
+            self._used.changes = VoterChanges(self.quorum, self._append_voters)
+        return self._used.changes
+
+    @cached_property
+    def _responses(self) -> Responses:
+        from triokafka.broker_stub.raft.responses import Responses
+
+        return Responses(self.quorum)
 
     # Facts
 
@@ -101,7 +142,7 @@ class RaftCore:
     @property
     def unfinished_snapshot(self) -> SnapshotWriter | None:
         """A received snapshot for the driver to finish; then `snapshot_finished` or `snapshot_failed`."""
-        return self._fetcher.unfinished_snapshot
+        return None if self._used.fetcher is None else self._used.fetcher.unfinished_snapshot
 
     def take_output(self) -> Output:
         """Return the effects since the last call."""
@@ -116,20 +157,33 @@ class RaftCore:
     def poll(self, now: float) -> float:
         """Do what is due; return when to call again at the latest."""
         quorum = self.quorum
+        fetch_server = self._used.fetch_server
         if self._halted:
-            self._fetch_server.poll(now)
+            if fetch_server is not None:
+                fetch_server.poll(now)
             return math.inf
         while True:
             state = quorum.state
             due_at = self._poll_state(now)
             if quorum.state is state:
                 break
-        high_watermark = quorum.high_watermark
-        due_at = min(due_at, self._fetch_server.poll(now), self._changes.poll(now))
-        if quorum.high_watermark > high_watermark or isinstance(quorum.state, Leader):
-            self._changes.committed(quorum.high_watermark)
-            if isinstance(quorum.state, Leader) and quorum.state.resign_requested:
-                return self.poll(now)
+        if fetch_server is not None:
+            due_at = min(due_at, fetch_server.poll(now))
+        return min(due_at, self._poll_changes(now))
+
+    def _poll_changes(self, now: float) -> float:
+        """Answer changes of the voters that are committed or too old; resign if this node's removal is committed."""
+        quorum, leader = self.quorum, self.quorum.state
+        due_at = math.inf
+        if self._used.changes is not None:
+            self._used.changes.committed(quorum.high_watermark)
+            due_at = self._used.changes.poll(now)
+        changed_at = quorum.history.voters_offset
+        if isinstance(leader, Leader) and changed_at is not None and changed_at < quorum.high_watermark:
+            if not quorum.voters.is_voter(self.config.key):
+                leader.resign_requested = True
+            if leader.resign_requested:
+                return now
         return due_at
 
     def _poll_state(self, now: float) -> float:
@@ -160,6 +214,8 @@ class RaftCore:
         if quorum.voters.is_only_voter(self.config.key):
             return leader.check_quorum_at  # nobody to notify
         if now >= leader.begin_epoch_at:
+            from triokafka.broker_stub.raft import messages
+
             interval = self.config.fetch_timeout_ms / 2000
             for key in leader.to_notify(now, within=interval):
                 self._send_to_voter(key, messages.begin_request(quorum, key), now)
@@ -167,6 +223,8 @@ class RaftCore:
         return min(leader.check_quorum_at, leader.begin_epoch_at)
 
     def _poll_nominee(self, nominee: Prospective | Candidate, now: float) -> float:
+        from triokafka.broker_stub.raft import messages
+
         quorum = self.quorum
         if now >= nominee.election_ends_at and not quorum.shutting_down:
             if isinstance(nominee, Prospective):
@@ -182,6 +240,8 @@ class RaftCore:
         return due_at
 
     def _poll_follower(self, follower: Follower, now: float) -> float:
+        from triokafka.broker_stub.raft import messages
+
         quorum = self.quorum
         peers = quorum.peers
         node = quorum.leader_node(self.config.controller_listener)
@@ -238,6 +298,8 @@ class RaftCore:
         return self._fetch_from_bootstrap(now, excluding=self.config.node_id)
 
     def _poll_resigned(self, resigned: Resigned, now: float) -> float:
+        from triokafka.broker_stub.raft import messages
+
         quorum = self.quorum
         if now >= resigned.election_at and not quorum.shutting_down:
             # It was the leader of this epoch, and cannot follow itself in it.
@@ -269,6 +331,8 @@ class RaftCore:
         return math.inf if request is None else self._send(node, request, now)
 
     def _fetch_from_bootstrap(self, now: float, *, excluding: int) -> float:
+        from triokafka.broker_stub.raft import messages
+
         peers = self.quorum.peers
         if peers.waits_until(now) > now:
             return peers.waits_until(now)
@@ -293,6 +357,16 @@ class RaftCore:
         peers.answered(node.node_id, send.request_id, success=success, now=now)
 
     def _dispatch(self, node: Node, response: object, now: float) -> bool:
+        from triokafka.protocol.api.add_raft_voter import AddRaftVoterResponse
+        from triokafka.protocol.api.api_versions import ApiVersionsResponse
+        from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochResponse
+        from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochResponse
+        from triokafka.protocol.api.fetch import FetchResponse
+        from triokafka.protocol.api.fetch_snapshot import FetchSnapshotResponse
+        from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterResponse
+        from triokafka.protocol.api.update_raft_voter import UpdateRaftVoterResponse
+        from triokafka.protocol.api.vote import VoteResponse
+
         match response:
             case FetchResponse():
                 return self._fetcher.fetched(node, response, now)
@@ -316,6 +390,9 @@ class RaftCore:
         peers, node = self.quorum.peers, send.node
         if self._halted or not peers.is_expected(node.node_id, send.request_id):
             return
+        from triokafka.protocol.api.api_versions import ApiVersionsRequest
+        from triokafka.protocol.api.vote import VoteRequest
+
         if isinstance(send.request, ApiVersionsRequest):
             self._changes.versions_failed(node)
         elif isinstance(send.request, VoteRequest) and isinstance(error, UnsupportedVersionError):
@@ -353,6 +430,8 @@ class RaftCore:
         self, request: FetchSnapshotRequest, *, listener: str, now: float
     ) -> Reply[FetchSnapshotResponse]:
         """See `snapshot_server.fetch_snapshot`."""
+        from triokafka.broker_stub.raft.snapshot_server import fetch_snapshot
+
         return self._done(fetch_snapshot(self.quorum, request, listener=listener, now=now))
 
     def add_voter(self, request: AddRaftVoterRequest, *, now: float) -> Reply[AddRaftVoterResponse]:
@@ -371,6 +450,8 @@ class RaftCore:
 
     def describe_quorum(self, request: DescribeQuorumRequest, *, version: int, now: float) -> DescribeQuorumResponse:
         """See `quorum_description.describe_quorum`."""
+        from triokafka.broker_stub.raft.quorum_description import describe_quorum
+
         return describe_quorum(self.quorum, request, version=version, now=now)
 
     # The log
@@ -414,11 +495,13 @@ class RaftCore:
             self.write_failed(_not_written(error), now)
 
     def _append_voters(self, voters: VoterSet, now: float) -> int:
+        if isinstance(self.quorum.state, Leader):
+            self.quorum.state.watch_from(now)
         return self._append_controls([(ControlRecordType.KRAFT_VOTERS, voters.record().encode(_CONTROL_VERSION))])
 
     def flushed(self, now: float) -> None:
         """Continue after a sync of the log."""
-        self._fetch_server.commit()
+        self.quorum.commit()
 
     def write_failed(self, error: KafkaStorageError, now: float) -> None:
         """Drop what is not on disk, as after a crash, and lead no more: the epoch's records must stay what they were.
@@ -478,6 +561,16 @@ class RaftCore:
             or quorum.voters.is_only_voter(self.config.key)
             or (quorum.leader.leader_id is not None and not isinstance(quorum.state, (Leader, Resigned)))
         )
+
+
+@dataclass(slots=True)
+class _UsedParts:
+    """The parts of the state machine that have been used."""
+
+    voting: Voting | None = None
+    fetcher: Fetcher | None = None
+    fetch_server: FetchServer | None = None
+    changes: VoterChanges | None = None
 
 
 def _not_written(error: Exception) -> KafkaStorageError:

@@ -245,20 +245,10 @@ class VoterChanges:
 
     def committed(self, high_watermark: int) -> None:
         """Answer changes whose record is committed."""
-        quorum = self._quorum
         if self._addition is not None and 0 <= self._addition.offset < high_watermark:
             self._end_addition(0, None)
         if self._removal is not None and self._removal.offset < high_watermark:
             self._end_removal(0, None)
-        leader = quorum.state
-        offset = quorum.history.voters_offset
-        if (
-            isinstance(leader, Leader)
-            and offset is not None
-            and offset < high_watermark
-            and not quorum.voters.is_voter(quorum.config.key)
-        ):
-            leader.resign_requested = True
 
     def left_leadership(self) -> None:
         """Fail pending changes: their records may be committed by the next leader, or not."""

@@ -1,0 +1,256 @@
+"""Transactions of our producer on our broker in the simulated world: kills of both, cuts, lost answers, zombies.
+
+`TransactionHistory` judges every run: no reader with ``read_committed`` sees an aborted, early, torn, repeated or
+reordered transaction, and no committed one is lost.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.simulation.test_producer_broker_faults import BOOTSTRAP, BrokerMachine
+from tests.support.read_back import read_all
+from tests.support.simulated import run_seeds
+from tests.support.transaction_history import Attempt, TransactionHistory
+from triokafka.broker_stub.faults.faults import RequestFault
+from triokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+from triokafka.structs import TopicPartition
+from triokafka.testing import SimulatedWorld, Simulation, run_simulation
+
+TOPICS = {"left": 2, "right": 1}
+PARTITIONS = [TopicPartition(name, number) for name, count in TOPICS.items() for number in range(count)]
+QUICK_SEEDS = 40
+LONG_SEEDS = 2_000
+_HOW: tuple[dict[str, Any], ...] = (
+    {"close": "before"},
+    {"close": "after"},
+    {"lose_answer": True},
+    {"answer_delay_ms": 500},
+)
+_TRANSACTIONAL_KEYS = (0, 10, 22, 24, 25, 26, 28)
+
+
+class Writer:
+    """One transactional id, on a host whose process is killed and started again."""
+
+    def __init__(self, simulation: Simulation, history: TransactionHistory, name: str, count: int) -> None:
+        self.name = name
+        self.host = simulation.host(name)
+        self.done = trio.Event()
+        self._history = history
+        self._chance = random.Random(f"{simulation.seed}/{name}")
+        self._left = count
+        self._values = 0
+
+    def start(self) -> None:
+        self.host.start(self._run)
+
+    async def _run(self, world: SimulatedWorld) -> None:
+        while self._left:
+            producer = triokafka.Producer(
+                bootstrap_servers=BOOTSTRAP,
+                world=world,
+                transactional_id=self.name,
+                transaction_timeout_ms=10_000,
+                request_timeout_ms=2_000,
+                delivery_timeout_ms=6_000,
+                linger_ms=self._chance.choice([0, 2]),
+                batch_size=self._chance.choice([100, 2_000]),
+                retry_backoff_ms=20,
+                max_block_ms=20_000,
+                close_timeout_ms=5_000,
+            )
+            try:
+                async with producer:
+                    while self._left:
+                        await self._transact(producer, world)
+            except KafkaError:
+                await trio.sleep(0.2)  # the producer has failed: another one goes on
+        self.done.set()
+
+    async def _transact(self, producer: triokafka.Producer, world: SimulatedWorld) -> None:
+        history, chance = self._history, self._chance
+        aborts = chance.random() < 0.25
+        transaction = producer.transaction()
+        await transaction.begin()
+        attempt = history.begin(self.name)
+        try:
+            for _ in range(chance.randrange(1, 8)):
+                await self._send(producer, attempt)
+            if chance.random() < 0.3:
+                await producer.flush()
+            if aborts:
+                await transaction.abort()
+                attempt.committed = False
+                return
+            attempt.commit_began = world.now()
+            await transaction.commit()
+            attempt.committed = True
+            self._left -= 1
+        except TransactionAbortableError:
+            attempt.commit_began = None
+            await transaction.abort()
+            attempt.committed = False
+        except TransactionAbortedError:
+            attempt.committed = False
+        except KafkaTimeoutError:
+            # Unknown, unless the next transaction's begin learns of it.
+            await trio.sleep(0.1)
+            raise
+        except ProducerFencedError:
+            if aborts:
+                attempt.committed = False  # whoever fenced it has aborted it
+            raise
+
+    async def _send(self, producer: triokafka.Producer, attempt: Attempt) -> None:
+        partition = self._chance.choice(PARTITIONS)
+        self._values += 1
+        value = b"%s-%d" % (self.name.encode(), self._values)
+        self._history.sent(attempt, value, partition)
+        await producer.send(partition.topic, value, partition=partition.partition)
+
+
+async def _read(history: TransactionHistory, world: SimulatedWorld) -> None:
+    async with triokafka.Consumer(
+        bootstrap_servers=BOOTSTRAP,
+        world=world,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        request_timeout_ms=2_000,
+    ) as consumer:
+        consumer.assign(PARTITIONS)
+        while True:
+            for records in (await consumer.poll(timeout_ms=200)).values():
+                for record in records:
+                    assert record.value is not None
+                    history.saw(record.value, world.now())
+
+
+async def _trouble(
+    simulation: Simulation, machine: BrokerMachine, writers: list[Writer], chance: random.Random, count: int
+) -> None:
+    conditions = simulation.network.conditions
+    conditions.cut = chance.choice([0, 0, 0.003])
+    conditions.max_delay = chance.choice([0.001, 0.02])
+    for _ in range(count):
+        await trio.sleep(chance.uniform(0, 0.4))
+        draw = chance.random()
+        if draw < 0.15:
+            await machine.restart(chance.uniform(0, 0.5), cleanly=chance.random() < 0.5)
+        elif draw < 0.4:
+            writer = chance.choice(writers)
+            if not writer.done.is_set():
+                await writer.host.kill()
+                writer.start()
+        elif draw < 0.5:
+            simulation.network.cut(chance.choice(writers).name)
+        elif machine.broker is not None:
+            machine.broker.faults.arm(
+                RequestFault(
+                    api_key=chance.choice(_TRANSACTIONAL_KEYS),
+                    times=chance.choice([1, 2]),
+                    **chance.choice(_HOW),
+                )
+            )
+    conditions.cut = 0
+    if machine.broker is not None:
+        machine.broker.faults.disarm_all()
+
+
+async def scenario(simulation: Simulation, *, transactions: int = 8) -> TransactionHistory:
+    """One run, judged. Raises `AssertionError` with the anomalies."""
+    chance = random.Random(f"{simulation.seed}/test")
+    machine = BrokerMachine(simulation)
+    machine.start()
+    history = TransactionHistory()
+    async with triokafka.AdminClient(world=simulation.host("admin").world, bootstrap_servers=BOOTSTRAP) as admin:
+        await admin.create_topics([triokafka.NewTopic(name, count, 1) for name, count in TOPICS.items()])
+    writers = [Writer(simulation, history, f"writer-{number}", transactions) for number in range(2)]
+    simulation.host("reader").start(functools.partial(_read, history))
+    for writer in writers:
+        writer.start()
+    with trio.fail_after(600):
+        await _trouble(simulation, machine, writers, chance, chance.randrange(4, 20))
+        for writer in writers:
+            await writer.done.wait()
+    # The coordinator aborts what killed writers left open, so that the last reader reaches the end.
+    await trio.sleep(40)
+    entries = await read_all(
+        BOOTSTRAP, TOPICS, world=simulation.host("auditor").world, isolation_level="read_committed"
+    )
+    final: dict[TopicPartition, list[bytes]] = {
+        partition: [value for _, value in found if value is not None] for partition, found in entries.items()
+    }
+    history.check(final)
+    assert sum(attempt.committed is True for attempt in history.attempts) == 2 * transactions
+    return history
+
+
+@pytest.mark.parametrize("first", range(0, QUICK_SEEDS, 10))
+def test_transactions_are_whole_through_kills_and_cuts(first: int) -> None:
+    for seed in range(first, first + 10):
+        run_simulation(scenario, seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_transactions_are_whole_through_thousands_of_runs() -> None:
+    run_seeds("transactions", range(1_000, 1_000 + LONG_SEEDS), functools.partial(run_simulation, scenario))
+
+
+# ---------------------------------------------------------------- the judge
+
+LEFT = TopicPartition("left", 0)
+
+
+def _history(**outcome: Any) -> TransactionHistory:
+    history = TransactionHistory()
+    attempt = history.begin("w")
+    for value in (b"a", b"b"):
+        history.sent(attempt, value, LEFT)
+    for name, value in outcome.items():
+        setattr(attempt, name, value)
+    return history
+
+
+@pytest.mark.parametrize(
+    ("outcome", "final", "anomaly"),
+    [
+        ({"committed": False}, [b"a"], "aborted read"),
+        ({"committed": True}, [b"a"], "lost write"),
+        ({"committed": True}, [b"a", b"b", b"a"], "duplicate"),
+        ({"committed": True}, [b"b", b"a"], "disorder"),
+        ({"committed": None}, [b"a"], "torn transaction"),
+        ({"committed": True}, [b"a", b"b", b"c"], "phantom"),
+    ],
+)
+def test_judge_finds_each_anomaly(outcome: dict[str, Any], final: list[bytes], anomaly: str) -> None:
+    with pytest.raises(AssertionError, match=anomaly):
+        _history(**outcome).check({LEFT: final})
+
+
+def test_judge_finds_reads_before_the_commit() -> None:
+    history = _history(committed=True, commit_began=5.0)
+    history.saw(b"a", 4.9)
+    with pytest.raises(AssertionError, match="precommitted read"):
+        history.check({LEFT: [b"a", b"b"]})
+
+
+def test_judge_is_content_with_what_is_right() -> None:
+    history = _history(committed=True, commit_began=5.0)
+    history.saw(b"a", 5.1)
+    history.check({LEFT: [b"a", b"b"]})
+    _history(committed=None).check({LEFT: []})
+    _history(committed=None).check({LEFT: [b"a", b"b"]})

@@ -1,0 +1,371 @@
+"""Transactional producers of four clients behind one interface, and the consumer that judges them.
+
+Errors of every client become `Refused`; ``fatal`` says that this producer cannot continue. Otherwise its transaction
+must be aborted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import confluent_kafka as ck
+import kafka
+import kafka.errors
+from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as AioTopicPartition
+from aiokafka import errors as aiokafka_errors
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.structs import OffsetAndMetadata as TheirOffset
+from kafka.structs import TopicPartition as TheirPartition
+
+import triokafka
+from triokafka.blocking import KafkaProducer
+from triokafka.errors import IllegalStateError, KafkaError, ProducerFencedError
+from triokafka.structs import TopicPartition
+
+T = TypeVar("T")
+
+TIMEOUT: Final = 30.0
+
+
+class Refused(Exception):
+    """A client's error, whatever its class."""
+
+    def __init__(self, error: BaseException, *, fatal: bool) -> None:
+        super().__init__(repr(error))
+        self.fatal = fatal
+
+
+class TransactionalDriver:
+    """One transactional producer of one client."""
+
+    name = ""
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        self.bootstrap = bootstrap
+        self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
+
+    def init(self) -> None:
+        """Get the producer id."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        raise NotImplementedError
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        """Send without waiting."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Wait until everything is acknowledged."""
+        raise NotImplementedError
+
+    def send_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Make offsets part of the transaction."""
+        raise NotImplementedError
+
+    def commit(self) -> None:
+        """Commit."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """Abort."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End in order."""
+
+
+class BlockingDriver(TransactionalDriver):
+    """`triokafka.blocking.KafkaProducer`."""
+
+    name = "triokafka.blocking"
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        super().__init__(bootstrap, transactional_id, timeout_ms)
+        self._producer: Any = KafkaProducer(
+            bootstrap_servers=bootstrap,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            max_block_ms=TIMEOUT * 1000,
+        )
+        self._futures: list[Any] = []
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            raise Refused(error, fatal=isinstance(error, ProducerFencedError | IllegalStateError)) from error
+
+    def init(self) -> None:
+        with self._refusals():
+            self._producer.init_transactions()
+
+    def begin(self) -> None:
+        with self._refusals():
+            self._producer.begin_transaction()
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        with self._refusals():
+            self._futures.append(self._producer.send(topic, value, partition=partition))
+
+    def flush(self) -> None:
+        self._producer.flush(TIMEOUT)
+        futures, self._futures = self._futures, []
+        with self._refusals():
+            for future in futures:
+                future.get(timeout=TIMEOUT)
+
+    def send_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        with self._refusals():
+            self._producer.send_offsets_to_transaction(
+                {TopicPartition(*spot): triokafka.OffsetAndMetadata(offset) for spot, offset in offsets.items()}, group
+            )
+
+    def commit(self) -> None:
+        with self._refusals():
+            self._producer.commit_transaction()
+
+    def abort(self) -> None:
+        with self._refusals():
+            self._producer.abort_transaction()
+
+    def close(self) -> None:
+        self._producer.close(TIMEOUT)
+
+
+class KafkaPythonDriver(BlockingDriver):
+    """``kafka.KafkaProducer``."""
+
+    name = "kafka-python"
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        TransactionalDriver.__init__(self, bootstrap, transactional_id, timeout_ms)
+        self._producer = kafka.KafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+        )
+        self._futures = []
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except kafka.errors.KafkaError as error:
+            raise Refused(error, fatal=isinstance(error, kafka.errors.ProducerFencedError)) from error
+
+    def send_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        with self._refusals():
+            self._producer.send_offsets_to_transaction(
+                {TheirPartition(*spot): TheirOffset(offset, "", -1) for spot, offset in offsets.items()}, group
+            )
+
+
+class ConfluentDriver(TransactionalDriver):
+    """``confluent_kafka.Producer``."""
+
+    name = "confluent-kafka"
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        super().__init__(bootstrap, transactional_id, timeout_ms)
+        self._producer = ck.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                "message.timeout.ms": min(timeout_ms, 30_000),
+                "log_level": 0,
+            }
+        )
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except ck.KafkaException as exception:
+            raise Refused(exception, fatal=exception.args[0].fatal()) from exception
+
+    def _again(self, call: Callable[[float], object]) -> None:
+        while True:
+            with self._refusals():
+                try:
+                    call(TIMEOUT)
+                    return
+                except ck.KafkaException as exception:
+                    if not exception.args[0].retriable():
+                        raise
+
+    def init(self) -> None:
+        self._again(self._producer.init_transactions)
+
+    def begin(self) -> None:
+        with self._refusals():
+            self._producer.begin_transaction()
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        with self._refusals():
+            while True:
+                try:
+                    self._producer.produce(topic, value, partition=partition)
+                    return
+                except BufferError:
+                    self._producer.poll(0.1)
+
+    def flush(self) -> None:
+        assert self._producer.flush(TIMEOUT) == 0
+
+    def send_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        consumer = ck.Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
+        spots = [ck.TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        try:
+            metadata = consumer.consumer_group_metadata()
+            self._again(lambda timeout: self._producer.send_offsets_to_transaction(spots, metadata, timeout))
+        finally:
+            consumer.close()
+
+    def commit(self) -> None:
+        self._again(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        self._again(self._producer.abort_transaction)
+
+
+class _LoopThread:
+    """An asyncio loop in a thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run in the loop; wait."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(TIMEOUT * 2)
+
+
+class AiokafkaDriver(TransactionalDriver):
+    """``aiokafka.AIOKafkaProducer``."""
+
+    name = "aiokafka"
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        super().__init__(bootstrap, transactional_id, timeout_ms)
+        self._thread = _LoopThread()
+        self._producer: Any = None
+        self._futures: list[Any] = []
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._thread.run(work)
+        except aiokafka_errors.KafkaError as error:
+            raise Refused(error, fatal=isinstance(error, aiokafka_errors.ProducerFenced)) from error
+
+    def init(self) -> None:
+        async def make() -> Any:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap,
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=self.timeout_ms,
+            )
+            await producer.start()
+            return producer
+
+        self._producer = self._run(make())
+
+    def begin(self) -> None:
+        self._run(self._producer.begin_transaction())
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        self._futures.append(self._run(self._producer.send(topic, value, partition=partition)))
+
+    def flush(self) -> None:
+        futures, self._futures = self._futures, []
+
+        async def settle() -> None:
+            await self._producer.flush()
+            for future in futures:
+                await future
+
+        self._run(settle())
+
+    def send_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        wanted = {AioTopicPartition(*spot): offset for spot, offset in offsets.items()}
+        self._run(self._producer.send_offsets_to_transaction(wanted, group))
+
+    def commit(self) -> None:
+        self._run(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        self._run(self._producer.abort_transaction())
+
+    def close(self) -> None:
+        if self._producer is not None:
+            try:
+                self._thread.run(self._producer.stop())
+            except (aiokafka_errors.KafkaError, TimeoutError):
+                pass
+        self._thread.loop.call_soon_threadsafe(self._thread.loop.stop)
+
+
+DRIVERS: Final[tuple[type[TransactionalDriver], ...]] = (
+    BlockingDriver,
+    ConfluentDriver,
+    AiokafkaDriver,
+    KafkaPythonDriver,
+)
+
+
+# ---------------------------------------------------------------- judges
+
+
+def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """Create a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it is garbage
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT)
+
+
+def read(bootstrap: str, topic: str, partitions: int = 1, isolation_level: str = "read_committed") -> list[bytes]:
+    """What librdkafka's consumer sees, in the order of partitions, up to the end that it is told."""
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "judge",
+            "enable.auto.commit": False,
+            "isolation.level": isolation_level,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    found: list[list[bytes]] = [[] for _ in range(partitions)]
+    at_end: set[int] = set()
+    try:
+        consumer.assign([ck.TopicPartition(topic, number, 0) for number in range(partitions)])
+        while len(at_end) < partitions:
+            message = consumer.poll(TIMEOUT)
+            assert message is not None, f"nothing came within {TIMEOUT} s"
+            error = message.error()
+            if error is None:
+                found[message.partition()].append(message.value())
+            elif error.code() == ck.KafkaError._PARTITION_EOF:
+                at_end.add(message.partition())
+            else:
+                raise ck.KafkaException(error)
+    finally:
+        consumer.close()
+    return [value for values in found for value in values]
+
+
+def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int | None:
+    """The group's offset, None for none. Waits until no transaction may still change it."""
+    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    try:
+        (found,) = consumer.committed([ck.TopicPartition(topic, partition)], TIMEOUT)
+        return found.offset if found.offset >= 0 else None
+    finally:
+        consumer.close()
