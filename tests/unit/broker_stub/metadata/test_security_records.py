@@ -1,4 +1,4 @@
-"""ACLs, SCRAM credentials and delegation tokens of a Kafka cluster's metadata log stay in the image and in snapshots."""
+"""ACLs, SCRAM credentials and delegation tokens of a Kafka cluster stay in the image and in snapshots."""
 
 from __future__ import annotations
 
